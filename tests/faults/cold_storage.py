@@ -1,7 +1,8 @@
 # ruff: noqa: PTH202 - paths are plain strings here, as in the storage
 """A slow disk: data written before `freeze` is not in the page cache until a test lets it be read.
 
-If the event loop reads such data itself, `waited_for` notes it: on a real disk all clients would have waited.
+If the event loop itself reads such data, `waited_for` counts the read: on a real disk all clients would have
+waited.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ class ColdStorage(Storage):
         self.gate = threading.Event()
         self.cold: set[tuple[str, int]] = set()
         self.asked: list[Place] = []
-        """The places that threads were asked to read, in order."""
+        """The places that threads read into the page cache, in order."""
         self.dropped: list[Place] = []
         self.waited_for: list[tuple[str, int]] = []
         self.keeps = True

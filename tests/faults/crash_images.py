@@ -1,8 +1,9 @@
-"""Every moment at which the power can be cut, and what the disk can hold then.
+"""Every moment at which the power can fail, and the contents that the disk can have then.
 
-A life runs once. Before each operation the disk and the promises so far are copied. From each copy come the states that
-a power cut can leave: nothing or everything of what was not durable, all parts where they are few, and random parts
-where they are many. States that were seen before with the same promises are left out.
+A life runs once. Before each operation, the disk and the promises made so far are copied. Each copy yields
+the states that a power cut can leave: nothing or everything of the data that is not durable, every subset if
+there are few, and random subsets if there are many. A state that was already seen with the same promises is
+skipped.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from tests.faults.simulated_disk import SimulatedDisk
 
 Known = TypeVar("Known")
 FEW = 24
-"""Up to this number of states, all are tried."""
+"""Up to this number of possible states, all are tried; beyond it, a random sample."""
 
 
 class Image(NamedTuple, Generic[Known]):
@@ -29,7 +30,7 @@ class Image(NamedTuple, Generic[Known]):
 
 
 class Left(NamedTuple):
-    """What one power cut left, and a description to find it again."""
+    """The disk after one power cut, and a description by which the test can find the state again."""
 
     described: str
     disk: SimulatedDisk
@@ -50,7 +51,9 @@ def images(disk: SimulatedDisk, live: Callable[[], object], known: Callable[[], 
 
 
 def left_by_power_cut(image: Image[object], samples: int, seen: set[object] | None = None) -> Iterator[Left]:
-    """Return what a power cut can leave: every state where these are few, else `samples` and both extremes."""
+    """Return the states that a power cut can leave: all if there are few, otherwise the two extremes and
+    `samples` random ones.
+    """
     seen = set() if seen is None else seen
     for seed, left in _states(image, samples):
         key = left.fingerprint(), image.known.__repr__()
@@ -77,7 +80,7 @@ def _states(image: Image[object], samples: int) -> Iterator[tuple[str, Simulated
 
 
 def _every_part(disk: SimulatedDisk) -> list[SimulatedDisk] | None:
-    """Return each subset of whole writes and of names, None where they are too many."""
+    """Return each subset of whole writes and name changes; None if there are too many."""
     found = []
     choices = Enumeration()
     while len(found) < FEW:

@@ -1,4 +1,4 @@
-"""A log directory with one partition on a disk that may fail, for scenarios to build on."""
+"""A log directory with one partition on a faulty disk, on which scenarios build."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ ROOT = Path("/data")
 
 
 def new_disk(seed: int = 0) -> SimulatedDisk:
-    """An empty disk with a place for the data."""
+    """Return an empty disk with a directory for the data."""
     disk = SimulatedDisk(random.Random(seed))
     disk.provide_directory(str(ROOT))
     return disk
 
 
 def failing_disk(fail_at: int, kind: str) -> SimulatedDisk:
-    """A disk on which one operation fails."""
+    """Return a disk on which one operation fails."""
     disk = new_disk(fail_at)
     disk.plan.fail_at, disk.plan.kind = fail_at, kind
     return disk
@@ -84,7 +84,7 @@ class DirectoryLife:
         log.advance_high_watermark(log.recovery_point)
 
     def run_retention(self, ticket: RemovalTicket) -> None:
-        """Flush what must be durable, and then remove segments."""
+        """Flush everything that the removal depends on, and then remove segments."""
         log = self.log
         with _telling(lambda error: retention.fail_removal(log, ticket, error)):
             persist(ticket)
@@ -93,7 +93,7 @@ class DirectoryLife:
 
 @contextmanager
 def _telling(fail: Callable[[OSError], object]) -> Iterator[None]:
-    """Report a failed ticket to the log; a power cut stays a power cut."""
+    """Report a failed flush to the log. A power cut passes through unchanged."""
     try:
         yield
     except OSError as error:

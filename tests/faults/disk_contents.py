@@ -23,11 +23,13 @@ class Chance(Protocol):
 
 
 class Enumeration:
-    """Gives each series of choices once: `while True: f(choices); if not choices.advance(): break`."""
+    """Tries all series of choices, one after the other: `while True: f(choices); if not choices.advance():
+    break`.
+    """
 
     def __init__(self) -> None:
         self._series: list[list[int]] = []
-        """For each question so far: the choice, and the number of choices."""
+        """The choice and the number of alternatives of each question so far."""
         self._asked = 0
 
     def randrange(self, stop: int, /) -> int:
@@ -39,7 +41,7 @@ class Enumeration:
         return choice
 
     def advance(self) -> bool:
-        """Whether there is another series."""
+        """Move on to the next series; return False after the last one."""
         self._asked = 0
         while self._series:
             last = self._series[-1]
@@ -51,7 +53,7 @@ class Enumeration:
 
 
 class Change(NamedTuple):
-    """Bytes at a position, or without bytes a new size."""
+    """A pending change of a file: bytes at a position, or a new size without bytes."""
 
     position: int
     data: bytes | None
@@ -81,7 +83,7 @@ class File:
         self.descriptors = 0
         self.is_linked = False
         self.cold: set[int] = set()
-        """The blocks that are not in the page cache."""
+        """The numbers of the blocks that are not in the page cache."""
 
     def change(self, change: Change) -> None:
         apply(self.cached, change)
@@ -95,7 +97,7 @@ class File:
         apply(self.platter, Change(len(self.cached), None))
 
     def fail_sync(self, chance: Chance | None) -> None:
-        """Mark all pages as clean, although only some of them reached the platter."""
+        """Mark all pages as clean, although only some of them have reached the platter."""
         for change in self.pending:
             if chance is not None and change.data is not None and chance.randrange(2):
                 apply(self.platter, change)
@@ -144,7 +146,7 @@ def _surviving(pending: list[Change], chance: Chance, *, tears: bool) -> Iterato
 
 
 def _torn(change: Change, chance: Chance) -> Iterator[Change]:
-    """Return some sectors of a write: the first ones, or any."""
+    """Return some sectors of a write: the first ones, or any ones."""
     position, data = change
     if data is None:
         return
@@ -164,7 +166,9 @@ def _sectors(position: int, data: bytes) -> Iterator[Change]:
 
 
 class Naming(NamedTuple):
-    """A change of one name: a creation has no old one, a deletion no new one, a rename both and is one step."""
+    """A change of a name: a creation has no old name, a deletion no new one, and a rename has both and is one
+    step.
+    """
 
     node: Node
     old_name: str
@@ -216,7 +220,7 @@ def _rename(names: dict[str, Node], naming: Naming) -> None:
 
 
 def _surviving_names(pending: list[Naming], chance: Chance, *, tears: bool) -> list[Naming]:
-    """Return the first changes of all, or of each node: no node is left with two names."""
+    """Return the first changes of all names, or of each node, so that no node ends up with two names."""
     if tears and chance.randrange(2):
         return pending[: chance.randrange(len(pending) + 1)]
     counts: dict[int, int] = {}

@@ -1,4 +1,5 @@
-"""The view of one process on a simulated disk: the calls of `log.disk.Disk`, until the process dies."""
+"""The view of one process on a simulated disk: the calls of `log.disk.Disk`, which end when the process
+dies."""
 
 from __future__ import annotations
 
@@ -51,7 +52,7 @@ class SimulatedProcess:
         return len(self._opened)
 
     def die(self) -> None:
-        """Die as by `kill -9`: descriptors and locks go, nothing is flushed."""
+        """Die as by `kill -9`: descriptors and locks are released, nothing is flushed."""
         with self.disk.lock:
             self.is_alive = False
             for descriptor in list(self._opened):

@@ -1,6 +1,7 @@
-"""Lives of a partition that chance chooses, on a disk that fails, is full, loses its power and is started again.
+"""Random lives of a partition, on a disk that fails, fills up and loses its power, with restarts.
 
-A life is its seed. After each crash and at the end the log must hold what it promised: see `scenario.check`.
+A life is its seed: the same seed gives the same life. After each crash and at the end the log must hold what
+it promised; see `scenario.check`.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ STEPS = 60
 
 
 class Breach(Exception):
-    """A promise that did not hold."""
+    """The log has broken a promise."""
 
 
 class RandomLife:
@@ -125,7 +126,7 @@ class RandomLife:
         self._open_anew()
 
     def _start_again(self) -> None:
-        """Start again after a power cut in the middle of an operation."""
+        """Start again after a power cut in the middle of a start."""
         self.disk.power_cut(random.Random(self.chance.random()))
         self._open_anew()
 
@@ -144,7 +145,7 @@ class RandomLife:
             except (OSError, StorageFailed):
                 self.disk.kill()
             except AssertionError:
-                # the disk failed to read the partition that is there
+                # the disk could not read the existing partition
                 self.disk.kill()
         self.disk.plan.heal()
         if self._log_or_none() is None:
@@ -157,7 +158,9 @@ class RandomLife:
         return None if self.life.directory is None else self.life.directory.opened(TOPIC, 0)
 
     def _recover(self) -> None:
-        """Recover as the gateway does: reopen the partition, or start again when it is not open."""
+        """Recover as the gateway does: reopen the partition, or open the directory again if the partition is
+        not open.
+        """
         self.disk.plan.heal()
         if self._log_or_none() is None:
             self.disk.kill()
@@ -166,11 +169,11 @@ class RandomLife:
         if self.life.log.offline:
             self.life.log.reopen(now_ms())
             self._settle()
-        # a batch that was refused without taking the partition offline is not in the log
+        # a batch that was refused without taking the partition offline must not be in the log
         self.promises.cut(self.life.log.log_end_offset)
 
     def _settle(self) -> None:
-        """Take the contents of a recovered log as durable; lost records were never promised."""
+        """Take the contents of a recovered log as the new promises; records lost so far were never promised."""
         self.counts["recoveries"] += 1
         log, promises = self.life.log, self.promises
         self._check()

@@ -31,7 +31,9 @@ class Promises:
     sequences: dict[int, int] = field(default_factory=dict)
 
     def cut(self, log_end_offset: int) -> None:
-        """Note that the log ends at this offset: later batches do not count, for the producers either."""
+        """Note that the log was cut at this offset: later batches no longer count, nor does their producer
+        state.
+        """
         self.written = [batch for batch in self.written if batch.end_offset <= log_end_offset]
         for producer_id in range(PRODUCERS):
             kept = [batch for batch in self.written if batch.producer_id == producer_id]
@@ -43,11 +45,11 @@ class Promises:
 
 
 LATER_MS = 1 << 43
-"""A time at which every segment is old, also one without a timestamp."""
+"""A time at which every segment is old enough to remove, even one without a timestamp."""
 
 
 class Life(DirectoryLife):
-    """Drives a log directory; every step notes its promises."""
+    """Drives a log directory; every step records what the log promises."""
 
     topic, topic_id, config = TOPIC, TOPIC_ID, CONFIG
 
@@ -64,7 +66,7 @@ class Life(DirectoryLife):
         batch = encode(producer_id, sequence, values)
         base_offset = self.log.log_end_offset
         written = Written(base_offset, producer_id, sequence, values)
-        # Even an append that fails may have reached the disk as a whole.
+        # Even a failed append may have reached the disk completely.
         promises.written.append(written)
         info = self.log.append(batch, now_ms=now_ms(), leader_epoch=leader_epoch)
         assert info.base_offset == base_offset
@@ -72,7 +74,7 @@ class Life(DirectoryLife):
         promises.sequences[producer_id] = sequence + count
 
     def send(self, producer_id: int, count: int = 1, leader_epoch: int = 0) -> None:
-        """Append to the producer's transaction, or begin one."""
+        """Append to the producer's open transaction; begin one if none is open."""
         known = Transactions(self.promises.written).states[producer_id]
         sequence = known.next_sequence
         values = [f"t{producer_id}-{sequence + index:05d}".encode().ljust(40, b".") for index in range(count)]
@@ -92,7 +94,7 @@ class Life(DirectoryLife):
         assert (info.base_offset, info.is_duplicate) == (written.base_offset, False)
 
     def end(self, producer_id: int, *, commit: bool, leader_epoch: int = 0) -> None:
-        """Append a marker, whether a transaction is open or not."""
+        """Append a marker, even if no transaction is open."""
         known = Transactions(self.promises.written).states[producer_id]
         producer_epoch = known.producer_epoch + producer_id % 2
         values = [struct.pack(">hi", 0, COORDINATOR_EPOCH)]
@@ -132,7 +134,7 @@ class Life(DirectoryLife):
         self.promises.log_start_offset = delete_records(self.log, offset, now_ms())
 
     def retain(self=False, **limits: int) -> None:
-        """Remove everything beyond `limits`, as the retention job does."""
+        """Remove all segments beyond `limits`, as the retention job does."""
         log = self.log
         settings.update_config(log, replace(CONFIG, **limits))
         try:
@@ -178,7 +180,9 @@ class Life(DirectoryLife):
 
 
 def steps(life: Life) -> list[Callable[[], object]]:
-    """The life: three producers, rolled segments, flushes, a new leader epoch, deletions, clean stops and starts."""
+    """Return the steps of the life: three producers, rolled segments, flushes, a new leader epoch, deletions,
+    clean stops and starts.
+    """
 
     def some(*producers: int, leader_epoch: int = 0) -> list[Callable[[], object]]:
         return [
@@ -244,7 +248,7 @@ def encode(
 
 
 def check(log: PartitionLog, promises: Promises) -> None:
-    """Check that no promised record is lost, none is doubled or misplaced, and every producer can continue."""
+    """Check that no promised record is lost, duplicated or misplaced, and that every producer can continue."""
     assert log.log_end_offset >= promises.durable_end_offset
     assert promises.log_start_offset <= log.log_start_offset <= promises.asked_log_start_offset
     kept = [batch for batch in promises.written if batch.end_offset <= log.log_end_offset]
@@ -278,7 +282,7 @@ def check_producers(log: PartitionLog, kept: list[Written]) -> None:
 
 
 def check_transactions(log: PartitionLog, kept: list[Written]) -> None:
-    """Check that the open transactions and the committed records are those that the batches say."""
+    """Check that the open transactions and the committed records agree with the batches."""
     transactions = Transactions(kept)
     assert dict(log.transactions.open_transactions()) == {
         producer_id: (state.producer_epoch, state.first_offset)

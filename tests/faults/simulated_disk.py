@@ -1,4 +1,4 @@
-"""A disk in memory that fails as told, and what one process sees of it.
+"""A disk in memory with injected failures, and the view of one process on it.
 
     disk = SimulatedDisk(random.Random(seed))
     disk.provide_directory("/data")
@@ -7,7 +7,7 @@
     disk.power_cut(random.Random(seed))     # or disk.kill(): the page cache stays
     storage = Storage(disk=disk.process())  # what is there now
 
-Every call of a process that is no more raises PowerCut, so nothing of it reaches the disk; only `close` is silent.
+Every call of a dead process raises PowerCut, so the call does not reach the disk; only `close` is silent.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class SimulatedDisk:
         self.chance = chance
         self.capacity_bytes = capacity_bytes
         self.max_descriptors = max_descriptors
-        """The most open descriptors of one process."""
+        """The limit of open descriptors of one process."""
         self.now_ms = now_ms
         self.on_latency = on_latency
         self.tells_cached = tells_cached
@@ -74,7 +74,7 @@ class SimulatedDisk:
         self._processes.append(process)
         return process
 
-    # The end of all processes
+    # --- the end of all processes
 
     def kill(self) -> None:
         """Kill all processes at once; their writes stay, durable or not."""
@@ -90,10 +90,11 @@ class SimulatedDisk:
             self._processes.clear()
 
     def power_cut(self, chance: Chance | None, *, tears: bool = True) -> None:
-        """The machine loses its power: `chance` chooses which part of the data that is not durable stays; without
-        `chance` none does.
+        """Cut the power: `chance` chooses which part of the pending changes stays; without `chance` none
+        does.
 
-        With `tears` False writes are whole and only the small choices are asked for, so that all can be gone through.
+        With `tears` False, writes stay whole and `chance` is asked only for small choices, so that a test can
+        try all of them.
         """
         with self.lock:
             self.end_processes()
@@ -102,7 +103,7 @@ class SimulatedDisk:
             self.used_bytes = sum(len(node.cached) for _, node in self._walk() if isinstance(node, File))
 
     def power_cut_by_seed(self, seed: int) -> None:
-        """Seed 0 leaves only what is durable, seed 1 everything, the others a part."""
+        """Cut the power: seed 0 leaves only durable data, seed 1 everything, any other seed a random part."""
         if seed == 1:
             self.make_durable()
         self.power_cut(random.Random(seed) if seed > 1 else None)
@@ -149,14 +150,16 @@ class SimulatedDisk:
             return twin
 
     def fingerprint(self) -> tuple[object, ...]:
-        """The same for disks that a process could not tell apart, and whose bytes and names are all durable."""
+        """Return a value that is equal for disks which no process could tell apart, if all bytes and names
+        are durable.
+        """
         return tuple(
             sorted(
                 (path, bytes(node.cached) if isinstance(node, File) else b"") for path, node in self._walk()
             )
         )
 
-    # Access from outside, past all faults
+    # --- access from outside, without faults
 
     def provide_directory(self, path: str) -> None:
         """Make a durable directory with all directories above it."""

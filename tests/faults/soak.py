@@ -1,7 +1,8 @@
-"""Random lives of a partition on a faulty disk, for so many seconds: `python -m tests.faults.soak --seconds 60 --seed 1`.
+"""Random lives of a partition on a faulty disk, for a given time: `python -m tests.faults.soak --seconds 60
+--seed 1`.
 
-The last line on stdout is JSON: what happened how often, and the breaches. A breach names its seed; `--seed S --lives 1`
-lives that one again.
+The last line on stdout is JSON: the counts of events, and the breaches. A breach names its seed; `--seed S
+--lives 1` replays that life.
 """
 
 from __future__ import annotations

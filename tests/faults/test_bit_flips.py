@@ -1,7 +1,7 @@
-"""One bit of one file turns over at rest: what is read is what was written, or an error; never something else.
+"""One bit of one stored file flips: a reader gets the original data or an error, never anything else.
 
-A flip in records costs the batch it is in and no other, however the gateway was stopped: the bytes stay, all other batches are
-read at their offsets, and no offset is used again.
+A flip in records costs the batch that contains it and no other, however the gateway was stopped. The damaged
+bytes stay, all other batches are read at their offsets, and no offset is used again.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def by_time(log: PartitionLog) -> list[object]:
 
 
 def end(life: Life, stop: str) -> None:
-    """Stop the gateway; what was flushed is below the recovery point, and a power cut tears what came after."""
+    """Stop the gateway. Flushed data is below the recovery point; a power cut tears the data behind it."""
     if stop == "clean":
         life.stop()
         return
@@ -111,7 +111,7 @@ def test_in_what_is_made_from_the_log(suffix: str, stop: str) -> None:
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("suffix", CHECKPOINTS)
 def test_in_checkpoints(suffix: str, stop: str) -> None:
-    """A start that refuses them says so; one that goes on has every record."""
+    """A start that refuses a damaged checkpoint says so; a start that accepts it has every record."""
     life = rich_life()
     life.delete_records(9)
     life.clean_up()
@@ -127,7 +127,7 @@ def test_in_checkpoints(suffix: str, stop: str) -> None:
                 assert any("-stray/" in name for name in disk.files(str(ROOT))), "nothing is deleted"
                 continue
             again.promises.cut(again.log.log_end_offset)
-            # a recovery point that became larger has the log go on there: no offset is used twice
+            # a recovery point that the flip has raised moves the log end there: no offset is used twice
             assert again.log.log_end_offset >= life.promises.durable_end_offset
             assert again.log.log_start_offset in {9, again.log.segments.segments[0].base_offset}
             if not list(again.directory.damage() if again.directory else ()):
@@ -159,7 +159,7 @@ def test_in_records(stop: str) -> None:
         disk = life.disk.copy()
         durable = batches_in(life.disk.content(path), durable_end)
         if bit // 8 >= durable:
-            continue  # the torn tail is cut off
+            continue  # recovery cuts the torn tail off
         disk.flip_bit(path, bit)
         flipped = disk.content(path)[:durable]
         again = Life(disk, life.promises.copy())
@@ -186,7 +186,7 @@ def test_in_records(stop: str) -> None:
 
 
 def batches_in(content: bytes, end_offset: int) -> int:
-    """Return the byte of a segment file up to which the batches that end at the offset or before lie."""
+    """Return the position in a segment file behind the last batch that ends at or before the offset."""
     return max(
         (
             position + header.size_bytes
@@ -206,7 +206,7 @@ def base_offset_at(content: bytes, byte: int) -> int:
 
 
 def later_magic_bits(content: bytes) -> set[int]:
-    """Return the bits whose flip makes the magic of a batch that of a later release."""
+    """Return the bits whose flip gives a batch the magic of a later release."""
     return {8 * (position + 16) for position, _ in whole_batches(content)}
 
 

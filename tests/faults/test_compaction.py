@@ -1,4 +1,6 @@
-"""Any one operation of a compaction fails, or the power goes before it: nothing that counts is lost, doubled or misplaced."""
+"""One operation of a compaction fails, or the power fails before it: no record that must stay is lost,
+duplicated or misplaced.
+"""
 
 from __future__ import annotations
 
@@ -34,12 +36,12 @@ SAMPLES = 4
 
 @dataclass
 class Known:
-    """The records written so far, in order, and which of them are known to be durable."""
+    """The records written so far, in order, and the log end up to which they are durable."""
 
     records: list[tuple[Kept, bool]] = field(default_factory=list)
     """Each record, and whether it was aborted."""
     states: dict[int, dict[int, tuple[object, ...]]] = field(default_factory=dict)
-    """The state of the producers by log end offset."""
+    """The producers' state by log end offset."""
     durable_end_offset: int = 0
     log_start_offset: int = 0
 
@@ -102,7 +104,7 @@ class Life(DirectoryLife):
         self.directory.checkpoint()
 
     def compact(self) -> None:
-        """Compact as the worker and the gateway do."""
+        """Compact as the worker process and the gateway do together."""
         cleaning = begin(self.log, clean_end_offset=self.clean_end_offset, now_ms=now_ms())
         try:
             cleaned, finished = run(self.storage, cleaning)
@@ -219,7 +221,7 @@ def live(life: Life) -> Life:
 
 
 def compactions(log: Sequence[str]) -> range:
-    """Return the numbers of the operations of both compactions, and of those between them."""
+    """Return the operation numbers of both compactions and of the work between them."""
     first = next(number for number, name in enumerate(log) if CLEANED_SUFFIX in name)
     last = max(number for number, name in enumerate(log) if SWAP_SUFFIX in name)
     return range(first, last + 8)
@@ -242,7 +244,9 @@ def test_life_without_a_fault() -> None:
 
 @pytest.mark.parametrize("what", ["damaged", "missing"])
 def test_without_recovery_points_gaps_are_taken_for_compaction(what: str) -> None:
-    """Only recovery points tell a compacted log from a torn one; without them, a log must not end at its first gap."""
+    """Only recovery points distinguish a compacted log from a torn one. Without them, a gap must not end the
+    log.
+    """
     life = Life(new_disk())
     for step in steps(life)[:16]:
         step()

@@ -1,4 +1,4 @@
-"""The partition of `__consumer_offsets` fails: clients are told to ask again, and nothing acknowledged is lost."""
+"""The partition of `__consumer_offsets` fails: clients are told to retry, nothing acknowledged is lost."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def open_on(disk: SimulatedDisk, *overrides: str) -> AbstractAsyncContextManager
 
 
 def fail_next(disk: SimulatedDisk, operation: int, kind: str) -> None:
-    """Fail the commit's write, or the sync that makes it durable."""
+    """Fail the write of a commit, or the sync that makes the commit durable."""
     disk.plan.fail_at, disk.plan.kind = disk.plan.operations + operation, kind
 
 
@@ -81,8 +81,8 @@ async def test_commits_are_refused_until_the_partition_is_back(operation: int, k
 
 @pytest.mark.parametrize("operation", [WRITE, SYNC])
 async def test_members_that_wait_are_answered(operation: int) -> None:
-    """The leader's assignment can't be stored: the leader, and the members that wait for it, look for the coordinator
-    again.
+    """The leader's assignment can't be stored: the leader and the members that wait for it must look the
+    coordinator up again.
     """
     disk = new_disk()
     async with open_on(disk, *ONE_PARTITION) as node:
@@ -123,7 +123,7 @@ async def test_a_join_that_waits_is_answered_when_others_notice() -> None:
 
 
 async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
-    """The coordinator does not answer from a state that is ahead of the reopened log."""
+    """The coordinator must not answer from state that the reopened log does not have."""
     disk = new_disk()
     disk.chance = None
     async with open_on(disk, *ONE_PARTITION) as node:

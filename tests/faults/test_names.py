@@ -1,7 +1,7 @@
-"""Producer names are remembered on a disk that fails at any one operation, or loses its power before it.
+"""The log remembers producer names on a disk where any one operation fails, or the power fails before it.
 
-Segments roll and go, snapshots of names are written, flushes fail, the setting is turned off and on; after each
-recovery what was acknowledged is there and known, and what the log lost is not.
+Segments roll and are removed, snapshots of names are written, flushes fail, the setting is turned off and on.
+After each recovery, acknowledged records are stored and their names known; lost records are not.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ def live(life: NamesLife) -> NamesLife:
 
 
 class Known:
-    """The knowledge of a life at one moment, from which another life can continue."""
+    """What a life has written by one moment, from which another life can continue."""
 
     def __init__(self, life: NamesLife) -> None:
         self._life = life
@@ -94,7 +94,7 @@ class Known:
 
 
 def go_on(life: NamesLife) -> None:
-    """Send everything again from the first record on, and some new records."""
+    """Send everything again from the first record, and some new records."""
     life.kill()
     if not life.topic_config.deduplicates:
         life.toggle()
@@ -144,9 +144,9 @@ def test_one_operation_fails_and_the_partition_is_reopened(kind: str) -> None:
 
 
 def live_on(life: NamesLife) -> None:
-    """Run the steps; after a failed step, reopen the partition or start again.
+    """Run the steps. After a failed step, reopen the partition or start again.
 
-    Later steps do not need the failed one.
+    Later steps do not depend on the failed one.
     """
     for step in steps(life):
         try:

@@ -80,7 +80,7 @@ def fail_once(life: Life, fail_at: int) -> None:
     try:
         live_on(life)
         check_promises_after(life)
-        # What was promised after the failure must hold on the disk too, not only in the page cache.
+        # A promise made after the failure must hold on the disk, not only in the page cache.
         life.disk.plan.heal()
         life.disk.power_cut(None)
         recover_and_check(life.disk, life.promises.copy())
@@ -89,7 +89,7 @@ def fail_once(life: Life, fail_at: int) -> None:
 
 
 def live_on(life: Life) -> None:
-    """The steps of the life; one that fails is followed by a restart or a reopening, and tried again."""
+    """Run the steps of the life. After a failed step, restart or reopen, and try the step again."""
     for step in steps(life):
         try:
             step()
@@ -134,8 +134,8 @@ def check_promises_after(life: Life) -> None:
 @pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize("seed", range(12))
 def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restarted: bool) -> None:
-    """The snapshot was written at a roll and never flushed; once the segment before it is deleted, only the snapshot
-    has this state.
+    """A roll wrote the snapshot, and no flush followed. Once the segment before it is deleted, only the
+    snapshot holds this state.
     """
     life = Life(new_disk())
     life.open()
@@ -157,7 +157,7 @@ def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restart
 
 
 def test_a_spoiled_snapshot_is_replaced_before_segments_go() -> None:
-    """The snapshot's producers are still in the log, but not for long."""
+    """The producers of the spoiled snapshot can still be read from the log, until segments are deleted."""
     life = Life(new_disk())
     life.open()
     life.append(0)

@@ -1,4 +1,6 @@
-"""Lives that chance chooses keep their promises, and one on a disk that lies does not; see `python -m tests.faults.soak`."""
+"""Random lives keep their promises, and one on a disk that ignores syncs does not. See `python -m
+tests.faults.soak`.
+"""
 
 from __future__ import annotations
 

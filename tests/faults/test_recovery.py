@@ -1,4 +1,6 @@
-"""A start fails while it recovers: another power cut, a failed read or write. The next start has all records."""
+"""A start fails during its recovery, by another power cut or a failed read or write. The next start has all
+records.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.test_power_cut import live, live_on, moments, recover_and_check, verify
 
 EVERY = 48
-"""One of this number of moments of a life is tested, another one by each part."""
+"""Of this number of moments of a life, each parametrized test takes one."""
 PARTS = 2
 READS_EVERY = 3
 
@@ -64,7 +66,7 @@ def test_an_operation_fails(kind: str, part: int) -> None:
 
 @pytest.mark.parametrize("part", range(PARTS))
 def test_a_read_fails(part: int) -> None:
-    """Data that can't be read is not taken for damaged: nothing is truncated."""
+    """Recovery must not take unreadable data for damaged: it truncates nothing."""
     for image, left in crashed(part):
         counted = left.copy()
         opened(counted, image.known.copy())
@@ -75,7 +77,9 @@ def test_a_read_fails(part: int) -> None:
 
 
 def fail_and_start_again(described: str, disk: SimulatedDisk, known: Promises) -> None:
-    """Start on a disk that fails; all records that it serves are right, and the next start has all of them."""
+    """Start on a disk that fails. All records that this start serves are right, and the next start has all of
+    them.
+    """
     promises = known.copy()
     life = Life(disk, promises)
     try:

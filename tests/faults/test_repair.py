@@ -1,5 +1,5 @@
-"""The power is cut before each operation of `seqgate repair`: sound batches stay at their offsets, the others are
-damaged or given up.
+"""The power fails before each operation of `seqgate repair`: sound batches stay at their offsets, the others
+are damaged or given up.
 """
 
 from __future__ import annotations
@@ -18,7 +18,9 @@ SAMPLES = 4
 
 
 def damaged_life() -> tuple[SimulatedDisk, dict[int, bytes], set[int]]:
-    """A disk with several segments, two of them with damage; the sound batches; and the base offsets of the damaged ones."""
+    """Return a disk with several segments, two of them damaged; the sound batches; and the base offsets of
+    the damaged batches.
+    """
     life = Life(new_disk())
     life.open()
     for number in range(24):

@@ -1,6 +1,7 @@
-"""Rolling and retention on a disk that fails at any one operation, or loses its power before it.
+"""Rolling and retention on a disk where any one operation fails, or the power fails before it.
 
-Segments roll by time, go by size, by DeleteRecords and by time with the active one, at once or as the gateway's job does it.
+Segments roll by time, and are removed by size, by DeleteRecords, and by time with the active one, either at
+once or in steps as the gateway's job does it.
 """
 
 from __future__ import annotations
@@ -95,7 +96,7 @@ def test_one_operation_fails_and_the_partition_is_reopened(kind: str, names: str
 
 
 def live_on(life: Life) -> None:
-    """Run the steps; after a failed step, restart or reopen. Later steps do not need the failed one."""
+    """Run the steps. After a failed step, restart or reopen. Later steps do not depend on the failed one."""
     for step in steps(life):
         try:
             step()

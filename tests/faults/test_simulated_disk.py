@@ -1,4 +1,4 @@
-"""The simulated disk behaves as the system's disk, and loses only what a real one may lose."""
+"""The simulated disk behaves as the system's disk. A power cut loses only data that a real disk may lose."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def sync_directory(process: SimulatedProcess, path: str = "/d") -> None:
 
 
 def states(make: Callable[[SimulatedDisk], None]) -> set[tuple[tuple[str, bytes], ...]]:
-    """Return every state that a power cut can leave of what `make` did, with whole writes."""
+    """Return every state that a power cut can leave after `make`, with whole writes."""
     found = set()
     choices = Enumeration()
     while True:
@@ -59,7 +59,7 @@ def random_call(chance: random.Random, disk: Disk, root: str, descriptors: list[
         return f"{root}{above}/{chance.choice('abxyz')}"
 
     def first_byte(descriptor: int) -> bytes:
-        return disk.pread(descriptor, 1, 0)  # of files only
+        return disk.pread(descriptor, 1, 0)  # compare the sizes of files only
 
     calls: list[Callable[[], object]] = [
         lambda: descriptors.append(disk.open(path(), CREATE | chance.choice((0, 0, os.O_TRUNC)), 0o644)),
@@ -113,7 +113,7 @@ def test_does_what_the_system_does(tmp_path: Path, seed: int) -> None:
         got = outcome(lambda: random_call(mine, process, root, descriptors[0]))
         if (
             not isinstance(expected, int) or expected != 4096
-        ):  # the size of a directory is the system's business
+        ):  # the size of a directory depends on the file system
             assert got == expected, (seed, step)
         assert len(descriptors[0]) == len(descriptors[1])
     real = {str(path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}

@@ -1,4 +1,4 @@
-"""What reaches the disk, and in which order, in lives without a fault: unchanged unless a commit says why."""
+"""The disk operations of lives without a fault, and their order, stay the same unless a commit says why."""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
-"""A gateway that loses its disk between any two writes of the coordinator and the markers: all of a transaction or nothing.
+"""A gateway loses its disk between any two writes of the coordinator and the markers: a transaction counts
+whole or not at all.
 
-A clean run counts the writes, flushes and renames; then each of them in turn is the first that fails, the power goes, and
-another gateway goes on with what the disk still has.
+A clean run counts the writes, flushes and renames. Then each of them in turn is the first that fails, the
+power is cut, and another gateway continues with the remaining disk.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from tests.support.transactional_client import (
 )
 
 END_WAIT_S = 0.05
-"""Short, because a request waits in vain for a disk that stays broken."""
+"""Short, because a request to a disk that stays broken gets no answer."""
 SETTINGS = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partitions=1")
 ENDS = (True, False, True)
 SEEDS = (0, 1, 5, 6)
@@ -51,7 +52,7 @@ async def prepare(node: Node) -> None:
 
 
 async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
-    """Transactions one after the other; the last is left open, and another producer takes over from it."""
+    """Run transactions one after the other. The last one is left open, and another producer takes over."""
     client = Client(node, "payments", version)
     await client.begin()
     for number, commit in enumerate(ENDS):
@@ -68,9 +69,9 @@ async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
 
 
 async def run_until(fail_at: int, version: int) -> tuple[SimulatedDisk, int, list[Attempt]]:
-    """Work with a disk that fails from operation `fail_at` of the work on.
+    """Run the work with a disk that fails from operation `fail_at` on.
 
-    Returns what the power leaves of the disk then, and how many operations there were.
+    Returns the disk after the power cut, and the number of operations.
     """
     disk = new_disk()
     attempts: list[Attempt] = []

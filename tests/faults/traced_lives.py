@@ -1,7 +1,8 @@
-"""Lives of partition logs on the simulated disk, and every operation of the disk in each: the traces in `traces/`.
+"""Lives of partition logs on the simulated disk, and the traces in `traces/` with every disk operation of
+each life.
 
-`python -m tests.faults.traced_lives` writes the traces anew. A change that is not meant to alter what is durable when leaves
-them byte for byte; any other says in its commit what changed and why that is as safe.
+`python -m tests.faults.traced_lives` writes the traces again. A change that should not affect durability
+leaves them byte for byte. Any other change says in its commit what changed, and why that is as safe.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ LIVES: Final[dict[str, Callable[[SimulatedDisk], None]]] = {
 
 
 def trace(name: str) -> str:
-    """The operations of one life, one a line; random ids of directories and tokens of cleanings are left out."""
+    """Return the operations of one life, one per line, without random directory ids and cleaning tokens."""
     disk = new_disk()
     LIVES[name](disk)
     return "".join(_RANDOM_ID.sub("ID", line) + "\n" for line in disk.log)

@@ -9,7 +9,9 @@ from log.format.record_batch import BatchHeader, whole_batches
 from log.format.records import iterate_records
 
 TRANSACTIONAL = (10, 11, 12)
-"""Producer ids that write in transactions; markers of the odd one bring it a new epoch, as those of version 2 do."""
+"""Producer ids that write in transactions. Markers of the odd one raise its epoch, as in transactions version
+2.
+"""
 COORDINATOR_EPOCH = 4
 COMMIT_KEY = bytes((0, 0, 0, 1))
 
@@ -75,7 +77,7 @@ class Transactions:
         self.ended: list[tuple[int, int]] = []
         """(first offset, offset of the marker) of each ended transaction."""
         self.fates: list[tuple[Written, bool | None]] = []
-        """Each batch of records and whether it counts; None while its transaction is open."""
+        """Each batch of records, and whether it is committed; None while its transaction is open."""
         for batch in written:
             if batch.is_transactional:
                 self._follow(batch)

@@ -16,7 +16,9 @@ from tests.fuzzing.targets import NAMES
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzzing")
-    parser.add_argument("--target", action="append", choices=NAMES, help="fuzz only this; may be repeated")
+    parser.add_argument(
+        "--target", action="append", choices=NAMES, help="fuzz only this target; may be repeated"
+    )
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true")

@@ -1,4 +1,4 @@
-"""Changes that break formats of all kinds: extreme numbers, wrong lengths, pieces that are missing or doubled."""
+"""Changes that break formats of all kinds: extreme numbers, wrong lengths, missing and repeated pieces."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Batches of records with producer names: well-formed, odd and damaged ones. A plain reader judges them, too."""
+"""Batches of records with producer names, well-formed, odd and damaged, which a plain reader judges, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Requests of any API and version, made from kio's schemas: mostly well-formed, about things that exist, with extremes here and there."""
+"""Random requests of any API and version, built from kio's schemas: mostly well-formed, with names that exist
+and some extreme values.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ _GROUP_FIELDS = ("group", "coordinator_key", "key")
 
 
 def request(chance: random.Random) -> bytes:
-    """Return a whole request, with the length before it."""
+    """Return a complete request with its length in front."""
     api_key, version = chance.choice(VERSIONS)
     request_type: Any = load_request_schema(api_key, version)
     while True:
@@ -87,7 +89,7 @@ def request(chance: random.Random) -> bytes:
         try:
             entity_writer(request_type)(buffer, _entity(request_type, chance))
         except (ValueError, TypeError, OverflowError):
-            continue  # kio writes no string that is too long for its field
+            continue  # kio can't write a string that is too long for its field
         header = encode_header(api_key, version, 7, flexible=request_type.__flexible__, client_id=CLIENT_ID)
         frame = header + buffer.getvalue()
         return len(frame).to_bytes(4, "big") + frame

@@ -1,4 +1,4 @@
-"""Compressed payloads: an input is a codec's id and bytes that claim to be compressed with it.
+"""Compressed payloads: an input is a codec's id and bytes that pretend to be compressed with the codec.
 
 No payload decompresses to more than the limit; a bad payload is refused and has no other effect.
 """

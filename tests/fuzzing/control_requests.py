@@ -1,7 +1,7 @@
 """The control socket: an input is what a client writes to it.
 
-The gateway answers it with one line of JSON, and the next client, too. A request without `execute` only reads and
-changes nothing.
+The gateway answers the input with one line of JSON, and then still answers another client. A request without
+`execute` only reads and changes nothing.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def opened() -> AbstractContextManager[Run]:
 async def _feed(scene: Scene, data: bytes) -> bool:
     _check(await _ask(scene, data))
     if _check(await _ask(scene, b'{"operation":"status"}\n')).error is not None:
-        raise Breach("the gateway no longer tells how it is")
+        raise Breach("the gateway no longer reports its status")
     scene.complaints.check()
     return True
 

@@ -1,7 +1,8 @@
 """Damage to the files of a directory, as bytes that a fuzzer can change.
 
-An input is a number that chooses the directory, and steps of one byte each for the file and for what is done to it, two for
-a position (from the end of the file where bit 7 of the step is set), one for a length, and that many bytes.
+An input is a number that chooses the directory, followed by steps. A step has one byte for the file, one for
+the kind of damage, two for a position (counted from the end of the file if bit 7 of the kind is set), one for
+a length, and that many bytes.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ class Damaged:
     files: dict[str, bytes]
     touched: set[str] = field(default_factory=set)
     sealed: set[str] = field(default_factory=set)
-    """The files whose checksums were made to fit the damage."""
+    """The files whose checksums were recomputed after the damage."""
 
 
 def damaged(files: Files, steps: bytes) -> Damaged:
@@ -82,7 +83,7 @@ def _take_step(result: Damaged, name: str, what: int, at: int, size: int, argume
 
 
 def sealed(content: bytes) -> bytes:
-    """Return the bytes with a right checksum at their end."""
+    """Return the bytes with a correct checksum at the end."""
     return content[:-4] + struct.pack(">I", crc32c(content[:-4]))
 
 
@@ -92,7 +93,7 @@ def steps_of(*steps: tuple[int, int, int, bytes]) -> bytes:
 
 
 def mutated_steps(data: bytes, files: Files, chance: random.Random) -> bytes:
-    """Return another input, with a step more, or less, or another one."""
+    """Return another input: one step is added, removed or changed."""
     names = sorted(files)
     steps = data[1:] if len(data) > 1 and chance.random() < 0.6 else b""
     number = chance.randrange(len(names))

@@ -1,5 +1,5 @@
-"""Feeds inputs to one gateway after another. What inputs create is never removed, so each gateway takes a limited
-number.
+"""Feeds inputs to a series of gateways. Inputs create things that are never removed, so each gateway takes
+only some inputs.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class _Feeder:
         try:
             self._loop.run_until_complete(self._run(data))
         except BaseException:
-            # the next input must not suffer from this one
+            # the next input must not find what this one created
             self._loop.run_until_complete(self.close())
             raise
 

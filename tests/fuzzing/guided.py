@@ -1,9 +1,9 @@
-"""One guided run of one target, in a process of its own: libFuzzer ends the process when it is done.
+"""One guided run of one target, in a process of its own: libFuzzer ends the process after the run.
 
     python -m tests.fuzzing.guided TARGET DIRECTORY [libFuzzer's options]
 
-DIRECTORY is where new inputs that reach something are written (`found/`), inputs that break something (`crash-*`), and how
-many inputs and bytes were fed (`counts`).
+DIRECTORY gets new inputs that reach new code (`found/`), inputs that break something (`crash-*`), and the
+numbers of inputs and bytes (`counts`).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def main(name: str, directory: Path, options: list[str]) -> None:
     for number, data in enumerate([*target.seeds(), *corpus.kept(name)]):
         (found / f"seed-{number:04d}").write_bytes(data)
     faulthandler.register(TELLS_WHERE, all_threads=True)
-    logging.getLogger().addHandler(logging.NullHandler())  # libFuzzer would report each of millions of inputs
+    logging.getLogger().addHandler(logging.NullHandler())  # libFuzzer would report millions of inputs
     counter = Counter(directory / "counts")
 
     def mutate(data: bytes, max_size: int, seed: int) -> bytes:

@@ -1,4 +1,4 @@
-"""Chooses which inputs to keep: as few as cover all code that all of them cover."""
+"""Chooses the inputs to keep: the fewest that together cover the same code as all inputs."""
 
 from __future__ import annotations
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from tests.fuzzing.target import Breach, Run, Target
 
 WORK_PER_BYTE = 0.02
-"""Units of CPU time that each byte of an input may take; most inputs take a thousandth of that."""
+"""Units of CPU time that an input may take per byte; most inputs take a thousandth of this."""
 ATTEMPTS = 3
-"""An input must exceed the limit this many times, because other work of the machine may have slowed it down."""
+"""An input must exceed the limit this many times. Once may be the fault of other work on the machine."""
 _ROUNDS = 5
 _STATUS = Path("/proc/self/status")
 _CLEAR = Path("/proc/self/clear_refs")
@@ -19,7 +19,7 @@ _CLEAR = Path("/proc/self/clear_refs")
 
 @cache
 def unit_of_work() -> float:
-    """Return the CPU seconds of a fixed piece of Python work in this process, about a millisecond."""
+    """Measure the CPU seconds of a fixed piece of Python work in this process, about a millisecond."""
     taken = []
     for _ in range(_ROUNDS):
         before = time.thread_time()
@@ -35,9 +35,9 @@ def _step(number: int) -> int:
 
 
 def check_work(target: Target, run: Run, data: bytes) -> None:
-    """Feed the input and measure its time.
+    """Feed the input and measure the CPU time of this thread.
 
-    Raises Breach when this thread works too long for the size, and the errors of `run`.
+    Raises Breach when the time is too long for the input's size, and passes on the errors of `run`.
     """
     allowed = (target.BASE_WORK + WORK_PER_BYTE * len(data)) * unit_of_work()
     for _ in range(ATTEMPTS):
@@ -53,22 +53,24 @@ def check_work(target: Target, run: Run, data: bytes) -> None:
 
 
 def check(target: Target, run: Run, data: bytes) -> None:
-    """Feed the input within both limits."""
+    """Feed the input, with limits for time and memory."""
     check_memory(target, lambda data: check_work(target, run, data), data)
 
 
 def check_memory(target: Target, run: Run, data: bytes) -> None:
-    """Feed the input and measure memory. Raises Breach when the process grows by too much; only Linux reports that."""
+    """Feed the input and measure memory. Raises Breach when the process grows too much. Only Linux reports
+    memory.
+    """
     if not _STATUS.exists():
         run(data)
         return
-    _CLEAR.write_text("5")  # reset the peak
+    _CLEAR.write_text("5")  # resets the peak
     before = _status_bytes("VmRSS")
     run(data)
     grown = _status_bytes("VmHWM") - before
     if grown > target.PEAK_BYTES:
         raise Breach(
-            f"{len(data)} bytes had the process grow by {grown} bytes; {target.PEAK_BYTES} are allowed"
+            f"{len(data)} bytes made the process grow by {grown} bytes; {target.PEAK_BYTES} are allowed"
         )
 
 

@@ -1,8 +1,8 @@
 """Batches of records with producer names: an input is a byte of choices and up to four batches, one after the other.
 
-The fast search for name headers finds what a plain reading of every record finds, whatever batch came before. A log
-that deduplicates then gets each batch twice, is stopped or killed, and gets all of them again from another producer:
-what it stores and remembers is what a plain model of names says, and nothing of a name is there twice.
+The fast search for name headers must find the same as a plain reading of every record, whatever batch came
+before. A deduplicating log then gets each batch twice, is stopped or killed, and gets all batches again from
+another producer. It must store and remember exactly what a plain model of names says, and nothing twice.
 """
 
 from __future__ import annotations
@@ -54,9 +54,9 @@ CONFIG = LogConfig(
     deduplication_name_max_bytes=20,
 )
 KILLED, COMMITTED = 1, 2
-"""The bits of the choices."""
+"""Bits of the input's first byte: kill the log instead of stopping it; commit open transactions."""
 _REFUSED_FOR_ITS_PRODUCER = {45, 47, 48, 52, 89}
-"""Codes of errors that are found before names are read."""
+"""Error codes that are found before the log reads names."""
 
 
 @contextmanager
@@ -80,7 +80,7 @@ def _name_headers() -> NameHeaders:
 
 
 class _Sent:
-    """A batch as it was sent, and its records as a plain reader reads them."""
+    """A batch as it was sent, and its records as a plain reader decodes them."""
 
     def __init__(self, batch: bytes) -> None:
         self.bytes = batch
@@ -104,9 +104,9 @@ class _Sent:
 
     @property
     def is_sound(self) -> bool:
-        """Whether the outcome of the batch is certain.
+        """Return whether the outcome of the batch is certain.
 
-        Other batches can't be read, or no Produce request can bring them to a log.
+        The outcome is open if the batch can't be read, or if no Produce request can bring it to a log.
         """
         if self.header is None:
             return True
@@ -133,14 +133,14 @@ class _Sent:
             )
         except LogError as error:
             if self.records is not None and not (is_strict and self.is_half_named):
-                raise Breach(f"names can't be read where the records can: {error}") from error
+                raise Breach(f"the names can't be read, although the records can: {error}") from error
             return
         if self.records is None:
             return
         if is_strict and self.is_half_named:
-            raise Breach("a record that says only a part of what it should is taken")
+            raise Breach("a record with only a part of its name headers is accepted")
         if found != self.named:
-            raise Breach(f"the names of the records are {self.named}, found were {found}")
+            raise Breach(f"the names of the records are {self.named}, but {found} were found")
 
     def by_another(self) -> _Sent:
         """Return the same records from a producer without an id."""
@@ -151,7 +151,7 @@ class _Sent:
 
 
 def _header(batch: bytes) -> BatchHeader | None:
-    """None of a batch that is refused before its records are looked at."""
+    """Return the batch's header, or None if the batch is refused before its records are decoded."""
     try:
         return check_batch(memoryview(batch), CONFIG, NOW_MS, is_client=True)
     except LogError:
@@ -159,7 +159,7 @@ def _header(batch: bytes) -> BatchHeader | None:
 
 
 class _Life:
-    """A log, and what must be in it."""
+    """A log, and the contents that it must have."""
 
     def __init__(self, *, is_killed: bool, commits: bool) -> None:
         self._is_killed = is_killed
@@ -171,7 +171,7 @@ class _Life:
         self._stored: dict[int, list[Record]] = {}
         """The records of each batch, by its base offset."""
         self._is_whole = False
-        """Whether the log has learned since its start that there are no other partitions."""
+        """Whether the log has learned since its start that the topic has no other partitions."""
         self._epochs: Counter[int] = Counter()
         """The newest producer epoch of each producer id."""
 
@@ -201,7 +201,7 @@ class _Life:
         self._check()
 
     def end(self, batches: Sequence[_Sent]) -> None:
-        """Append a batch that can't be read, and start again with it."""
+        """Append an unreadable batch, and restart with it."""
         for sent in batches:
             with suppress(LogError):
                 self._log.append(sent.bytes, now_ms=NOW_MS)
@@ -210,7 +210,9 @@ class _Life:
             self._start_again()
 
     def _append(self, sent: _Sent) -> None:
-        """Append again after a new epoch had to be persisted, or the other partitions (there are none) had to be read."""
+        """Append. Try again after a new name epoch had to be persisted, or after the other partitions (there
+        are none) had to be read.
+        """
         judged = self._judged(sent)
         log_end_offset = self._log.log_end_offset
         try:
@@ -230,7 +232,7 @@ class _Life:
             is_for_its_names = isinstance(judged, type) and isinstance(error, judged)
             is_for_its_producer = error.kafka_error_code in _REFUSED_FOR_ITS_PRODUCER
             if sent.header is not None and not is_for_its_names and not is_for_its_producer:
-                raise Breach(f"a batch that is to be {judged} is refused: {error!r}") from error
+                raise Breach(f"a batch that must be {judged} is refused: {error!r}") from error
         else:
             self._take(sent, judged, info, log_end_offset)
 
@@ -245,11 +247,11 @@ class _Life:
         if sent.header is None:
             return
         if info.is_duplicate and info.has_offsets:
-            return  # the producer sent this batch before
+            return  # this producer has sent this batch before
         if not isinstance(judged, Judged):
-            raise Breach(f"a batch is taken that is to be refused with {judged.__name__}")
+            raise Breach(f"a batch is accepted that must be refused with {judged.__name__}")
         if self._names.raised(judged):
-            raise Breach("a new epoch is acknowledged that no record tells, and that is not written down")
+            raise Breach("a new name epoch is acknowledged that is neither in a record nor persisted")
         self._names.take(judged)
         self._epochs[sent.header.producer_id] = sent.header.producer_epoch
         self._check_answer(sent, judged, info, log_end_offset)
@@ -263,7 +265,7 @@ class _Life:
                 raise Breach(f"a batch of duplicates is answered with {info}")
             if info.answer_after >= log_end_offset:
                 raise Breach(
-                    f"a batch of duplicates waits for the offset {info.answer_after}, which is not there"
+                    f"a batch of duplicates waits for the offset {info.answer_after}, which does not exist"
                 )
             return
         if info.is_duplicate or info.base_offset != log_end_offset:
@@ -315,7 +317,7 @@ class _Life:
             for name, known in self._names.names.items()
         }
         if told != wanted:
-            raise Breach(f"remembered is {told}, not {wanted}")
+            raise Breach(f"the log remembers {told} instead of {wanted}")
         end = self._log.log_end_offset
         data = memoryview(self._log.read(0, 16 << 20, upper_bound=end).records) if end else memoryview(b"")
         seen: set[tuple[bytes, int]] = set()
@@ -331,7 +333,7 @@ class _Life:
 
 
 def _content(record: Record) -> Record:
-    """Return a record's contents without its time: the topic's configuration may change that."""
+    """Return a record's contents without its timestamp, which the topic's configuration may change."""
     return record._replace(timestamp=0)
 
 

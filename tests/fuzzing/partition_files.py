@@ -1,7 +1,7 @@
 """The files that the log package reads when it opens a data directory: an input is damage to them.
 
-A directory opens or is refused with a sentence. What is read from it then is what was written, or can be seen to be damaged by
-its CRC, or an error; and damage that does not touch a partition's records takes none of them away.
+A directory opens or is refused with a sentence. Reading it then gives the written data, data whose CRC shows
+the damage, or an error. Damage outside of a partition's records must not cost any of them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ MOST_READS = 200
 
 
 class Directories:
-    """The directories to damage, and where they are."""
+    """The directories to damage, with their contents, and the path where each is written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,7 +71,7 @@ def _open(path: Path) -> LogDirectory:
 
 @cache
 def directories() -> tuple[Files, ...]:
-    """The files to damage, by kind."""
+    """Return the files to damage, by kind of directory."""
     with temporary_directory() as path:
         return tuple(made(path / "data", kind) for kind in (CLEAN, KILLED, SWAPPING))
 
@@ -102,7 +102,9 @@ def made(path: Path, kind: int) -> Files:
 
 
 def _swap_of(files: Files, segments: list[str]) -> Files:
-    """Return two segments merged into one, with its indexes, before it replaces them."""
+    """Return the files of an unfinished swap: two segments merged into one, with its indexes, before it
+    replaces the two.
+    """
     first, second = (segment.removesuffix(LOG_SUFFIX) for segment in segments)
     base_offset, position = int(second.rpartition("/")[2]), len(files[segments[0]])
     offsets = [
@@ -200,14 +202,14 @@ def _check_log(directory: LogDirectory, name: str, batches: dict[int, bytes], da
         log = directory.get(name, 0)
         if log is None:
             if not may_lose:
-                raise Breach(f"{name} is gone, and nothing of its records was damaged")
+                raise Breach(f"{name} is gone, although its records were not damaged")
             return
         served = _served(log)
     except IncompatibleFormat:
-        return  # the batch seems to be of a later release
+        return  # the flip made the batch look like one of a later release
     except (LogError, OSError) as error:
         if not may_lose:
-            raise Breach(f"{name} can't be read, and nothing of its records was damaged: {error}") from error
+            raise Breach(f"{name} can't be read, although its records were not damaged: {error}") from error
         return
     contents = {batch[HEAD_KEPT:] for batch in batches.values()}
     for offset, batch in served.items():
@@ -219,13 +221,15 @@ def _check_log(directory: LogDirectory, name: str, batches: dict[int, bytes], da
 
 
 def _may_pass_for_whole(touched: set[str]) -> bool:
-    """Whether a cleaned segment was damaged together with the index of its gaps."""
+    """Return whether damage to a cleaned segment can go unnoticed, because the index of its gaps is damaged,
+    too.
+    """
     swaps = (path.removesuffix(".log.swap") for path in touched if path.endswith(".log.swap"))
     return any(f"{swap}.timeindex.swap" in touched for swap in swaps)
 
 
 def _served(log: PartitionLog) -> dict[int, bytes]:
-    """Return the sound batches that a reader gets who passes over damaged ones."""
+    """Return the sound batches that a reader gets who skips damaged ones."""
     log.advance_high_watermark_to_end()
     found: dict[int, bytes] = {}
     offset = log.log_start_offset
@@ -241,11 +245,11 @@ def _served(log: PartitionLog) -> dict[int, bytes]:
             offset = base_offset + last_offset_delta + 1
         if offset <= before:
             return found
-    raise Breach(f"{log.topic} was not read through by {MOST_READS} reads")
+    raise Breach(f"{log.topic} was not read to its end by {MOST_READS} reads")
 
 
 def _sound_batches(records: bytes) -> Iterator[bytes]:
-    """Return the batches up to the first damaged one, where a reader stops."""
+    """Return the batches before the first damaged one, where a reader stops."""
     position = 0
     while len(records) - position >= HEAD.size:
         size = 12 + int.from_bytes(records[position + 8 : position + 12], "big", signed=True)
@@ -269,7 +273,7 @@ def _look_up(log: PartitionLog) -> None:
 _PLACE = struct.Struct(">q15xi")
 """The position of base_offset and of last_offset_delta in a batch."""
 HEAD_KEPT = 21
-"""The size of the head that Kafka's CRC does not cover: a changed offset there can't be noticed."""
+"""The size of the head that Kafka's CRC does not cover. A changed offset in the head can't be noticed."""
 _DECIDES_WHAT_IS_KEPT = frozenset({"partition.metadata", "log-start-offset-checkpoint"})
 
 

@@ -1,4 +1,4 @@
-"""A slow and plain model of producer names: it reads the names of records, and tells what a log must store."""
+"""A slow and plain model of producer names: it reads the names of records, and says what a log must store."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ REFUSALS: dict[Refusal, type[LogError]] = {Refusal.UNDECIDED: NameUndecided, Ref
 
 
 class HalfNamed(Exception):
-    """A record has only a part of its name headers, or impossible values."""
+    """A record has only some of its name headers, or impossible values."""
 
 
 def plain_records(batch: bytes, config: LogConfig) -> list[Record]:
@@ -27,7 +27,7 @@ def plain_records(batch: bytes, config: LogConfig) -> list[Record]:
     for record in iterate_records(batch, limit_bytes=config.max_decompressed_bytes):
         offset = record.offset - header.base_offset
         if not last_offset < offset <= header.last_offset_delta:
-            raise InvalidRecord("the offsets of the records don't fit")
+            raise InvalidRecord("the offsets of the records don't match the header")
         last_offset = offset
         found.append(record._replace(offset=offset))
     return found

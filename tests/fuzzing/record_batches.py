@@ -1,8 +1,8 @@
 """Record batches as producers send them: an input is what a Produce request holds for one partition.
 
-A bad batch is refused with one of the log's errors. A batch that passes deep validation can be read by all readers:
-consumers, compaction, delayed delivery, the coordinators. A batch that passes shallow validation only may be damaged
-inside, and then all readers report that.
+A bad batch is refused with one of the log's errors. A batch that passes deep validation can be read by all
+readers: consumers, compaction, delayed delivery, the coordinators. A batch that passes only shallow
+validation may be damaged inside. Then all readers must report the damage.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _read_by_all(header: BatchHeader, batch: memoryview, *, is_sound: bool) -> N
         records = list(iterate_records(batch, limit_bytes=LIMIT_BYTES))
     except LogError as error:
         if is_sound:
-            raise Breach(f"deep validation accepts what can't be read: {error}") from error
+            raise Breach(f"deep validation accepts a batch that can't be read: {error}") from error
         records = None
     if is_sound and records is not None:
         _check_offsets(header, records)
@@ -90,7 +90,7 @@ def _read_by_all(header: BatchHeader, batch: memoryview, *, is_sound: bool) -> N
             read(header, batch)
         except LogError as error:
             if is_sound:
-                raise Breach(f"what can be read as records can't by {read.__name__}: {error}") from error
+                raise Breach(f"the records can be decoded, but {read.__name__} fails: {error}") from error
     read_end_marker(batch)
 
 
@@ -107,9 +107,9 @@ def _compact(header: BatchHeader, batch: memoryview) -> None:
         rest = rewritten_batch(header, plain, kept, new_horizon_ms=horizon_ms)
         again = list(iterate_records(rest, limit_bytes=2 * LIMIT_BYTES))
         if [record.offset for record in again] != [record.offset for record in kept]:
-            raise Breach("a batch that was written again has other records")
+            raise Breach("a rewritten batch has other records")
         if not crc_matches(parse_header(rest), memoryview(rest)):
-            raise Breach("a batch that was written again has a wrong CRC")
+            raise Breach("a rewritten batch has a wrong CRC")
 
 
 def _delay(header: BatchHeader, batch: memoryview) -> None:
@@ -146,7 +146,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def _composed(chance: random.Random) -> bytes:
-    """Return a batch of well-formed records, but for a few wrong fields."""
+    """Return a batch of well-formed records, with a few wrong fields."""
     records = [_record(index, chance) for index in range(chance.choice((1, 1, 2, 3, 20)))]
     codec = chance.randrange(5)
     plain = b"".join(record.encode(index) for index, record in enumerate(records))
@@ -201,7 +201,7 @@ def _with_field_changed(data: bytes, chance: random.Random) -> bytes:
 
 
 def _sealed(data: bytes) -> bytes:
-    """Return the batch with a right length and CRC."""
+    """Return the batch with a correct length and CRC."""
     batch = bytearray(data[:MAX_INPUT_BYTES])
     if len(batch) >= HEADER_BYTES:
         struct.pack_into(">i", batch, 8, len(batch) - 12)

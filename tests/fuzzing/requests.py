@@ -1,7 +1,7 @@
 """A client's connection: an input is all bytes that the client sends before it hangs up.
 
-Every request is answered or its connection closed, with a line that says why; nothing fails inside the gateway, and
-other clients go on producing and reading.
+Every request is answered, or its connection is closed with a log line that says why. Nothing fails inside the
+gateway, and other clients can still produce and read.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def mutated(data: bytes, chance: random.Random) -> bytes:
 
 
 def _frames(data: bytes) -> list[bytes]:
-    """Return the whole requests in a stream, and the rest."""
+    """Return the complete requests in a stream, and the remaining bytes."""
     frames = []
     while len(data) > 4:
         size = 4 + int.from_bytes(data[:4], "big")

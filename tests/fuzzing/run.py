@@ -20,12 +20,12 @@ from tests.fuzzing import corpus
 
 ROOT = Path(__file__).parents[2]
 CRASHES_PER_TARGET = 5
-"""After this number of crashes a target ends: further ones are mostly the same."""
+"""After this many crashes a target ends, because further crashes mostly repeat earlier ones."""
 LEAST_SECONDS = 1
 UNLIMITED = -1
-"""libFuzzer's value for no limit of inputs."""
+"""The value that tells libFuzzer not to limit the number of inputs."""
 START_S = 120
-"""A process that runs this long after its time is stuck; libFuzzer itself ends any input after a minute."""
+"""A process that runs this long beyond its time is stuck. libFuzzer itself ends any input after a minute."""
 COUNTS = struct.Struct("<qq")
 """The file with the number of inputs and bytes, which the feeding process leaves behind."""
 HAS_WHEELS = sys.platform == "linux" and platform.machine() == "x86_64" and sys.version_info < (3, 15)
@@ -38,7 +38,7 @@ _REACHED = re.compile(r" cov: (\d+) ft: (\d+) ")
 
 @dataclass
 class Outcome:
-    """The counts, and a sentence for each thing that broke."""
+    """The counts, and a sentence for each breach."""
 
     counts: Counter[str] = field(default_factory=Counter)
     breaches: list[str] = field(default_factory=list)
@@ -52,7 +52,7 @@ def fuzz(
     inputs: Mapping[str, int] | None = None,
     keep: bool = False,
 ) -> Outcome:
-    """Fuzz each target for its share of the time, or until it was fed so many `inputs`.
+    """Fuzz each target for its share of the time, or until the number of `inputs` is reached.
 
     The same seed tries the same inputs, as far as the time allows.
     """
@@ -95,10 +95,10 @@ def _fuzz_target(
 
 
 def _guided(name: str, seconds: int, most_inputs: int, seed: int, directory: Path) -> tuple[str, int]:
-    """Return the output of the process, and its exit status."""
+    """Run the process; return its output and its exit status."""
     command = [sys.executable, "-m", "tests.fuzzing.guided", name, str(directory)]
     command += [f"-max_total_time={seconds}", f"-runs={most_inputs}", f"-seed={seed & 0xFFFFFFFF or 1}"]
-    command += ["-reload=0"]  # the inputs that it reloads while it runs depend on the time
+    command += ["-reload=0"]  # when libFuzzer reloads inputs depends on the time
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONHASHSEED": "0"}
     process = subprocess.Popen(
         command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
@@ -111,7 +111,7 @@ def _guided(name: str, seconds: int, most_inputs: int, seed: int, directory: Pat
 
 
 def _ended(process: subprocess.Popen[bytes]) -> bytes:
-    """End a stuck process; return its stacks. libFuzzer saves the input."""
+    """End a stuck process; return its stack traces. libFuzzer saves the input."""
     process.send_signal(TELLS_WHERE)
     process.send_signal(signal.SIGABRT)
     try:

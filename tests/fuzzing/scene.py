@@ -1,4 +1,6 @@
-"""A whole gateway in this process, with topics, groups and a transaction, on whose connections bytes can be fed."""
+"""A whole gateway in this process, with topics, groups and a transaction; a target feeds bytes to its
+connections.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ _SETTINGS = (
 class Complaints(logging.Handler):
     """Collects the failures that the gateway logs; no input may cause one.
 
-    A traceback always is one, and an error unless `damage` to the files is what it has to tell of.
+    A traceback is always a failure. An error line is one unless it reports `damage` to the files.
     """
 
     def __init__(self, *, damage: bool = False) -> None:
@@ -61,7 +63,7 @@ class Complaints(logging.Handler):
             raise Breach("the gateway logged a failure of its own: " + "\n".join(said))
 
     def heard(self, _: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """Take an exception that reached the event loop."""
+        """Record an exception that reached the event loop."""
         self.said.append(f"{context.get('message')}: {context.get('exception')!r}")
 
 
@@ -90,7 +92,7 @@ class Client(asyncio.Protocol):
         async with asyncio.timeout(ANSWER_TIMEOUT_S):
             while len(self.received) < 4 or len(self.received) < 4 + int.from_bytes(self.received[:4], "big"):
                 if self.is_closed:
-                    raise Breach("a connection was closed that asked for nothing strange")
+                    raise Breach("the connection of a well-behaved client was closed")
                 self._changed.clear()
                 await self._changed.wait()
         size = 4 + int.from_bytes(self.received[:4], "big")
@@ -192,7 +194,7 @@ class Scene:
         client, _ = await self.connect()
         self.member_id = (await self.ask("join_group", 3, client, **join))["member_id"]
         if len(self.member_id) != len(MEMBER_ID):
-            raise Breach(f"a member is called {self.member_id!r}")
+            raise Breach(f"the member id is {self.member_id!r}")
         client.transport.abort()
 
     async def _begin_transaction(self) -> None:
@@ -222,7 +224,7 @@ class Scene:
         return stream.replace(MEMBER_ID.encode(), self.member_id.encode())
 
     async def feed(self, stream: bytes) -> bytes:
-        """Send bytes on a connection of their own, read answers for a while, and hang up."""
+        """Send bytes on a new connection, read answers for a while, and hang up."""
         client, connection = await self.connect()
         client.transport.write(self.translated(stream))
         settled = 0
@@ -243,7 +245,7 @@ class Scene:
         topic = {"topic": PROBE, "partitions": [{"partition": 0, "partition_max_bytes": 100}]}
         answer = await self.ask("fetch", 12, max_bytes=100, session_epoch=-1, replica_id=-1, topics=[topic])
         if not answer["responses"][0]["partitions"][0]["records"]:
-            raise Breach("what was produced can't be read")
+            raise Breach("the produced records can't be read")
 
 
 @asynccontextmanager
@@ -260,7 +262,7 @@ async def listening(*, damage: bool = False) -> AsyncIterator[Complaints]:
 
 @asynccontextmanager
 async def running_gateway(directory: Path) -> AsyncIterator[Gateway]:
-    """Run a gateway on that directory. Raises the errors of its start."""
+    """Run a gateway on this data directory. Raises the errors of its start."""
     gateway = Gateway(load_config(overrides=[f"log.dirs={directory}", *_SETTINGS]))
     await gateway.start()
     try:
@@ -271,7 +273,7 @@ async def running_gateway(directory: Path) -> AsyncIterator[Gateway]:
 
 @contextmanager
 def temporary_directory() -> Iterator[Path]:
-    """Return a directory in memory, where the system has one."""
+    """Return a temporary directory, in memory if the system offers that."""
     path = Path(tempfile.mkdtemp(prefix="seqgate-fuzzed-", dir=MEMORY if MEMORY.is_dir() else None))
     try:
         yield path
@@ -281,7 +283,7 @@ def temporary_directory() -> Iterator[Path]:
 
 @asynccontextmanager
 async def running_scene() -> AsyncIterator[Scene]:
-    """Run a scene, and remove it afterwards."""
+    """Run a scene in a temporary directory, and delete the directory afterwards."""
     with temporary_directory() as directory:
         async with listening() as complaints, running_gateway(directory) as gateway:
             scene = Scene(gateway, complaints)

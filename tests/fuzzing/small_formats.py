@@ -1,7 +1,8 @@
 """Small formats, read by functions of their own: an input is the number of the reader and the bytes it gets.
 
-Subscriptions and assignments of members, regular expressions, config values, checkpoints, snapshots, what was last seen of
-Redis. Each reads any bytes, or says with its own error that it can't.
+The formats are subscriptions and assignments of members, regular expressions, config values, checkpoints,
+snapshots, and the last state seen in Redis. Each reader accepts any bytes, or refuses them with its own
+error.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ PEAK_BYTES = 64 << 20
 BASE_WORK = 300.0
 NAMES = ("plain", "compacted", "nothing", "x" * 249)
 SEALED = True
-"""Formats whose last four bytes are a checksum, which is mostly made right."""
+"""Formats that end with a checksum of four bytes; most inputs get a correct one."""
 
 
 class Reader(NamedTuple):
@@ -80,7 +81,7 @@ def _member_metadata(data: bytes) -> None:
     whole = read_subscription(data)
     names = subscribed_topics(data)
     if whole is not None and whole.topics != names:
-        raise Breach(f"a subscription is to {names} and to {whole.topics}")
+        raise Breach(f"a subscription names {names} and also {whole.topics}")
 
 
 def _assignment(data: bytes) -> None:
@@ -88,7 +89,7 @@ def _assignment(data: bytes) -> None:
     if assigned is not None and assigned_partitions(encode_assignment(3, assigned)) != {
         name: sorted(indexes) for name, indexes in sorted(assigned.items())
     }:
-        raise Breach(f"the assignment {assigned} is another one when it is written again")
+        raise Breach(f"encoding the assignment {assigned} again gives another one")
 
 
 def _topic_pattern(data: bytes) -> None:
@@ -107,7 +108,7 @@ def _setting(data: bytes) -> None:
     value = setting.parse(text)
     again = render(value)
     if again is not None and setting.parse(again) != value:
-        raise Breach(f"{setting.name}: {text!r} is {value!r}, which is told as {again!r}")
+        raise Breach(f"{setting.name}: {text!r} is read as {value!r} and shown as {again!r}")
     Config().set_dynamic({setting.name: text}, all_brokers=True)
 
 
@@ -136,7 +137,7 @@ def _names(data: bytes) -> None:
     table = NameTable()
     table.restore(names)
     if decode_names(encode_names(table.written()[0], log_end_offset)) != (names, log_end_offset):
-        raise Breach("what is remembered of names is something else when it is written again")
+        raise Breach("encoding the snapshot of names again gives other names")
     records = [NamedRecord(0, name, MAX_SEQUENCE_ID, MAX_SEQUENCE_ID) for name, *_ in names]
     table.judge(records, 0, high_watermark=0)
     table.update(advances_of(records), 5, 0, high_watermark=0)
@@ -153,7 +154,7 @@ def _names_snapshot() -> bytes:
 def _delayed(data: bytes) -> None:
     snapshot = delayed_snapshots.decode(data, "delayed-records")
     if delayed_snapshots.decode(delayed_snapshots.encode(snapshot), "again") != snapshot:
-        raise Breach("what waits is something else when it is written again")
+        raise Breach("encoding the delayed records again gives others")
 
 
 def _seen(data: bytes) -> None:

@@ -1,6 +1,7 @@
 """A start of the whole gateway on damaged files: an input is damage to a directory of topics, groups and transactions.
 
-The gateway starts, with damaged parts rebuilt or offline and all others unchanged, or it refuses with a sentence.
+The gateway either starts, with damaged parts rebuilt or offline and all others unchanged, or exits with one
+error message.
 """
 
 from __future__ import annotations
@@ -61,12 +62,12 @@ class Starter:
                     await _ask_around(gateway, complaints, damage)
             except StartFailed as refusal:
                 if "\n" in str(refusal):
-                    raise Breach(f"a start is refused with more than a sentence: {refusal}") from refusal
+                    raise Breach(f"a start is refused with more than one sentence: {refusal}") from refusal
             complaints.check()
         self._check_kept(damage)
 
     def _check_kept(self, damage: Damaged) -> None:
-        """Check that records are deleted only where the metadata says so, whatever happened to the metadata."""
+        """Check that records are deleted only where the metadata says so, however the metadata was damaged."""
         names = [
             path.name for path in self._path.iterdir() if path.is_dir() and not path.name.endswith("-delete")
         ]
@@ -132,7 +133,7 @@ async def _check_commit(scene: Scene) -> None:
     answer = await scene.ask("offset_fetch", 5, group_id=COMMITTER, topics=asked)
     told = answer["topics"][0]["partitions"][0]
     if told["error_code"] or told["committed_offset"] != COMMITTED_OFFSET:
-        raise Breach(f"a committed offset is gone, and nothing of it was damaged: {answer}")
+        raise Breach(f"a committed offset is gone, although it was not damaged: {answer}")
 
 
 def seeds() -> Iterator[bytes]:

@@ -1,7 +1,7 @@
 """What coordinators and the metadata read from their logs: an input is a topic and the keys and values of records.
 
-A record that can't be read is passed over with a sentence, but for one of the metadata, which ends the start. Whatever can be
-read is folded in, and can be written again.
+An unreadable record is skipped and logged; in the metadata, it ends the start with an error. Every readable
+record changes the state, and the state can be written again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ NOW_MS = 1_700_000_000_000
 GROUPS, TRANSACTIONS, SHARES, METADATA = range(4)
 _SIZES = struct.Struct(">HH")
 NULL = 0xFFFF
-"""As the size of a value: the value is null. As the size of a key: the record ends a transaction."""
+"""A size that means: the value is null. As the size of a key it ends a transaction."""
 PRODUCER = (7, 0)
 
 

@@ -12,16 +12,16 @@ Run = Callable[[bytes], None]
 
 
 class Breach(AssertionError):
-    """An input had an effect that no input may have; the message is a sentence."""
+    """An input had an effect that no input may have; the message describes the effect."""
 
 
 class Target(Protocol):
-    """A module of this package. `opened` may be entered once per process and is left at its end."""
+    """A module of this package. `opened` is entered at most once, and left when the process ends."""
 
     MAX_INPUT_BYTES: int
-    """The greatest size of an input; longer ones find nothing more."""
+    """The greatest size of an input; longer inputs find nothing more."""
     PEAK_BYTES: int
-    """Memory that one input may take for a moment."""
+    """The most memory that one input may take at any moment."""
     BASE_WORK: float
     """CPU time that an input without bytes may take, in the units of `limits.unit_of_work`."""
 
@@ -32,11 +32,11 @@ class Target(Protocol):
         """Return well-formed inputs to start from."""
 
     def mutated(self, data: bytes, chance: random.Random) -> bytes:
-        """Return an input made from another one, or from nothing, with knowledge of the format."""
+        """Return an input made from another one, or from nothing, using knowledge of the format."""
 
 
 def load(name: str) -> Target:
-    """Return the target of that name; its modules are imported now."""
+    """Import the target's module and return the target."""
     import importlib
 
     return cast("Target", importlib.import_module(f"tests.fuzzing.{name}"))

@@ -1,4 +1,4 @@
-"""The targets, by the names of their modules."""
+"""The targets, by their modules' names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All kept inputs run through their targets: faults that were once found stay mended, on every Python."""
+"""All kept inputs run through their targets: faults found earlier stay fixed, on every Python version."""
 
 from __future__ import annotations
 

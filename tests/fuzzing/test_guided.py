@@ -1,5 +1,5 @@
-"""A short guided search where atheris is installed: the same inputs each time. `make soak` searches longer, from new
-seeds.
+"""A short guided search with the same inputs each time, where atheris is installed. `make soak` searches
+longer, from new seeds.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ INPUTS = {
     "start_up": 50,
     "stored_state": 6_000,
 }
-"""About a second for each target."""
+"""The number of inputs that a target handles in about a second."""
 MOST_SECONDS = 60 * len(NAMES)
-"""A slower target is stopped at this time, so that a hang fails the test within minutes."""
+"""The limit of seconds for one target, so that a hang fails the test within minutes."""
 
 if HAS_WHEELS:
 

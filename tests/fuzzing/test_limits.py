@@ -1,4 +1,4 @@
-"""Inputs that take too much processor time or memory are noticed."""
+"""Inputs that take too much processor time or memory are detected."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Each target notices a fault that is planted in the code it feeds."""
+"""Each target detects a fault that is planted in the code under test."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def unknown_records_that_raise(patch: pytest.MonkeyPatch) -> None:
 
 
 def _without_the_metadatas_topics() -> bytes:
-    """The metadata log of a gateway that was killed, without all but its first batch: a torn tail took the rest."""
+    """Return an input that cuts the metadata log behind its first batch, as a kill and a torn tail do."""
     files = start_up.directories()[1]
     names = sorted(files)
     name = next(name for name in names if name.startswith(start_up.METADATA) and name.endswith(".log"))
@@ -102,19 +102,19 @@ FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
         "record_batches",
         deep_validation_that_is_shallow,
         lambda: Batch(payload=b"none", base_timestamp=record_batches.NOW_MS).encode(),
-        "accepts what can't be read",
+        "accepts a batch that can't be read",
     ),
     ("named_batches", duplicates_stored, lambda: list(named_batches.seeds())[1], "other records"),
     (
         "partition_files",
         index_without_proof,
         lambda: base64.b64decode("AAoBAA8B6w=="),
-        "nothing of its records was damaged",
+        "its records were not damaged",
     ),
     ("start_up", unknown_partitions_deleted, _without_the_metadatas_topics, "were deleted"),
     ("requests", error_in_the_dispatcher, lambda: request(random.Random(1)), "planted"),
     ("control_requests", status_that_fails, lambda: b"\n", "planted|no longer"),
-    ("small_formats", names_not_checked, lambda: next(small_formats.seeds()), "a subscription is to"),
+    ("small_formats", names_not_checked, lambda: next(small_formats.seeds()), "a subscription names"),
     ("stored_state", unknown_records_that_raise, lambda: next(stored_state.seeds()), "planted"),
 ]
 

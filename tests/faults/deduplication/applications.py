@@ -1,8 +1,8 @@
 """An application that sends the lines of a file under a producer's name: `python -m
 tests.faults.deduplication.applications WORDS`.
 
-It asks the gateway for its last sequence id and continues after that, or from an older line, until the end of the file.
-It reports on standard output what it does, one line each:
+It asks the gateway for its last sequence id, continues behind it or from an older line, and stops at the end
+of the file. It reports its progress on standard output, one line each:
 
     stage NAME            starting, asking, asked, sending, flushing, ended; of a transaction begun, inside (the first
                           half of it is acknowledged), committing and committed

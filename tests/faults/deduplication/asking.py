@@ -1,4 +1,6 @@
-"""Asks for the sequence ids of a producer name, with each library's call for committed offsets."""
+"""Asks the gateway for the last sequence ids of a producer name, through each library's call for committed
+offsets.
+"""
 
 from __future__ import annotations
 
@@ -78,7 +80,7 @@ def with_confluent_kafka(task: Task) -> dict[int, int]:
 
 
 def _known(told: dict[int, Any]) -> dict[int, int]:
-    """Return the offsets that exist; libraries return None or a negative offset for others."""
+    """Return the existing offsets. For the others libraries return None or a negative offset."""
     return {partition: offset for partition, offset in told.items() if offset is not None and offset >= 0}
 
 
@@ -96,5 +98,6 @@ def persisted_sequences(task: Task) -> dict[int, int]:
             return WAYS[task.library](task)
         except Exception as error:
             print(f"asking again: {one_line(error)}", file=sys.stderr)
-            # A gateway that is started again refuses connections for a while; two of the libraries give up at once.
+            # A gateway that is starting refuses connections for a while; two of the libraries give up at
+            # once.
             time.sleep(PAUSE_S)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 SHOWN = 10
-"""Breaches of one kind that are reported one by one; the others are counted."""
+"""The number of breaches of one kind that are reported one by one; the others are only counted."""
 
 
 class Row(NamedTuple):

@@ -1,4 +1,6 @@
-"""Reads the records of a topic and deletes them, as retention would; their names must still be remembered."""
+"""Reads the records of a topic and deletes them, as retention would. The gateway must still remember their
+names.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A file of lines as an application reads it: each line's sequence and place, and where to go on. Pure.
+"""A file of lines as an application reads it: each line's sequence and place, and where to continue. Pure.
 
-What `LineApplication.java` does is the same in Java.
+`LineApplication.java` implements the same in Java.
 """
 
 from __future__ import annotations

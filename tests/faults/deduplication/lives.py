@@ -30,7 +30,8 @@ STAGES = ("starting", "asking", "asked", "sending", "flushing")
 TRANSACTION_STAGES = ("begun", "inside", "inside", "inside", "committing", "committed")
 MOST_TRANSACTIONS = 6
 MOST_PATIENCE = 16
-"""The largest factor for a transaction's time-out; it doubles each time that a library gives up for lack of time."""
+"""The largest factor for a transaction's time-out; it doubles each time that a library gives up for lack of
+time, up to this."""
 MOST_GIVEN_UP = 30
 """The number of times a library may give up in the lives of one application; more is a failure."""
 
@@ -43,14 +44,16 @@ class End(Enum):
 
 @dataclass(frozen=True)
 class Point:
-    """The point at which a life ends: `kind` is the first word of a line that the application prints, `at` a count."""
+    """The moment at which the test kills an application: the first word of a reported line (`kind`), and a
+    count (`at`).
+    """
 
     kind: str
     at: int
 
     @classmethod
     def drawn(cls, rng: Random, *, transactional: bool) -> Point:
-        """Draw any point of a life."""
+        """Return any moment of a life."""
         chance = rng.random()
         if chance < 0.3:
             return cls(f"stage {rng.choice(STAGES)}", 1)
@@ -60,7 +63,7 @@ class Point:
 
     @classmethod
     def drawn_late(cls, rng: Random) -> Point:
-        """Draw a point after an acknowledgement."""
+        """Return a moment after an acknowledgement."""
         return cls("acknowledged", rng.randint(1, MOST_COUNTED))
 
     def is_reached(self, line: str, seen: Counter[str]) -> bool:
@@ -105,7 +108,7 @@ class Progress:
 
 @dataclass
 class Application(threading.Thread):
-    """The lives of one application, one after the other: killed often enough, the last one ends by itself."""
+    """The successive lives of one application: after enough kills, the last one runs to its end."""
 
     task: Task
     new_transactional_ids: bool
@@ -150,7 +153,7 @@ class Application(threading.Thread):
         self._await_all_known()
 
     def _await_all_known(self) -> None:
-        """Start once more, to see that no line is left; a transaction may end a little later."""
+        """Start the application once more to see that no line is left. A transaction may end a little later."""
         if not self.remembers:
             return
         for _ in range(MOST_GIVEN_UP):
@@ -160,10 +163,10 @@ class Application(threading.Thread):
         self.breaches.append(f"{self.name} is told of {self._known} lines after the end of its file")
 
     def _least_in_the_end(self) -> int:
-        """Return a sequence id that must be known in the end.
+        """Return a sequence id that the gateway must know in the end.
 
-        An application that places lines by key does not know which partitions get none, so it begins before the last
-        lines.
+        An application that places lines by key does not know which partitions get no line, so it may begin
+        before the last lines.
         """
         count = len(Path(self.task.file).read_bytes().splitlines())
         return 1 if self.task.by_key else count

@@ -26,7 +26,7 @@ def named_records(spark: SparkSession, bootstrap: str, topic: str) -> DataFrame:
 
 
 def how_often(records: DataFrame) -> dict[int, int]:
-    """Return how many lines are stored once, twice, and so on, as Spark counts."""
+    """Return how many lines are stored once, how many twice, and so on, as Spark counts them."""
     times = records.groupBy("name", "sequence").count().withColumnRenamed("count", "times")
     return {row["times"]: row["count"] for row in times.groupBy("times").count().collect()}
 

@@ -1,6 +1,7 @@
-"""Applications killed for as long as wanted: `python -m tests.faults.deduplication.soak --seconds N [--seed S]`.
+"""Kills applications for a given time: `python -m tests.faults.deduplication.soak --seconds N [--seed S]`.
 
-Each round is a story of its own, from a seed drawn from S. Ends with one line of JSON: what was done, and what went wrong.
+Each round is a story of its own, from a seed drawn from S. The last output line is JSON: the counts, and the
+breaches.
 """
 
 from __future__ import annotations

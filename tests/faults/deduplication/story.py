@@ -1,4 +1,6 @@
-"""Applications that read files are killed and started again, on a gateway that is killed, too; then Spark counts."""
+"""Applications read files while they and the gateway are killed and restarted; then Spark counts the stored
+lines.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,9 @@ SETTINGS = {
     "seqgate.deduplication.snapshot.records": "1000",
 }
 SEGMENT_BYTES = 60_000
-"""Small enough for several segments: after a kill the gateway loads a snapshot and replays the log after it."""
+"""Small enough for several segments: after a kill the gateway loads a snapshot and replays the batches behind
+it.
+"""
 END_TIMEOUT_S = 600.0
 MOST_RECORDS_BETWEEN = 2500
 """The most records of all applications between two kills of the gateway."""
@@ -42,15 +46,16 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STOPPED_CLEANLY = 0.2
 """The share of gateway starts that follow SIGTERM."""
 DELETED_BEFORE = 0.5
-"""The share of gateway ends before which records are deleted, in rounds that delete records."""
+"""In rounds that delete records: the share of gateway ends before which records are deleted."""
 PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
 
 
 @dataclass(frozen=True)
 class Role:
-    """One application.
+    """The role of one application.
 
-    `transactional` is "" for no transactions, else `same` or `new`: the transactional id at each start.
+    `transactional` is "" without transactions. Otherwise each start uses the `same` or a `new` transactional
+    id.
     """
 
     library: str
@@ -84,7 +89,9 @@ ROLES = (
 
 @dataclass(frozen=True)
 class Plot:
-    """The size of a story: the number of kills of each application and of the gateway, and of lines of each file."""
+    """The size of a story: the kills of each application, the kills of the gateway, and the lines of each
+    file.
+    """
 
     application_kills: int
     gateway_kills: int

@@ -9,13 +9,13 @@ NAME_HEADER = "dedup.name"
 SEQUENCE_HEADER = "dedup.sequence"
 GROUP_PREFIX = "seqgate-name:"
 WINDOW = 200
-"""Unacknowledged records at a time."""
+"""The number of records that an application sends before it waits for acknowledgements."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """`unit` is what lines are numbered in, `number` or `position`. With `by_key` the library places a line by its
-    first word.
+    """The settings of one start. `unit` numbers lines by `number` or by `position`. With `by_key` the library
+    places a line by its first word.
 
     `believed` is the share of the known lines that the application does not send again: with 1 it continues where the
     gateway says, with 0 it begins at the first line.

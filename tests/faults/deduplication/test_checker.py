@@ -1,4 +1,4 @@
-"""The check of what a topic holds finds what is planted."""
+"""The checker of a topic's contents finds every planted breach."""
 
 from __future__ import annotations
 

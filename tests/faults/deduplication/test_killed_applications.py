@@ -1,4 +1,6 @@
-"""Applications killed with `kill -9` more than fifty times, and the gateway with them: every line is there exactly once."""
+"""Applications are killed by `kill -9` more than fifty times, and the gateway with them: every line is stored
+exactly once.
+"""
 
 from __future__ import annotations
 

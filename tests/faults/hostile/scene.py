@@ -1,4 +1,6 @@
-"""One gateway with small limits, a witness who uses it during attacks, and the resources of its process."""
+"""One gateway with small limits, a witness that uses the gateway during attacks, and a view of the process's
+resources.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def eventually(condition: Callable[[], bool], what: str) -> None:
     pause = threading.Event()
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"
-        pause.wait(0.01)  # polling too often costs the processor that the gateway needs
+        pause.wait(0.01)  # polling more often would take processor time from the gateway
 
 
 def receive_exactly(reader: socket.socket, size: int) -> bytes:
@@ -71,7 +73,7 @@ def receive_exactly(reader: socket.socket, size: int) -> bytes:
 
 
 def is_closed(client: socket.socket) -> bool:
-    """Whether the gateway closes the connection, after any last bytes."""
+    """Return whether the gateway closes the connection, perhaps after some last bytes."""
     try:
         while client.recv(1 << 16):
             pass
@@ -140,7 +142,7 @@ class Witness:
         return self
 
     def wait_for(self, more: int) -> None:
-        """Wait until `more` requests are answered: other clients are served during the attack."""
+        """Wait until `more` requests are answered: the gateway serves other clients during the attack."""
         with self._news:
             wanted = self.answers + more
             done = self._news.wait_for(lambda: self.answers >= wanted or self.failure is not None, DEADLINE_S)
@@ -201,11 +203,13 @@ class Scene:
         return int(status.split("VmRSS:")[1].split()[0]) << 10
 
     def open_files(self) -> int:
-        """Return the number of its open files and sockets."""
+        """Return the number of the gateway's open files and sockets."""
         return len(list(Path(f"/proc/{self.gateway.pid}/fd").iterdir()))
 
     def open_sockets(self) -> int:
-        """Return the number of its sockets only: segments stay open for a while, up to their limit."""
+        """Return the number of the gateway's sockets. Files are left out, because segments stay open for a
+        while.
+        """
         count = 0
         for file in Path(f"/proc/{self.gateway.pid}/fd").iterdir():
             with contextlib.suppress(FileNotFoundError):
@@ -213,7 +217,7 @@ class Scene:
         return count
 
     def log_bytes(self) -> int:
-        """Return the size of its log output."""
+        """Return the size of the gateway's log output."""
         return self.gateway.stderr_path.stat().st_size
 
     def log_has(self, text: str) -> bool:
@@ -222,7 +226,7 @@ class Scene:
 
     @contextlib.contextmanager
     def bounded(self, *, growth_bytes: int = GROWTH_BYTES, log_bytes: int = 1 << 20) -> Iterator[None]:
-        """Check that the block takes no more than these limits, and that all sockets are given back."""
+        """Check that the block keeps within these limits, and that the gateway closes all its sockets."""
         memory, sockets, logged = self.resident_bytes(), self.open_sockets(), self.log_bytes()
         yield
         grown = self.resident_bytes() - memory
@@ -240,6 +244,6 @@ def running(data_dir: Path, **settings: str) -> Iterator[Scene]:
 
 @pytest.fixture(scope="session")
 def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
-    """The gateway of all short attacks: anything that one attack leaves behind would show in the next."""
+    """The gateway of all short attacks: anything that one attack leaves behind would show in the next attack."""
     with running(tmp_path_factory.mktemp("hostile") / "data") as one:
         yield one

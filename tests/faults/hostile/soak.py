@@ -1,6 +1,8 @@
-"""Attack after attack on one gateway, drawn by chance: `python -m tests.faults.hostile.soak --seconds 60 --seed 7`.
+"""Random attacks on one gateway, one after the other: `python -m tests.faults.hostile.soak --seconds 60
+--seed 7`.
 
-A witness produces and fetches all the while. The last line on stdout is JSON; the exit code is 1 when anything broke.
+A witness produces and fetches all the while. The last line on stdout is JSON; the exit code is 1 after any
+breach.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ LIMITS: Final = (
     "items; at most 200000 are allowed",
     "malformed request",
 )
-"""Parts of log lines that report a limit that was reached."""
+"""Parts of the log lines that report a reached limit."""
 
 
 class Attacker:

@@ -1,6 +1,7 @@
-"""Requests that ask for much: their answers are limited, and other clients get answers all the while.
+"""Small requests for large answers: the answers are limited, and other clients are served meanwhile.
 
-A witness must get answers between the attack's request and its answer, in proportion to the time between the two.
+While the attack waits for its answer, a witness must get answers of its own, in proportion to the waiting
+time.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ PARTITIONS = 2_000
 
 @pytest.fixture(scope="module")
 def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, list[str]]]:
-    """A gateway with three topics whose partitions were never opened."""
+    """A gateway with three topics, whose partitions no client has opened yet."""
     with running(tmp_path_factory.mktemp("wide") / "data") as scene:
         yield scene, [scene.create(count=PARTITIONS) for _ in range(3)]
 
@@ -110,7 +111,7 @@ def test_offsets_of_a_group_asked_for_over_and_over_are_told_once(wide: tuple[Sc
 
 
 def test_a_partition_asked_for_over_and_over_is_told_once(wide: tuple[Scene, list[str]]) -> None:
-    """The answer may be a thousand times as large as the name: metadata of an offset, producers."""
+    """Describing a partition can take a thousand times more bytes than its name: offset metadata, producers."""
     scene, (topic, *_) = wide
     rows = [{"partition_index": 0, "committed_offset": 1, "committed_metadata": "x" * 4_000}]
     with scene.wire() as wire:
@@ -166,7 +167,7 @@ def test_more_things_than_a_request_may_name(scene: Scene) -> None:
 
 
 def test_who_hangs_up_is_worked_for_no_longer(tmp_path: Path) -> None:
-    """Long requests of clients that have hung up must not be carried out one after the other."""
+    """The gateway stops working on long requests when their clients hang up."""
     with running(tmp_path / "data") as scene:
         topic = scene.create(count=10_000)
         rows = [{"partition_index": index, "timestamp": -1} for index in range(10_000)]

@@ -44,7 +44,7 @@ def test_unknown_keys_and_versions(scene: Scene) -> None:
 
 @pytest.mark.parametrize("count", [INT_MAX, 2**31, -2, 1_000_000])
 def test_counts_of_what_does_not_follow(scene: Scene, count: int) -> None:
-    """Of topics in Metadata v1, and of a compact array in v9."""
+    """The counts are those of topics, in Metadata v1 and in a compact array in v9."""
     with scene.bounded(growth_bytes=16 << 20), scene.witness() as witness:
         plain = encode_header(3, 1, 1, flexible=False, client_id="x") + struct.pack(">I", count & 0xFFFFFFFF)
         varint = bytes((count >> shift & 0x7F) | (0x80 if shift < 28 else 0) for shift in (0, 7, 14, 21, 28))
@@ -53,12 +53,12 @@ def test_counts_of_what_does_not_follow(scene: Scene, count: int) -> None:
             with scene.connect() as client:
                 client.sendall(frame(payload))
                 if count >= 0 and (payload is flexible or count <= INT_MAX):
-                    assert is_closed(client)  # a negative count is null, which asks for all topics
+                    assert is_closed(client)  # A negative count means null, which asks for all topics.
         witness.wait_for(4)
 
 
 def test_lengths_beyond_the_end_of_every_api(scene: Scene) -> None:
-    """Every API in its newest version gets a body of bytes that decode as the greatest lengths."""
+    """Every API gets, in its newest version, a body of bytes that decode as the greatest lengths."""
     bodies = (
         b"",
         b"\xff" * 4,

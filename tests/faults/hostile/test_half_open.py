@@ -1,4 +1,4 @@
-"""Peers that vanished: without a packet, with a reset, or behind a proxy that stopped."""
+"""Clients that vanish without a packet, with a reset, or behind a proxy that stopped forwarding."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_a_reset_in_the_middle_of_everything_leaves_nothing(scene: Scene) -> Non
 
 
 def test_one_who_says_nothing_any_more_is_closed(tmp_path: Path) -> None:
-    """Such is the socket of a machine that lost its power; keep-alive finds those that hold a long poll."""
+    """A machine that lost its power leaves such a socket. TCP keep-alive finds one with a long poll."""
     with running(tmp_path / "data", **{"connections.max.idle.ms": "500"}) as scene:
         files = scene.open_files()
         with scene.connections(50) as silent:

@@ -1,4 +1,6 @@
-"""Ten thousand idle connections: the cost of each, the effect on other clients, and their end."""
+"""Ten thousand idle connections: the memory of each, the effect on other clients, and how the gateway closes
+them.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ BYTES_EACH = 16 << 10
 
 @pytest.fixture
 def may_open_many() -> Iterator[None]:
-    """Raise this process's file limit, because each connection needs a file here, too."""
+    """Raise this process's file limit: each connection needs a descriptor on this side, too."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert hard == resource.RLIM_INFINITY or hard > 2 * CROWD - 1000, (
         f"the system allows {hard} open files only"

@@ -1,4 +1,6 @@
-"""Clients that send almost nothing, for ever: they hold no memory that others need, and are closed in the end."""
+"""Clients that send almost nothing for ever: they take no memory that others need, and the gateway finally
+closes them.
+"""
 
 from __future__ import annotations
 
@@ -54,7 +56,7 @@ def test_a_request_that_never_gets_whole_is_closed_as_an_idle_connection_is(tmp_
 
 
 def test_those_that_stall_with_much_memory_give_way_to_others(scene: Scene) -> None:
-    """The clients really send these bytes: together more than all requests may take."""
+    """The stalled clients really send these bytes: together more than the memory for all requests."""
     part = bytes(1_000_000)
     with scene.witness() as witness, scene.connections(12) as stalled:
         for client in stalled:
@@ -62,5 +64,5 @@ def test_those_that_stall_with_much_memory_give_way_to_others(scene: Scene) -> N
             try:
                 client.sendall(HUGE + part)
             except TimeoutError:
-                continue  # the gateway reads no more: there is no room
+                continue  # the gateway stops reading: the memory for requests is used up
         witness.wait_for(6)

@@ -13,7 +13,7 @@ STRANGERS = (
     b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n",
     b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     b"SSH-2.0-OpenSSH_9.6\r\n",
-    b"\x00\x00\x00\x08\x04\xd2\x16\x2f",  # PostgreSQL's request for TLS
+    b"\x00\x00\x00\x08\x04\xd2\x16\x2f",  # how PostgreSQL clients ask for TLS
     b"*1\r\n$4\r\nPING\r\n",
     b"\x05\x01\x00",
     b"\r\n\r\n",

@@ -1,4 +1,6 @@
-"""Floods of names and ids: each table fills up to its limit, reports the limit, and serves its entries."""
+"""Floods of names and ids: each table fills up to its limit, reports the limit, and keeps serving its
+entries.
+"""
 
 from __future__ import annotations
 

@@ -49,9 +49,10 @@ def check(
     partitions: Mapping[int, Sequence[tuple[int, bytes]]],
     starts: Mapping[int, int] | None = None,
 ) -> list[str]:
-    """Every breach in a sentence: records lost, doubled, out of order, unknown or misplaced, and gaps in offsets.
+    """Return a sentence for every breach: lost, duplicated, reordered, unknown and misplaced records, and
+    gaps in offsets.
 
-    Where a partition has a start, what lies before it was deleted on purpose.
+    `starts` has the log start of partitions whose first records were deleted on purpose.
     """
     starts = starts or {}
     by_producer = {ledger.producer: ledger for ledger in ledgers}

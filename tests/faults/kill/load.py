@@ -29,9 +29,11 @@ READ_TIMEOUT_S = 180.0
 
 
 def fixed_port() -> int:
-    """Return a free port below those that the system hands out by itself; which one decides nothing, so no seed does.
+    """Return a free port below the range that the system assigns. The port need not be reproducible, so no
+    seed chooses it.
 
-    A client that dials such a port while nobody listens there can end up connected to itself and keep the port taken.
+    A client that dials a port of that range while nobody listens can connect to itself and keep the port
+    taken.
     """
     while True:
         with contextlib.suppress(OSError):
@@ -39,13 +41,13 @@ def fixed_port() -> int:
 
 
 class KillableGateway(GatewayProcess):
-    """A gateway that can also be killed before it answers."""
+    """A gateway that a test can also kill during its start."""
 
     _ticks_to_live: int | None = None
 
     @property
     def is_running(self) -> bool:
-        """Whether the gateway was started and has not ended by itself."""
+        """Return whether the gateway was started and has not exited by itself."""
         return self._process is not None and self._process.poll() is None
 
     def kill_while_starting(self, processor_ticks: int) -> None:
@@ -203,7 +205,9 @@ class Producers:
         return sum(producer.acknowledged for producer in self.all)
 
     def await_further(self, count: int) -> None:
-        """Return once each producer had about its share of `count` more records acknowledged, at least one."""
+        """Return once each producer has had roughly its share of `count` more records acknowledged, at least
+        one.
+        """
         share = -(-count // len(self.all))
         for producer, before in [(producer, producer.acknowledged) for producer in self.all]:
             producer.await_acknowledged(before + share)

@@ -1,7 +1,7 @@
 """One producer under load in a process of its own: `python -m tests.faults.kill.producers LIBRARY BOOTSTRAP TOPIC N TIMEOUT_MS`.
 
-It sends without a pause, as far as its window allows, until its standard input ends; then it waits for all answers.
-On standard output it tells what happened, one line each:
+It sends without a pause, within its window, until its standard input ends. Then it waits for all answers. It
+reports events on standard output, one line each:
 
     A incarnation partition number offset     acknowledged
     F incarnation partition number error      given up by the library: at most once in the log
@@ -61,7 +61,9 @@ class Reporter:
 
 
 class Load:
-    """Sends to the partitions in turn until told to stop; begins a new session whenever the old one is lost."""
+    """Sends to the partitions in turn until told to stop; begins a new session whenever the library gives one
+    up.
+    """
 
     def __init__(
         self, library: str, bootstrap: str, topic: str, partitions: int, request_timeout_ms: int
@@ -92,7 +94,7 @@ class Load:
         self._stopping.set()
 
     def _run_session(self, incarnation: int) -> bool:
-        """Run one session; return whether it ended regularly."""
+        """Run one session; return whether it ended without a failure."""
         session = self._open_session()
         try:
             self._send_all(session, incarnation)

@@ -1,4 +1,4 @@
-"""Producers of three client libraries behind the same few calls, for processes that send under load."""
+"""Producers of three client libraries behind one interface, for processes that send under load."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Settled = Callable[[object, int], None]
 
 @dataclass(frozen=True)
 class Outgoing:
-    """A record as it is given to a library; without a partition the library chooses one by the key."""
+    """A record for a library to send. Without a partition, the library chooses one by the key."""
 
     value: bytes
     partition: int | None = None

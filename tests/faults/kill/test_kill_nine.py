@@ -1,4 +1,6 @@
-"""Fifty times `kill -9` under load from four client libraries: no acknowledged record is lost or doubled."""
+"""Four client libraries send while the gateway is killed fifty times: no acknowledged record is lost or
+duplicated.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
 KILLS = 50
 AT_ONCE = 0.15
-"""The share of kills that follow a start at once."""
+"""The share of kills that come immediately after a start."""
 WHILE_STARTING = 0.3
 """The share of kills after which the next gateway is killed too, before it answers."""
 START_TICKS = (5, 45)
-"""Processor time, in hundredths of a second, in which a start gets as far as recovery."""
+"""Processor time in hundredths of a second. After this time a start is in its recovery."""
 MOST_RECORDS_BETWEEN = 1500
 TOPIC = "killed"
 PARTITIONS = 6

@@ -1,4 +1,6 @@
-"""`kill -9` while segments roll and are deleted under load: offsets and producer state are exact after every start."""
+"""`kill -9` while segments roll and are deleted under load: after every start, offsets and producer state are
+exact.
+"""
 
 from __future__ import annotations
 
@@ -73,7 +75,9 @@ def check_all(gateway: KillableGateway, producers: Producers) -> None:
 
 
 def sent_of_the_lasting(ledgers: list[Ledger], partition: int) -> set[int]:
-    """Return the last sequence, per partition, of each producer that kept its id and had everything acknowledged."""
+    """Return the last sequence per partition of each producer that kept its id and had all records
+    acknowledged.
+    """
     return {
         ledger.sent[0, partition] - 1 for ledger in ledgers if ledger.incarnations == 1 and not ledger.failed
     }

@@ -1,4 +1,4 @@
-"""SIGTERM under load: a clean end, nothing acknowledged lost, and a next start that reads no record data."""
+"""SIGTERM under load: a clean stop, no acknowledged record lost, and a start that reads no records."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ BATCHES = 60
 
 
 def _bytes_read(gateway: GatewayProcess) -> int:
-    """Return the bytes that the process has read through system calls, from the page cache or not."""
+    """Return the bytes that the process has read through system calls, from the page cache or the disk."""
     lines = Path(f"/proc/{gateway.pid}/io").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("rchar:"))
 

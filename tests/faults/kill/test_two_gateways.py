@@ -1,4 +1,4 @@
-"""Two gateways on one data directory: the second refuses with one sentence, the first is not disturbed."""
+"""Two gateways on one data directory: the second exits with an error message, the first continues."""
 
 from __future__ import annotations
 

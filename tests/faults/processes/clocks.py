@@ -1,4 +1,4 @@
-"""The clock of the gateway's machine set forward and back under load, by minutes, hours and days."""
+"""The wall clock of the gateway jumps forward and back under load, by minutes, hours and days."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ CONFIGS = {"retention_ms": -1, "message_timestamp_after_max_ms": ANY_TIME_MS, "s
 
 
 class ShiftedClock:
-    """The offset of the clock, in the file that `injected/sitecustomize.py` reads."""
+    """The offset of the wall clock, in the file that `injected/sitecustomize.py` reads."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,9 @@ class ShiftedClock:
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Set the clock forward and back; kill the gateway sometimes, so that it starts at another time than it stopped."""
+    """Set the clock forward and back. Sometimes kill the gateway, so that it starts with another clock than
+    it stopped with.
+    """
     clock = ShiftedClock(directory / "clock")
 
     def act(scene: Scene) -> None:

@@ -1,4 +1,6 @@
-"""Too few file handles: more connections than a process may have, and more partitions than it may keep open."""
+"""Too few file descriptors: more connections than the process may open, and more partitions than it may keep
+open.
+"""
 
 from __future__ import annotations
 
@@ -19,14 +21,14 @@ OTHER_TOPIC, OTHER_PARTITIONS = "many", 150
 CONNECTIONS = 3 * LIMIT
 MOST_RECORDS_BETWEEN = 400
 MOST_LOG_LINES = 500
-"""More log lines than this, for hundreds of refused connections, would slowly fill a disk."""
+"""The most log lines for hundreds of refused connections; more would slowly fill a disk."""
 MEASURED_S = 1.0
 MOST_PROCESSOR_SHARE = 0.5
 UNDER = ("sh", "-c", f'ulimit -n {LIMIT}; exec "$@"', "sh")
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Use up all handles, let producers continue meanwhile, and give the handles back."""
+    """Use up all file descriptors, let producers continue meanwhile, and then close them."""
 
     def act(scene: Scene) -> None:
         create_topic(scene.gateway.bootstrap, OTHER_TOPIC, OTHER_PARTITIONS)
@@ -48,7 +50,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
 
 
 def _crowd(scene: Scene) -> list[socket.socket]:
-    """Open many connections that stay; count those that the gateway closes."""
+    """Open many connections and keep them; count those that the gateway closes."""
     held = []
     for _ in range(CONNECTIONS):
         with contextlib.suppress(OSError):
@@ -76,7 +78,9 @@ def _answers(scene: Scene) -> bool:
 
 
 def _write_to_all(scene: Scene) -> None:
-    """Write one batch to each of more partitions than files may be open, in one request; none may be refused."""
+    """Write one batch to each of more partitions than there may be open files, in one request. None may be
+    refused.
+    """
     batch = Batch(records(1, 10)).encode()
     rows = [{"index": index, "records": batch} for index in range(OTHER_PARTITIONS)]
     with Wire(scene.gateway.bootstrap) as wire:

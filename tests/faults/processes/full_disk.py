@@ -1,5 +1,5 @@
-"""A disk that fills up under load: refused batches, partitions that go offline and come back by themselves, a start
-without room.
+"""A disk that fills up under load: refused batches, partitions that go offline and come back by themselves,
+and a start without free space.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ SETTINGS = {"seqgate.log.min.free.bytes": str(MIN_FREE_BYTES)}
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Fill a small file system where the process may mount one, else an injected disk."""
+    """Run on a small file system if the process may mount one, otherwise on an injected disk."""
     return (
         on_mounted(directory, seed, rounds) if may_mount(directory) else on_injected(directory, seed, rounds)
     )
@@ -48,7 +48,9 @@ def _play(directory: Path, seed: int, rounds: int, disk: SmallDisk) -> Outcome:
 
 
 def _almost(scene: Scene, disk: SmallDisk, topic: str) -> None:
-    """Leave a little room: producers are refused, topics can still be created and deleted, and no partition is offline."""
+    """Leave little free space: producers are refused, topics can still be created and deleted, and no
+    partition goes offline.
+    """
     disk.fill(MIN_FREE_BYTES // 2)
     _await_refusal(scene)
     create_topic(scene.gateway.bootstrap, topic, 1)
@@ -59,7 +61,9 @@ def _almost(scene: Scene, disk: SmallDisk, topic: str) -> None:
 
 
 def _wholly(scene: Scene, disk: SmallDisk, _: str) -> None:
-    """Fill the disk at once under load: partitions that a failed write takes offline come back by themselves."""
+    """Fill the disk completely under load: partitions that a failed write takes offline come back by
+    themselves.
+    """
     disk.fill(0)
     _await_refusal(scene)
     told = command(scene.gateway, "status")
@@ -71,7 +75,7 @@ def _wholly(scene: Scene, disk: SmallDisk, _: str) -> None:
 
 
 def _at_start(scene: Scene, disk: SmallDisk, _: str) -> None:
-    """Start without room: the gateway serves the data that is there."""
+    """Start without free space: the gateway serves the stored data."""
     disk.fill(0)
     scene.gateway.kill()
     scene.gateway.start()

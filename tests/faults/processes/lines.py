@@ -1,4 +1,4 @@
-"""Bad lines: requests whose answers are lost, connections cut, single bytes, halves, and answers that come too late."""
+"""Bad connections: lost answers, cuts, frames in single bytes or in halves, and late answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ RECORDS = 400
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Send records through a proxy that damages the connection from the first byte to the last."""
+    """Send records through a proxy that damages the connection all the time."""
     proxies = []
 
     @contextmanager

@@ -1,4 +1,6 @@
-"""Too little memory: large requests, large answers and many connections beyond what the process may have."""
+"""Too little memory: large requests, large answers and many connections that need more than the process may
+use.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def _write_large(scene: Scene) -> None:
 
 
 def _begin_large_request(scene: Scene, held: contextlib.ExitStack) -> None:
-    """Send the size of a request and as much of it as the gateway takes; the rest never comes."""
+    """Send the size of a request and as much of the request as the gateway takes. The rest never arrives."""
     with contextlib.suppress(OSError):
         address = "127.0.0.1", scene.gateway.port
         one = held.enter_context(socket.create_connection(address, timeout=SEND_TIMEOUT_S))

@@ -1,4 +1,4 @@
-"""The parts of the faults of real processes: their names, how to run them, and the events that their tests must count."""
+"""The tests of faults in real processes: names, how to run them, and the events that each must count."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from tests.faults.processes.scene import Outcome
 
 
 class Part(NamedTuple):
-    """`run` takes a directory, a seed and the number of rounds; `expected` names the counts that must not be 0."""
+    """One test. `run` takes a directory, a seed and the number of rounds; `expected` names the counts that
+    must not be 0.
+    """
 
     run: Callable[[Path, int, int], Outcome]
     rounds: int
@@ -32,6 +34,6 @@ PARTS = {
     "clocks": Part(clocks.run, 1, ("clock set",)),
 }
 SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full disk"})
-"""The parts that have a test here: `tests/faults/kill` has its own, and the full disk is injected where mounting is not
-permitted.
+"""The tests that run in this folder. `tests/faults/kill` runs its own, and the full disk is injected where
+mounting is not permitted.
 """

@@ -1,5 +1,5 @@
-"""Redis as the shared store of producer ids is killed, stopped, emptied and set back, under two gateways and four
-libraries.
+"""Redis as the shared store of producer ids is killed, stopped, emptied and set back, while two gateways and
+four client libraries use it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ BLOCK_SIZE = 10
 TIMEOUT_MS = 200
 MOST_IDS = 3 * BLOCK_SIZE
 NO_ID_YET = 14
-"""COORDINATOR_LOAD_IN_PROGRESS: the client asks again."""
+"""COORDINATOR_LOAD_IN_PROGRESS: the client retries."""
 
 
 class Ids:
@@ -30,7 +30,9 @@ class Ids:
         self.handed_out: Counter[int] = Counter()
 
     def ask(self, index: int) -> int:
-        """Request an id from one gateway; -1 when it has none now. Any other error is a breach."""
+        """Request an id from one gateway; return -1 if the gateway has none at present. Any other error is a
+        breach.
+        """
         with Wire(self._gateways[index].bootstrap) as wire:
             answer = wire.call(
                 "init_producer_id",
@@ -105,7 +107,9 @@ def _second_gateway(scene: Scene, settings: dict[str, str]) -> Iterator[Killable
 
 
 def _while_away(scene: Scene, ids: Ids) -> None:
-    """Stop Redis: the claimed ids are handed out, then a clear error follows, and producers notice nothing."""
+    """Stop Redis: the gateways hand out their claimed ids and then answer with a clear error; producers
+    notice nothing.
+    """
     ids.use_up()
     scene.producers.await_further(100)
 
@@ -144,9 +148,9 @@ def _set_back(scene: Scene, redis: RedisServer, ids: Ids) -> None:
 
 
 def _until_mended(scene: Scene, ids: Ids) -> None:
-    """Set the store back: the gateway refuses it, or hands out ids that nobody had.
+    """Set the store back: the gateway refuses the store, or hands out ids that nobody had.
 
-    After `seqgate pids move` ids come again.
+    After `seqgate pids move` the gateways hand out ids again.
     """
     ids.ask_all(3 * BLOCK_SIZE)
     scene.producers.await_further(100)

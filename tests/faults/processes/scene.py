@@ -1,6 +1,7 @@
 """Four client libraries at once on a gateway under faults, and the check of the stored records.
 
-A part of these tests is a function that gets a `Scene` and causes faults; `play` does everything before and after.
+Each of these tests is a function that gets a `Scene` and causes faults; `play` does everything before and
+after.
 """
 
 from __future__ import annotations
@@ -36,17 +37,17 @@ COMMAND_TIMEOUT_S = 60.0
 
 
 def until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
-    """Return once the condition holds; fail with `what` when it does not in time."""
+    """Wait until the condition holds; fail with `what` after a limit."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"not within {timeout_s} s: {what}"
-        # Paces the polling of foreign processes, which offer nothing to wait on.
+        # The pause between polls of foreign processes, which offer nothing to wait on.
         time.sleep(POLL_S)
 
 
 @dataclass
 class Outcome:
-    """The counts of what was done, by name, and the breaches as sentences."""
+    """The counts by name, and the breaches as sentences."""
 
     counts: Counter[str] = field(default_factory=Counter)
     breaches: list[str] = field(default_factory=list)
@@ -87,7 +88,7 @@ def direct(gateway: KillableGateway) -> AbstractContextManager[None]:
 
 @dataclass(frozen=True)
 class Setting:
-    """The place of a scene; `way` returns the address that clients connect to, None for the gateway itself."""
+    """The place of a scene. `way` returns the address that clients connect to; None means the gateway's own."""
 
     settings: Mapping[str, str] = field(default_factory=dict)
     configs: Mapping[str, int] = field(default_factory=dict)
@@ -148,7 +149,7 @@ def examined(gateway: KillableGateway, producers: Producers) -> Outcome:
 
 
 def command(gateway: KillableGateway, *words: str) -> subprocess.CompletedProcess[str]:
-    """Run `seqgate WORDS --data-dir ...` beside the gateway."""
+    """Run `seqgate WORDS --data-dir ...` while the gateway runs."""
     return subprocess.run(
         [sys.executable, "-m", "gateway", *words, "--data-dir", str(gateway.data_dir)],
         cwd=REPOSITORY,

@@ -1,4 +1,6 @@
-"""A small disk that a test fills and empties: a file system of its own where mounting is permitted, an injected one elsewhere."""
+"""A small disk that a test fills and empties: a file system of its own if the process may mount one,
+otherwise an injected disk.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +19,16 @@ FLAG = "disk"
 
 
 class SmallDisk(Protocol):
-    """A disk with `folder` on it; a gateway on it needs `environment`."""
+    """A disk that contains `folder`. A gateway on this disk needs the variables in `environment`."""
 
     folder: Path
     environment: Mapping[str, str]
 
     def fill(self, left_bytes: int) -> None:
-        """Leave `left_bytes` of room, 0 for none."""
+        """Leave `left_bytes` of free space; 0 for none."""
 
     def free(self) -> None:
-        """Give back what `fill` took."""
+        """Free the space that `fill` took."""
 
 
 class Mounted:
@@ -46,7 +48,7 @@ class Mounted:
                     return
                 try:
                     os.posix_fallocate(file.fileno(), file.seek(0, os.SEEK_END), min(room, AT_ONCE_BYTES))
-                except OSError:  # another process was faster
+                except OSError:  # another process took the space first
                     continue
 
     def free(self) -> None:
@@ -99,5 +101,5 @@ def _mount(folder: Path, size_bytes: int) -> bool:
 
 
 def _unmount(folder: Path) -> None:
-    # lazily: a process with an open file must not keep it mounted
+    # detach lazily: an open file of a process must not keep the disk mounted
     subprocess.run(["umount", "-l", str(folder)], capture_output=True, check=True)

@@ -1,7 +1,8 @@
-"""Faults of real processes for as long as wanted: `python -m tests.faults.processes.soak --seconds N [--seed S]`.
+"""Runs faults in real processes for a given time: `python -m tests.faults.processes.soak --seconds N [--seed
+S]`.
 
-Each round takes the next part and a seed drawn from S. Ends with one line of JSON: what was done, and what went wrong.
-`--part NAME` runs one part only, with S itself as its seed, to replay a breach.
+Each round takes the next test and a seed drawn from S. The last output line is JSON: the counts, and the
+breaches. `--part NAME` runs one test only, with S itself as its seed, to replay a breach.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from tests.faults.processes.scene import Outcome
 from tests.support.seeds import fresh_seed
 
 ROUNDS_FACTOR = 3
-"""The factor for the rounds of each part compared with its test."""
+"""How many times more rounds each test gets here than in the test suite."""
 
 
 def main() -> int:
@@ -45,7 +46,7 @@ def main() -> int:
 
 
 def _round(name: str, seed: int) -> Outcome:
-    """Run one part; its report goes to standard error."""
+    """Run one test; its report goes to standard error."""
     part = PARTS[name]
     print(f"--part {name!r} --seed {seed}", file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="processes-", ignore_cleanup_errors=True) as folder:

@@ -1,4 +1,4 @@
-"""SIGSTOP and SIGCONT: a gateway, or a client, stops for longer than any time-out, and then continues."""
+"""SIGSTOP and SIGCONT: a gateway or a client stops for longer than any timeout, and then continues."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_RECORDS_BETWEEN = 400
 
 
 def run(directory: Path, seed: int, rounds: int) -> Outcome:
-    """Stop the gateway, then one of the clients, again and again."""
+    """Stop the gateway, then one of the clients, several times."""
 
     def act(scene: Scene) -> None:
         for _ in range(rounds):
@@ -27,7 +27,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
 
 
 def _stop_gateway(scene: Scene) -> None:
-    """Stop the gateway until every client has given up a connection without an answer."""
+    """Stop the gateway until every client has given up a connection that gave no answer."""
     port = scene.gateway.port
     before = {producer.pid: connections(producer.pid, port) for producer in scene.producers.all}
     with stopped(scene.gateway.pid):
@@ -63,7 +63,7 @@ def stopped(pid: int) -> Iterator[None]:
 
 
 def connections(pid: int, port: int) -> set[str]:
-    """Return the inodes of the process's sockets that are, or were last, connected to a local port."""
+    """Return the inodes of the process's sockets that are or were connected to a local port."""
     own = set()
     for entry in Path(f"/proc/{pid}/fd").iterdir():
         try:

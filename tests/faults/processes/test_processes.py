@@ -1,4 +1,6 @@
-"""Every part of the faults of real processes runs for a short time: acknowledged records are stored once, in order."""
+"""Each test of faults in real processes runs for a short time: acknowledged records are stored once, in
+order.
+"""
 
 from __future__ import annotations
 
