@@ -1,7 +1,7 @@
 """The rule of producer names in its fewest words: which records of a batch are new, and when a batch is refused.
 
-Properties, fuzzing and simulation compare with this one model. It knows no offsets, no files and no limits: whoever needs them
-keeps them beside it. A name is whatever the caller tells names apart by.
+Properties, fuzzing and simulation compare with this one model. The model knows no offsets, files or limits; a
+caller that needs these keeps them itself. Any hashable value can be a name.
 """
 
 from __future__ import annotations
@@ -37,16 +37,16 @@ class NameState:
 
 
 class Refusal(enum.Enum):
-    """Why a batch is not taken."""
+    """The reason why a batch is refused."""
 
     UNDECIDED = "undecided"
-    """Another producer holds a name of the batch in an open transaction."""
+    """Another producer has an open transaction with a name of the batch."""
     FENCED = "fenced"
-    """The name was seen with a higher epoch."""
+    """The name was seen with a higher name epoch."""
 
 
 class Claim(NamedTuple, Generic[Name]):
-    """What a record says of itself; `position` is the caller's word for the record."""
+    """The name and sequence id of a record; `position` is the caller's word for the record."""
 
     position: int
     name: Name
@@ -56,23 +56,24 @@ class Claim(NamedTuple, Generic[Name]):
 
 @dataclass
 class Judged(Generic[Name]):
-    """What becomes of a batch that is taken."""
+    """The outcome of a batch that is accepted."""
 
     duplicates: set[int] = field(default_factory=set)
-    """The positions of the records that were there before; all others are new, and only they are stored."""
+    """The positions of the duplicates. All other records are new, and only new records are stored."""
     names: dict[Name, NameState] = field(default_factory=dict)
-    """The names of the batch as they are once it is taken."""
+    """The state of the batch's names after the batch is accepted."""
     repeated: set[Name] = field(default_factory=set)
-    """The names of which the batch has nothing but duplicates: no stored record tells their epoch."""
+    """The names for which the batch contains only duplicates: no stored record has their name epoch."""
 
 
 def judge(
     known: Mapping[Name, NameState], claims: Iterable[Claim[Name]], transaction_of: int = NO_PRODUCER
 ) -> Judged[Name] | Refusal:
-    """Return what becomes of a batch with these records, in their order; changes nothing.
+    """Return the outcome of a batch with these records, in their order, without changing any state.
 
-    A record is new when its sequence id is above all of its name that count, that the batch's own transaction holds, and that
-    come before it in the batch. The last new record of a name tells its epoch.
+    A record is new when its sequence id is above all counting ones of its name, above those held by the
+    batch's own transaction, and above those earlier in the batch. The last new record of a name sets the name
+    epoch.
     """
     judged: Judged[Name] = Judged()
     new_epochs: dict[Name, int] = {}

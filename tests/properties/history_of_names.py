@@ -1,5 +1,5 @@
-"""The batches that a deduplicating log was given, and what it must store and remember: found by reading the list from
-its beginning.
+"""A model of a deduplicating log: the batches that the log was given. What the log must store and remember is
+computed from this list.
 """
 
 from __future__ import annotations
@@ -14,7 +14,9 @@ APPLICATIONS = (b"app", "λog".encode(), b"z")
 
 
 class Item(NamedTuple):
-    """One record as an application sends it; `name` is empty for one without headers. `value` is never used twice."""
+    """One record as an application sends it; `name` is empty for a record without name headers. No two
+    records have the same `value`.
+    """
 
     name: bytes
     sequence_id: int
@@ -37,7 +39,9 @@ class StoredItem(NamedTuple):
 
 @dataclass
 class StoredBatch:
-    """A batch of the log. `counts`: deduplication was on when the batch came, so its records are no duplicates."""
+    """A batch of the log. `counts`: deduplication was on when the batch arrived; otherwise none of its
+    records is a duplicate.
+    """
 
     base_offset: int
     last_offset: int
@@ -52,27 +56,29 @@ class StoredBatch:
 
 @dataclass
 class Forgetting:
-    """A name that was evicted or expired when the log ended at `offset`."""
+    """An eviction or expiry of a name, and the log end offset at that moment."""
 
     name: bytes
     offset: int
     epoch: int
     is_open: bool = False
-    """Whether the partition was loaded since: unless the loss is durable, the name is known again."""
+    """Whether the partition was loaded since. If the eviction was not durable by then, the name is known
+    again.
+    """
     is_written: bool = False
-    """Whether the loss is durable, so that the name may be added again."""
+    """Whether the eviction is durable, so that the name may be added again."""
 
 
 @dataclass
 class KnownName:
-    """The state of a name, as the batches say."""
+    """The state of a name, as the batches determine it."""
 
     pushed: list[tuple[int, int]] = field(default_factory=list)
-    """(sequence id, from which offset on it counts), ascending in both."""
+    """Pairs (sequence id, the offset from which on it counts), both ascending."""
     epoch: int = -1
     open_sequences: dict[int, int] = field(default_factory=dict)
     first_open: dict[int, int] = field(default_factory=dict)
-    """The first offset of the name in the open transaction of each producer, and of those that ended."""
+    """The first offset of the name in the open transaction of each producer, and in ended transactions."""
 
     @property
     def sequence_id(self) -> int:
@@ -90,58 +96,58 @@ class KnownName:
         return max((sequence for sequence, offset in self.pushed if offset < high_watermark), default=-1)
 
     def decided_at(self, sequence_id: int) -> int:
-        """Return the offset from which on a sequence id up to the highest counts."""
+        """Return the offset from which on all sequence ids up to the highest count."""
         return min(offset for sequence, offset in self.pushed if sequence >= sequence_id)
 
 
 @dataclass
 class Decided:
-    """The right outcome for a batch."""
+    """The correct outcome for a batch."""
 
     refusal: str | None = None
     kept: list[int] = field(default_factory=list)
     """The positions of the new records."""
     waits_for: int = -1
-    """The highest offset of the stored records that make others duplicates."""
+    """The highest offset of the stored records whose duplicates the batch contains."""
     names: dict[bytes, int] = field(default_factory=dict)
     """The name epochs in the batch."""
     repeated: dict[bytes, int] = field(default_factory=dict)
-    """The name epochs of names with duplicates only."""
+    """The name epochs of names for which the batch has only duplicates."""
     unheard: dict[bytes, int] = field(default_factory=dict)
-    """Those of `repeated` that no stored record holds."""
+    """The name epochs of `repeated` that no stored record has."""
 
 
 class History:
-    """All batches that a log accepted, also deleted ones."""
+    """All batches that a log accepted, deleted ones included."""
 
     def __init__(self) -> None:
         self.batches: list[StoredBatch] = []
         self.start_offset: int | None = None
         """The offset from which on names are remembered."""
         self.forgotten: list[Forgetting] = []
-        """In their order."""
+        """The evictions and expiries, in order."""
         self.epochs: dict[bytes, int] = {}
-        """The highest name epoch that the log was shown, although no such record may be stored."""
+        """The highest name epoch that the log has seen, even if no stored record has it."""
         self.promised_epochs: dict[bytes, int] = {}
-        """The highest name epoch of acknowledged duplicates; no stored record may hold it."""
+        """The highest name epoch of acknowledged duplicates, even if no stored record has it."""
 
     @property
     def end_offset(self) -> int:
         return self.batches[-1].last_offset + 1 if self.batches else 0
 
     def cut(self, log_end_offset: int) -> None:
-        """Note that the log ends at this offset: later batches do not count."""
+        """Note that the log was cut at this offset: later batches do not count."""
         self.batches = [batch for batch in self.batches if batch.last_offset < log_end_offset]
         for one in self.forgotten:
             one.offset = min(one.offset, self.end_offset)
 
     def forget(self, names: Iterable[bytes], offset: int) -> None:
-        """Note that names were forgotten when the log ended at this offset."""
+        """Note that names were evicted or expired when the log ended at this offset."""
         for name in names:
             self.forgotten.append(Forgetting(name, offset, self.epochs.pop(name, -1)))
 
     def loaded(self) -> None:
-        """Note that the partition was loaded: a forgotten name that has not come since may be known again."""
+        """Note that the partition was loaded: an evicted name that has not returned since may be known again."""
         for one in self.forgotten:
             one.is_written = True
             one.is_open = not any(
@@ -151,7 +157,7 @@ class History:
             )
 
     def settle_forgotten(self, is_known: Callable[[bytes, KnownName | None], bool]) -> int:
-        """Compare the known names with the forgotten ones; return how many are known again."""
+        """Compare the known names with the evicted ones; return how many are known again."""
         before = len(self.forgotten)
         for one in [one for one in reversed(self.forgotten) if one.is_open]:
             one.is_open = False
@@ -192,7 +198,7 @@ class History:
         return names
 
     def judge(self, items: list[Item], transaction_of: int) -> Decided:
-        """Return the right outcome for a batch while deduplication is on."""
+        """Return the correct outcome for a batch while deduplication is on."""
         known = self.known()
         states = {
             name: NameState(
@@ -228,8 +234,8 @@ class History:
         )
 
     def committed(self, *, only_counted: bool = False) -> list[tuple[bytes, int, int]]:
-        """Return (name, how often it was forgotten before, sequence id) of every committed record, also of deleted
-        ones.
+        """Return (name, how often the name was evicted before, sequence id) of each committed record, deleted
+        ones included.
         """
         aborted: set[int] = set()
         decided: dict[int, list[StoredBatch]] = {}
@@ -275,8 +281,8 @@ class History:
         }
 
     def of_transaction(self, ending: StoredBatch) -> set[int]:
-        """Return the base offsets of a batch and of its transaction's marker: without the marker nobody knows whether
-        the batch counts.
+        """Return the base offsets of a batch and of its transaction's marker, without which nobody knows
+        whether the batch counts.
         """
         found = {ending.base_offset}
         if ending.commits is not None:
@@ -288,7 +294,9 @@ class History:
         return found
 
     def next_index(self, name: bytes, transaction_of: int) -> int:
-        """Return how many items of an application lie in the log without a gap, as far as the producer can know."""
+        """Return how many items of an application are in the log without a gap, as far as the producer can
+        know.
+        """
         known = self.known().get(name, KnownName())
         highest = max(known.sequence_id, known.open_sequences.get(transaction_of, -1))
         return (highest + 1) if highest >= 0 else 0

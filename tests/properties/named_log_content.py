@@ -1,4 +1,4 @@
-"""Makes batches for a log with producer names, and reads all of its contents."""
+"""Creates batches for a log with producer names, and reads the whole log."""
 
 from __future__ import annotations
 

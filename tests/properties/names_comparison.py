@@ -1,5 +1,5 @@
-"""Compares a deduplicating partition with the history of its batches: it must hold and remember exactly what the
-history says.
+"""Compares a deduplicating partition with the history of its batches: it must store and remember exactly
+that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from tests.properties.named_log_content import read_all, told
 
 
 class ComparedNames(DirectoryLife):
-    """Compares; a life operates the partition."""
+    """Compares a partition, which another class operates, with the model."""
 
     topic_config: LogConfig
 
@@ -23,11 +23,11 @@ class ComparedNames(DirectoryLife):
         super().__init__(disk)
         self.history = History()
         self.active: dict[bytes, int] = {}
-        """When each name was last active, as far as that is known since the partition was loaded."""
+        """When each name was last active, as far as known since the partition was loaded."""
         self.counts: Counter[str] = Counter()
         self.has_forgiven = False
         self.is_damaged = False
-        """Whether snapshots were lost, so that names may be missing once."""
+        """Whether snapshots were lost, so that names may be missing in the next comparison."""
         self.gone_while_off: set[int] = set()
         """Base offsets of batches that were deleted before their names were read."""
 
@@ -61,7 +61,7 @@ class ComparedNames(DirectoryLife):
             self._forgive(states)
             self.has_forgiven = True
         self._compare_activity(states)
-        # names in lost snapshots only are gone, and other losses can't be told from these
+        # names that only the lost snapshots had are gone; other losses look the same
         if not self.has_forgiven:
             expected = self.history.known()
             assert set(states) == set(expected), f"remembered {set(states)}, not {set(expected)}"
@@ -91,12 +91,14 @@ class ComparedNames(DirectoryLife):
 
     def _compare_activity(self, states: dict[bytes, NameState]) -> None:
         for name, state in states.items():
-            # after a start it is the persisted time: batches with duplicates only leave nothing
+            # after a start, activity is what the log shows: batches of duplicates only leave none
             assert state.last_active_ms == self.active.setdefault(name, state.last_active_ms)
             assert state.last_active_ms <= self.now_ms()
 
     def _forgive(self, states: dict[bytes, NameState]) -> None:
-        """Forget in the model the deleted names that the log has forgotten and may have."""
+        """Remove from the model the names that the log was allowed to forget, and did, after their records
+        were deleted.
+        """
         history, names = self.history, self.log.record_states.names
         assert names is not None
         lies = {record[0] for batch in read_all(self.log) for record in batch[-1]}
@@ -117,7 +119,7 @@ class ComparedNames(DirectoryLife):
                 entry.open_sequences,
             ):
                 continue
-            # the log remembers names that lie in it no more
+            # the log remembers names whose records it no longer has
             for batch in history.batches:
                 is_open = batch.base_offset >= known.open_from(batch.producer_id)
                 most = entry.open_sequences.get(batch.producer_id, -1) if is_open else state.pushed_sequence

@@ -1,8 +1,8 @@
-"""A partition that deduplicates, on a disk that fails, beside a model of what it must remember.
+"""A deduplicating partition on a failing disk, next to a model of what it must remember.
 
-Applications have a name and number their records; whatever was in the log of a name before, they may send again from any
-position on. After each step the log holds exactly what the model says, and remembers exactly what a reading of all batches
-gives; what is acknowledged is there, and is durable.
+Applications have a name and number their records; they may send records again from any earlier position.
+After each step the log must store exactly the records of the model and remember exactly the names that all
+its batches give. Acknowledged records must be stored and durable.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ CODECS = ("none", "gzip", "lz4", "snappy", "zstd")
 
 @dataclass
 class Answer:
-    """The answer that a producer waits for."""
+    """The pending answer to a producer."""
 
     last_offset: int
     needs: int
@@ -65,7 +65,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.acknowledged_end_offset = 0
         self.values = 0
         self.is_start_promised = False
-        """Whether a producer got an answer that depends on remembered names, so that the start of tracking must not be
+        """Whether an answer already depended on remembered names. Then the start of tracking must not be
         lost.
         """
 
@@ -83,21 +83,21 @@ class NamesLife(NamesThatOutliveRecords):
         self.settle()
 
     def start_anew(self) -> None:
-        """Open the directory in a new process, after the last one has died."""
+        """Open the directory in a new process, after the previous one died."""
         self.storage = Storage(512, self.disk.process())
         self.directory = None
         self.begin()
         self.counts["restarts"] += 1
 
     def settle(self) -> None:
-        """Take the recovered log as durable: it has all acknowledged batches; lost batches never count."""
+        """Take the recovered log as durable: it has all acknowledged batches, and lost batches never count."""
         log, history = self.log, self.history
         assert log.log_end_offset >= self.acknowledged_end_offset, "an acknowledged record is lost"
         history.cut(log.log_end_offset)
         self._loaded()
         self.answers.clear()
         assert log.log_end_offset == max(history.end_offset, log.log_start_offset)
-        # a power cut may take a new partition's directory, and then nothing in it was promised
+        # a power cut may remove a new partition's directory, in which nothing was promised yet
         is_promised = self.is_start_promised and self.acknowledged_end_offset > 0
         if not is_promised and DEDUPLICATION_START not in self._files():
             history.start_offset = None
@@ -130,8 +130,8 @@ class NamesLife(NamesThatOutliveRecords):
         codec: str = "none",
         epochs: tuple[int, ...] = (-1,),
     ) -> None:
-        """Send a batch: for each (application, steps back) the record that many behind the newest, or one without
-        headers.
+        """Send a batch of (application, steps back) records: the one this many steps behind the newest, or
+        one without headers.
         """
         is_transactional = producer_id in TRANSACTIONAL
         transaction_of = producer_id if is_transactional else NO_PRODUCER
@@ -179,7 +179,7 @@ class NamesLife(NamesThatOutliveRecords):
         )
         is_stored = decided.refusal is None and (bool(decided.kept) or producer_id >= 0)
         if is_stored:
-            history.batches.append(stored)  # even an append that fails may have reached the disk whole
+            history.batches.append(stored)  # even a failed append may have reached the disk completely
         before = self.remembered()
         try:
             info = log.append(data, now_ms=self.now_ms())
@@ -206,7 +206,7 @@ class NamesLife(NamesThatOutliveRecords):
             refusal = "undecided" if isinstance(error, NameUndecided) else "fenced"
             self.counts[refusal] += 1
             if decided.refusal != refusal:
-                raise AssertionError(f"refused though it is {decided}") from error
+                raise AssertionError(f"refused, but the model decided {decided}") from error
             return
         self.is_start_promised = self.is_start_promised or (is_on and any(item.name for item in items))
         assert decided.refusal is None, f"accepted what is {decided.refusal}"
@@ -230,7 +230,7 @@ class NamesLife(NamesThatOutliveRecords):
         self._answer(Answer(info.answer_after, needs))
 
     def retry(self, back: int) -> None:
-        """Send one of the last batches of an idempotent producer again, unchanged; its offset shows that it is a
+        """Send one of an idempotent producer's last batches again, unchanged. Its offset shows that it is a
         duplicate.
         """
         of_producers = [
@@ -251,7 +251,7 @@ class NamesLife(NamesThatOutliveRecords):
         self._answer(Answer(info.answer_after, original.last_offset))
 
     def end(self, producer_id: int, *, commit: bool) -> None:
-        """End the transaction of a producer, if it has one."""
+        """End a producer's transaction, if it has one."""
         base_offset = self.log.log_end_offset
         self.history.batches.append(
             StoredBatch(
@@ -269,7 +269,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.counts["commits" if commit else "aborts"] += 1
 
     def send_half(self, application: int) -> None:
-        """Send a record with only some of its headers."""
+        """Send a record with only some of its name headers."""
         name = APPLICATIONS[application % len(APPLICATIONS)]
         data = build_batch([NewRecord(b"v", headers=[("dedup.name", name)])])
         is_on, base_offset = self.topic_config.deduplicates, self.log.log_end_offset
@@ -288,7 +288,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.acknowledge()
 
     def acknowledge(self) -> None:
-        """Answer the producers that wait for nothing more."""
+        """Answer the producers whose records are durable."""
         high_watermark = self.log.high_watermark
         durable_end_offset = max(high_watermark, self.log.recovery_point)
         for answer in self.answers:
@@ -301,7 +301,7 @@ class NamesLife(NamesThatOutliveRecords):
     # Making durable.
 
     def flush(self, between: Callable[[], object] = lambda: None) -> None:
-        """One flush; `between` happens while it is under way."""
+        """Flush once; call `between` during the flush."""
         log = self.log
         ticket = log.prepare_flush()
         if ticket is None:
@@ -311,7 +311,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.acknowledge()
 
     def fail_flush(self) -> None:
-        """Fail a flush, of which a part may have reached the disk, and reopen the partition."""
+        """Fail a flush after a part of it may have reached the disk, and reopen the partition."""
         rates = self.disk.plan.rates
         self.disk.plan.rates = replace(rates, sync_eio=1.0)
         try:
@@ -328,7 +328,7 @@ class NamesLife(NamesThatOutliveRecords):
             self.log.reopen(self.now_ms())
             self.settle()
         else:
-            # a batch that was refused without taking the partition offline is not in the log
+            # a batch that was refused without taking the partition offline must not be in the log
             self.history.cut(self.log.log_end_offset)
             self.compare()
 
@@ -340,7 +340,7 @@ class NamesLife(NamesThatOutliveRecords):
     def toggle(self) -> None:
         is_on = not self.topic_config.deduplicates
         was_unread = not is_on and (self.was_unread or not self.log.record_states.names_ready)
-        # unless a snapshot of the present state is written
+        # unless a snapshot of the current state is written
         self.was_unread = not is_on
         self.topic_config = replace(self.topic_config, deduplicates=is_on)
         if is_on:
@@ -353,7 +353,7 @@ class NamesLife(NamesThatOutliveRecords):
         self.counts["turned"] += 1
 
     def replay(self, max_bytes: int) -> None:
-        """Replay one more slice of the log for names."""
+        """Replay one more part of the log for names."""
         self.log.record_states.replay_names(max_bytes, self.now_ms())
 
     # Ending.
@@ -377,11 +377,11 @@ class NamesLife(NamesThatOutliveRecords):
         self.start_anew()
 
     def lose_snapshots(self, which: int, *, is_damaged: bool) -> None:
-        """Lose or damage the snapshots once in a life, while the gateway is down; state that only they have may be
-        forgotten.
+        """Lose or damage the snapshots once per life, while the gateway is down. State that only they hold
+        may then be forgotten.
         """
         if self.counts["lost snapshots"] or self.has_limits:
-            # older snapshots still have names that were forgotten since
+            # older snapshots still hold names that were evicted since
             return
         directory = self.log.directory
         self.flush()

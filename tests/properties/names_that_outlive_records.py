@@ -1,5 +1,5 @@
-"""Removes records from a deduplicating partition: DeleteRecords, retention, compaction. Names must outlive their
-records.
+"""Removes records from a deduplicating partition by DeleteRecords, retention and compaction. The names must
+survive.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ LATER_MS = 1 << 43
 
 
 class NamesThatOutliveRecords(NamesWithLimits):
-    """Notes which records were removed before their names were read."""
+    """Removes records, and notes which of them were removed before the log had read their names."""
 
     def __init__(self, disk: SimulatedDisk, config: LogConfig, *, has_limits: bool) -> None:
         super().__init__(disk, config, has_limits=has_limits)
         self.clean_end_offset: int | None = None
         self.was_unread = False
-        """Whether deduplication was turned off before the whole log was replayed for names."""
+        """Whether deduplication was turned off before the replay for names was complete."""
 
     def checkpoint(self) -> None:
         assert self.directory is not None
@@ -61,11 +61,15 @@ class NamesThatOutliveRecords(NamesWithLimits):
 
     @property
     def is_kept_whole(self) -> bool:
-        """Whether no record may be removed: forgotten names could not be told from unread ones."""
+        """Return whether no record may be removed, because an evicted name would look like one that was never
+        read.
+        """
         return self.has_limits and not self.topic_config.deduplicates
 
     def _note_gone(self, offset: int) -> None:
-        """Note batches that came and went while deduplication was off; their names are not remembered."""
+        """Note batches that were written and removed while deduplication was off; their names are not
+        remembered.
+        """
         if not self.topic_config.deduplicates:
             for batch in self.history.batches:
                 if batch.base_offset < offset and (
@@ -78,7 +82,7 @@ class NamesThatOutliveRecords(NamesWithLimits):
         self.directory.delete_pending(self.now_ms() + 10_000_000)
 
     def compact(self) -> None:
-        """Compact once, as the worker and the gateway do."""
+        """Compact once, as the worker process and the gateway do together."""
         log = self.log
         if (
             self.is_kept_whole

@@ -1,4 +1,4 @@
-"""Names that expire, or that are evicted where there are too many. Time passes only on request."""
+"""Names that expire, or are evicted when there are too many. Time passes only when a test asks for it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMES_MS = (1, 40, 100, 300, EXPIRATION_MS)
 
 
 class NamesWithLimits(ComparedNames):
-    """Knows when each name was active, and so which names may be forgotten and which must be."""
+    """Knows when each name was active, and so which names may be forgotten and which must be remembered."""
 
     def __init__(self, disk: SimulatedDisk, config: LogConfig, *, has_limits: bool) -> None:
         super().__init__(disk)
@@ -43,7 +43,7 @@ class NamesWithLimits(ComparedNames):
         self.directory.environment.name_budget.min_idle_ms = MIN_IDLE_MS
 
     def alter_limit(self, names_max: int) -> None:
-        """Set how many names may be remembered from now on."""
+        """Set the limit of remembered names."""
         if self.has_limits:
             self.topic_config = replace(self.topic_config, deduplication_names_max=names_max)
             settings.update_config(self.log, self.topic_config)
@@ -69,17 +69,17 @@ class NamesWithLimits(ComparedNames):
         )
 
     def may_be_written_down_still(self, names: Collection[bytes]) -> bool:
-        """Whether one of the names was forgotten, and may not be added again before that is durable."""
+        """Return whether one of the names was evicted and can't be added again until the eviction is durable."""
         return any(one.name in names and not one.is_written for one in self.history.forgotten)
 
     def is_refused(self, before: Mapping[bytes, NameState], names: Collection[bytes]) -> bool:
-        """Whether there is no room for the new ones of these names."""
+        """Return whether there is no room for the new ones among these names."""
         missing = self._missing(before, names)
         return missing > 0 and len(self._idle(before, MIN_IDLE_MS)) < missing
 
     def note_evicted(self, before: Mapping[bytes, NameState], names: Collection[bytes]) -> None:
-        """Check, after a batch with these names was accepted, that only the longest idle names were evicted, and no
-        more than needed.
+        """After a batch with these names was accepted, check that only the longest idle names were evicted,
+        and no more than needed.
         """
         after = self.remembered()
         gone = before.keys() - after.keys()
@@ -93,7 +93,7 @@ class NamesWithLimits(ComparedNames):
         self.counts["evicted"] += len(gone)
 
     def note_written(self, ticket: FlushTicket) -> None:
-        """Note a finished flush: names forgotten before it began may be added again."""
+        """Note a finished flush: names evicted before the flush began may be added again."""
         for names in ticket.captures:
             if not isinstance(names, NamesCapture):
                 continue

@@ -1,7 +1,7 @@
-"""Lives of a partition that deduplicates, as chance chooses: `python -m tests.properties.random_names --seconds 60 --seed 1`.
+"""Random lives of a deduplicating partition: `python -m tests.properties.random_names --seconds 60 --seed 1`.
 
-A life is its seed. The last line on stdout is JSON: what happened how often, and the breaches, each with its seed;
-`--seed S --lives 1` lives that one again.
+A life is its seed: the same seed gives the same life. The last line on stdout is JSON: the counts of events,
+and the breaches, each with its seed; `--seed S --lives 1` replays that life.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PRODUCERS = (NO_PRODUCER, NO_PRODUCER, *IDEMPOTENT, *TRANSACTIONAL)
 
 
 class Breach(Exception):
-    """A promise did not hold."""
+    """The partition broke a promise."""
 
 
 @dataclass
 class Chance:
-    """Chooses what a life does next."""
+    """Chooses the next step of a life."""
 
     life: NamesLife
     chance: random.Random

@@ -1,4 +1,4 @@
-"""Random lives of a partition on a disk that may lose its power, beside a model that is a list."""
+"""Random lives of a partition on a disk that may lose its power, compared with a list of promises."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOUR_MS = 3_600_000
 
 
 class PartitionLife(RuleBasedStateMachine):
-    """Every rule does the same to the log and to the promises that the scenario notes."""
+    """Each rule changes the log and the promises in the same way."""
 
     def __init__(self) -> None:
         super().__init__()

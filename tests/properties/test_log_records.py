@@ -1,4 +1,6 @@
-"""Every batch that can be built is read back unchanged, by our reader and by one written from the format's description."""
+"""Every possible batch is read back unchanged, by the log's reader and by one written from the format's
+description.
+"""
 
 from __future__ import annotations
 
@@ -64,4 +66,4 @@ def test_garbage_is_refused(garbage: bytes) -> None:
             check_batch(memoryview(garbage), config, NOW_MS, True)
         except LogError:
             continue
-        raise AssertionError("garbage was taken for a batch")
+        raise AssertionError("garbage was accepted as a batch")

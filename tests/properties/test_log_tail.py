@@ -1,4 +1,4 @@
-"""A log whose last segments were truncated or changed anywhere recovers to a whole prefix of its batches."""
+"""After its last segments were truncated or changed anywhere, a log recovers to a prefix of whole batches."""
 
 from __future__ import annotations
 
@@ -72,14 +72,14 @@ def test_cut_or_flipped_anywhere(original: tuple[Path, list[BatchView]], data: s
         try:
             log = open_log(directory)
         except IncompatibleFormat:
-            # no CRC covers the magic: it may be that of a later release, and then nothing is truncated
+            # no CRC covers the magic, which may be that of a later release; then nothing is truncated
             assert flips
             assert position in magic_positions(bytes(content))
             assert path.read_bytes() == content
             return
         found = views(log)
         for kept, before in zip(found, whole, strict=False):
-            # Nothing protects the leader epoch: the CRC begins after it, as in Kafka.
+            # No checksum protects the leader epoch: the CRC begins behind it, as in Kafka.
             assert kept.crc_is_right
             assert (kept.base_offset, kept.payload, kept.base_sequence) == (
                 before.base_offset,

@@ -1,4 +1,4 @@
-"""Random lives of a partition that deduplicates by producer names; see `names_life` for what is checked after each step."""
+"""Random lives of a deduplicating partition. `names_life` says what is checked after each step."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ epochs = st.lists(st.sampled_from(EPOCHS), min_size=1, max_size=2).map(lambda so
 
 
 class LifeOfNames(RuleBasedStateMachine):
-    """Every rule does the same to the log and to the history beside it."""
+    """Each rule changes the log and the model in the same way."""
 
     @initialize(is_on=st.booleans(), compact=st.booleans(), has_limits=st.booleans())
     def begin(self, is_on: bool, compact: bool, has_limits: bool) -> None:

@@ -1,6 +1,6 @@
-"""Two ProducerTables that share a limit, against a model that keeps every accepted batch for ever.
+"""Two ProducerTables with a common limit, compared with a model that keeps every accepted batch for ever.
 
-The model decides by searching its whole history; it knows no windows, orders or counters but what it reads from there.
+The model decides by searching its whole history. It has no windows, orders or counters of its own.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Appended:
 
 @dataclass
 class History:
-    """Every accepted batch and marker, and for each producer the point from which on they count."""
+    """Every accepted batch and marker, and for each producer the point from which on its batches count."""
 
     appended: list[Appended] = field(default_factory=list)
     forgotten: list[Appended] = field(default_factory=list)
@@ -107,7 +107,7 @@ class History:
         return len(self.producers(table)) >= MAX_PER_PARTITION or len(self.all_producers()) >= MAX_IN_ALL
 
     def victim(self, table: int, now_ms: int) -> tuple[int, int] | None:
-        """Return the producer that may be evicted from the full `table`: the longest idle one without an open
+        """Return the producer that may be evicted from the full `table`: the one idle longest without an open
         transaction.
         """
         if len(self.producers(table)) >= MAX_PER_PARTITION:
@@ -220,7 +220,7 @@ class ProducerTables(RuleBasedStateMachine):
         while self.model.is_full(table):
             victim = self.model.victim(table, self.now_ms)
             if victim is None and len(self.model.producers(table)) >= MAX_PER_PARTITION:
-                # no producer of this table may be evicted, but one of another table may
+                # no producer of this table may be evicted, but one of the other table may
                 others = [pair for pair in self.model.all_producers() if self.model.open_since(*pair) < 0]
                 full = len(self.model.all_producers()) >= MAX_IN_ALL
                 idle = [

@@ -1,6 +1,8 @@
-"""Runs seeds of the whole-gateway simulation: `--seed 7` replays that one, `--seeds 100` or `--seconds 60` run many.
+"""Runs seeds of the whole-gateway simulation: `--seed 7` replays one, `--seeds 100` or `--seconds 60` run
+many.
 
-Prints every seed that shows a breach, and how to replay it; the last line is JSON with the counts of all seeds.
+Prints every seed with a breach and the command to replay it. The last line is JSON with the counts of all
+seeds.
 """
 
 from __future__ import annotations
@@ -31,10 +33,10 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
-    parser.add_argument("--seed", type=int, default=0, help="this one, or the first of many")
-    parser.add_argument("--seeds", type=int, help="run so many")
-    parser.add_argument("--seconds", type=float, help="begin no seed after so long")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many at a time")
+    parser.add_argument("--seed", type=int, default=0, help="the seed, or the first of many")
+    parser.add_argument("--seeds", type=int, help="run this many seeds")
+    parser.add_argument("--seconds", type=float, help="begin no further seed after this many seconds")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="seeds to run at a time")
     return parser
 
 

@@ -1,6 +1,6 @@
 """Breaks one thing at a time in a sound history, as a faulty gateway could.
 
-An alteration returns the altered events, or None where the history has nothing that it could break.
+An alteration returns the altered events, or None if the history has nothing that it could break.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _final_from(history: History) -> int:
 
 
 def _without(events: list[Event], name: RecordName, *, begin: int = 0) -> list[Event]:
-    """Remove the record from all answers from this event on."""
+    """Remove the record from all answers, beginning with this event."""
     value = name.encode()
 
     def strip(event: Event) -> Event:
@@ -43,7 +43,7 @@ def _without(events: list[Event], name: RecordName, *, begin: int = 0) -> list[E
 
 
 def _kept(history: History) -> list[RecordName]:
-    """Return the acknowledged records that must be in the last reading."""
+    """Return the acknowledged records that the last reading must contain."""
     facts = Facts(history)
     return sorted(
         name
@@ -85,7 +85,9 @@ def double_a_record(history: History, chance: Random) -> list[Event] | None:
 
 
 def swap_two_records(history: History, chance: Random) -> list[Event] | None:
-    """Swap two records of one producer and partition in all answers; only their acknowledgements tell the right order."""
+    """Swap two records of one producer and partition in all answers; only their acknowledgements show the
+    right order.
+    """
     facts = Facts(history)
     by_owner: dict[tuple[str, int, TopicPartition], list[RecordName]] = {}
     for name in _kept(history):
@@ -126,7 +128,7 @@ def answer_another_offset(history: History, chance: Random) -> list[Event] | Non
 
 
 def go_back(history: History, chance: Random) -> list[Event] | None:
-    """Answer with a high watermark, last stable offset or log start below one that was answered before."""
+    """Answer with a lower high watermark, last stable offset or log start than an earlier answer."""
     what = chance.choice(("high_watermark", "last_stable_offset", "log_start_offset"))
     told: dict[TopicPartition, list[tuple[int, int]]] = {}
     found: list[tuple[int, int]] = []
@@ -185,7 +187,7 @@ def change_a_value(history: History, chance: Random) -> list[Event] | None:
 
 
 def show_aborted(history: History, chance: Random) -> list[Event] | None:
-    """Show a record of a transaction that was never asked to commit to a consumer of committed records."""
+    """Show a consumer of committed records a record of a transaction that was never asked to commit."""
     facts = Facts(history)
     found = []
     for index, event in enumerate(history.events):
@@ -261,7 +263,7 @@ def lose_committed_offsets(history: History, chance: Random) -> list[Event] | No
 
 
 def offset_is_unsure(history: History, event: OffsetsFetched, partition: TopicPartition) -> bool:
-    """Whether no commit of the partition had been answered at this time, so that -1 could be right."""
+    """Return whether no commit of the partition had been answered at this time, so that −1 could be right."""
     facts = Facts(history)
     answered = any(
         partition in dict(other.offsets) and other.at_ms < event.asked_at_ms

@@ -1,6 +1,6 @@
 """Breaks one thing at a time in a sound history of named applications, as a faulty gateway could.
 
-As in `alterations`, each function returns the altered events, or None where it finds nothing to break.
+Each function returns the altered events, or None if the history has nothing that it could break.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ def _strict(history: History, partition: TopicPartition) -> bool:
 
 
 def _stored(history: History) -> list[tuple[TopicPartition, int, LineName]]:
-    """Return the lines that the last reading found committed, of topics where nothing is deleted and deduplication is
-    always on.
+    """Return the lines that the last reading found committed, in topics without deletion whose deduplication
+    is always on.
     """
     facts = Facts(history)
     return [
@@ -58,7 +58,7 @@ def lose_a_line(history: History, chance: Random) -> list[Event] | None:
 
 
 def double_a_line(history: History, chance: Random) -> list[Event] | None:
-    """Put a line a second time at the place of another line, in every answer."""
+    """Store a line a second time, in place of another line, in every answer."""
     stored = _stored(history)
     if len(stored) < 2:
         return None
@@ -135,7 +135,9 @@ def show_an_aborted_line(history: History, chance: Random) -> list[Event] | None
 
 
 def _told(history: History, *, last: bool) -> list[tuple[int, int]]:
-    """Return the events that report a name, with the rows that must be exact at the end, or must never be too high."""
+    """Return the events that report a name's state, and the entries that must be exact at the end, or never
+    too high.
+    """
     events = history.events
     final = next(index for index, event in enumerate(events) if isinstance(event, FinalRead))
     return [
@@ -158,7 +160,7 @@ def _tell(history: History, index: int, row: int, sequence: int) -> list[Event]:
 
 
 def tell_too_much(history: History, chance: Random) -> list[Event] | None:
-    """Report a sequence id of which no record is stored."""
+    """Report a sequence id whose record is not stored."""
     found = _told(history, last=False)
     if not found:
         return None
@@ -180,7 +182,7 @@ def tell_too_little(history: History, chance: Random) -> list[Event] | None:
 
 
 def fence_the_newest(history: History, chance: Random) -> list[Event] | None:
-    """Fence a life although no life has a newer epoch."""
+    """Fence a life although no life has a newer name epoch."""
     found = [
         (index, event)
         for index, event in enumerate(history.events)
@@ -200,7 +202,7 @@ def fence_the_newest(history: History, chance: Random) -> list[Event] | None:
 
 
 def store_what_is_fenced(history: History, chance: Random) -> list[Event] | None:
-    """Put lines of a newer epoch before the acknowledged lines of another life."""
+    """Put lines of a newer name epoch before acknowledged lines of another life."""
     found = [(partition, offset, line) for partition, offset, line in _stored(history) if line.name == "b"]
     facts = Facts(history)
     pairs = [

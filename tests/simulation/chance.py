@@ -1,4 +1,4 @@
-"""Draws all random numbers from one seed, also where production code asks the system for them."""
+"""Draws all random numbers from one seed, including those that production code asks the system for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Lets faults happen to the gateway of a simulation."""
+"""Causes the faults of a simulation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.simulation.plan import Plan
 KILLED_WHILE_STARTING = 0.3
 CUT_WHILE_SLOW = 0.5
 AT_ONCE = 0.2
-"""The share of crashes and cuts that follow the one before at once."""
+"""The share of crashes and cuts that directly follow the previous one."""
 CLOCK_JUMPS_MS = (-3_600_000, 600_000)
 
 
@@ -32,7 +32,7 @@ class Director:
         self._restarting = asyncio.Lock()
 
     async def run(self, until_s: float) -> None:
-        """Run every kind of fault in a task of its own."""
+        """Run every kind of fault in its own task."""
         tasks = [
             asyncio.create_task(self._again_and_again(kind, mean_s, until_s), name=f"fault: {kind}")
             for kind, mean_s in self._plan.befalls.items()
@@ -65,7 +65,7 @@ class Director:
             await happen()
 
     async def end(self) -> None:
-        """End all faults, and bring the gateway up."""
+        """End all faults, and start the gateway if it is down."""
         self._network.heal()
         self._network.slow = SLOW
         self._hurry()
@@ -73,11 +73,11 @@ class Director:
         async with self._restarting:
             self._node.heal_disk()
             if self._node.is_up and self._node.disk_has_failed:
-                # a start brings back the partitions that a failed flush took offline
+                # a restart brings partitions back that a failed flush took offline
                 self._node.kill()
             await self._bring_up()
 
-    # The gateway.
+    # --- the gateway
 
     async def _kill(self) -> None:
         async with self._restarting:
@@ -96,7 +96,7 @@ class Director:
             await self._bring_up()
 
     async def _bring_up(self) -> None:
-        """Start the gateway, sometimes with a crash during the start, until it is up."""
+        """Start the gateway, sometimes with a crash during the start, until it runs."""
         while not self._node.is_up:
             await asyncio.sleep(self._chance.expovariate(1 / 0.3))
             killed_after_s = None
@@ -141,7 +141,9 @@ class Director:
         rates.latency = 0.0
 
     async def _slow_threads(self) -> None:
-        """Delay threads, so that much is written and not durable when the power is cut, and clients retry."""
+        """Delay threads, so that clients retry and a power cut meets much data that is written and not
+        durable.
+        """
         loop, chance = self._loop, self._chance
         loop.slow_threads = chance.choice((0.3, 1.0))
         loop.slow_thread_latency_s = chance.choice((SLOW_THREAD_LATENCY_S, 3.0))
@@ -158,7 +160,7 @@ class Director:
     async def _forget_cached(self) -> None:
         self._node.forget_cached()
 
-    # The gateway's surroundings.
+    # --- the gateway's surroundings
 
     async def _cut_connections(self) -> None:
         self._network.cut_some(self._chance.choice((0.1, 0.3, 1.0)))

@@ -1,8 +1,8 @@
 """Events of named applications: producers whose lines carry a producer name and a sequence id.
 
-The value of a line names its sender, `@name/life/transaction/sequence`: a life is one producer of the application,
-`transaction` its running number or 0 outside of transactions. Several lives may send the same line, and one life may
-send it in several transactions; only one of these copies may be stored.
+The value of a line names its sender, `@name/life/transaction/sequence`: a life is one producer of the
+application, and `transaction` is its running number, or 0 outside of transactions. Several lives may send the
+same line, and one life may send it in several transactions; only one of these copies may be stored.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class LineName(NamedTuple):
         """Decode a value; zeros may follow. Raises ValueError for a value that `encode` did not write."""
         text = value.rstrip(b"\0").decode()
         if not text.startswith("@"):
-            raise ValueError(f"{value!r} is no line")
+            raise ValueError(f"{value!r} is not the value of a line")
         name, *numbers = text[1:].split("/")
         life, transaction, sequence = map(int, numbers)
         return cls(name, life, transaction, sequence)
@@ -52,10 +52,10 @@ class LineSent(Event):
 
 @dataclass(frozen=True)
 class LineAcknowledged(Event):
-    """A line was acknowledged without an error: it is stored, or was before.
+    """A line was acknowledged without an error: it was stored now or earlier.
 
-    `offset` is the offset of its batch plus its place in the batch; -1 where the answer has none, or where the batch
-    was sent with several sequences.
+    `offset` is the offset of its batch plus its position in the batch. It is −1 if the answer has no offset,
+    or if the batch was sent with several sequences.
     """
 
     line: LineName
@@ -75,7 +75,7 @@ class NameFenced(Event):
 
 @dataclass(frozen=True)
 class NameTold(Event):
-    """The gateway reported the last persisted sequence id of a name, -1 where it knows none."""
+    """The gateway reported the last persisted sequence id of a name; −1 if the gateway knows none."""
 
     name: str
     sequences: tuple[tuple[TopicPartition, int], ...]
@@ -84,7 +84,7 @@ class NameTold(Event):
 
 @dataclass(frozen=True)
 class DeduplicationSwitched(Event):
-    """Deduplication was turned off (when it was asked for) or on again (when that was answered)."""
+    """The administrator turned deduplication off (at the request) or on again (at the answer)."""
 
     topic: str
     on: bool

@@ -1,9 +1,10 @@
-"""What simulated clients did and what they were answered, in the order of events. Pure values; the checkers judge them.
+"""The history of a run: requests of simulated clients and their answers, in order. Pure values, which the
+checkers judge.
 
-A record's value names it, `producer/incarnation/transaction/partition/number`: an incarnation is one life of a producer
-(one producer id for idempotent ones), `transaction` its running number or 0 outside of any, `number` counts from 0 per
-incarnation and partition. `partition` is a number that no other partition of any topic has. No value is sent as a new
-record twice; a retry is the same batch again.
+A record's value names it, `producer/incarnation/transaction/partition/number`. An incarnation is one life of
+a producer (one producer id for idempotent ones). `transaction` is its running number, or 0 outside of
+transactions. `partition` is a number that no other partition of any topic has. `number` counts from 0 per
+incarnation and partition. No value is sent twice as a new record; a retry sends the same batch again.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ class RecordName(NamedTuple):
 
 @dataclass(frozen=True)
 class Event:
-    """`at_ms`: virtual time since the simulation began."""
+    """An event of the run; `at_ms` is the virtual time since the simulation began."""
 
     at_ms: int
 
@@ -52,7 +53,7 @@ class GotProducerId(Event):
     producer_epoch: int
     transactional_id: str = ""
     asked_at_ms: int = 0
-    """When the first attempt of the answered request was sent; the same in all events."""
+    """When the first attempt of the answered request was sent. Other events use the field in the same way."""
 
 
 @dataclass(frozen=True)
@@ -75,7 +76,9 @@ class Acknowledged(Event):
 
 @dataclass(frozen=True)
 class GivenUp(Event):
-    """The producer gave a record up: it never sends the record again, and the log may hold it at most once."""
+    """The producer gave a record up: it never sends the record again, and the log holds the record at most
+    once.
+    """
 
     name: RecordName
     partition: TopicPartition
@@ -84,10 +87,10 @@ class GivenUp(Event):
 
 @dataclass(frozen=True)
 class Refused(Event):
-    """A batch was answered with an error about its sequence or its producer epoch: it was not stored by this attempt.
+    """A batch was refused for its sequence or producer epoch: this attempt did not store it.
 
-    `explained`: the producer itself can say why, for what was sent before it may be missing or another instance has
-    fenced it. A refusal that is not explained is a breach.
+    `explained`: the producer itself knows a reason, because an earlier batch may be missing or another
+    instance has fenced it. A refusal without a reason is a breach.
     """
 
     producer: str
@@ -119,7 +122,9 @@ class Unexpected(Event):
 
 @dataclass(frozen=True)
 class TransactionEnding(Event):
-    """The producer asked for this end of its transaction; `offsets` of a group in the transaction may be empty."""
+    """The producer asked for this end of its transaction. `offsets` are the group offsets in the transaction,
+    if any.
+    """
 
     producer: str
     incarnation: int
@@ -131,7 +136,9 @@ class TransactionEnding(Event):
 
 @dataclass(frozen=True)
 class TransactionEnded(Event):
-    """The coordinator answered that the transaction has ended as asked. Without this event the end is not known."""
+    """The coordinator answered that the transaction has ended as requested. Without this event the end is
+    unknown.
+    """
 
     producer: str
     incarnation: int
@@ -150,11 +157,11 @@ class Marker(NamedTuple):
 
 @dataclass(frozen=True)
 class Fetched(Event):
-    """An answer without an error to a Fetch of one partition. `records`: (offset, value) from fetch_offset on.
+    """A partition's Fetch was answered without an error. `records`: (offset, value) from fetch_offset on.
 
-    `next_offset` is where the consumer goes on: one past the last offset of the last batch it got.
-    Under read_committed the records of aborted transactions are left out already, by the client's rule. `markers`
-    are the control batches in between.
+    `next_offset` is where the consumer continues: one past the last offset of its last batch. Under
+    read_committed, `records` leaves out aborted records, by the rule that clients follow. `markers` are the
+    control batches in between.
     """
 
     consumer: str
@@ -172,7 +179,9 @@ class Fetched(Event):
 
 @dataclass(frozen=True)
 class OffsetListed(Event):
-    """ListOffsets of one partition: at a time, or −1 latest, −2 earliest, −3 of the largest timestamp; −1 for none."""
+    """A partition's ListOffsets was answered, for a timestamp or −1 latest, −2 earliest, −3 largest
+    timestamp. Offset −1 means none.
+    """
 
     consumer: str
     partition: TopicPartition
@@ -206,7 +215,9 @@ class OffsetsCommitting(Event):
     member: str
     offsets: tuple[tuple[TopicPartition, int], ...]
     generation: int = -1
-    """The generation of a member of a classic group; -1 for others, which may commit with an older epoch (KIP-1251)."""
+    """The generation of a classic group member. −1 for other members, which may commit with an older epoch
+    (KIP-1251).
+    """
 
 
 @dataclass(frozen=True)
@@ -256,13 +267,15 @@ class History:
 
     events: list[Event] = field(default_factory=list)
     compacted: frozenset[str] = frozenset()
-    """Topics whose records may give way to later ones of their key."""
+    """Topics from which compaction may remove a record when its key has a later one."""
     named: frozenset[str] = frozenset()
     """Topics that deduplicate lines by producer names; dropped lines leave offsets without a record."""
     switched: frozenset[str] = frozenset()
     """The deduplicating topics on which the administrator turns deduplication off and on."""
     deleted_before: dict[TopicPartition, int] = field(default_factory=dict)
-    """The offsets (exclusive) below which records may be gone: DeleteRecords or retention was asked for."""
+    """The offsets (exclusive) below which records may be gone, because DeleteRecords or retention was
+    requested.
+    """
 
     def add(self, event: Event) -> None:
         self.events.append(event)

@@ -1,7 +1,7 @@
 """An event loop in virtual time: nothing really waits, nothing runs in parallel, and the same seed gives the same run.
 
-When no callback is ready, the time jumps to the next timer. Threads are timers: a function given to `run_in_executor`
-runs in the loop, some virtual time later. Callbacks of a dead process are skipped.
+When no callback is ready, time jumps to the next timer. Threads are timers: a function given to
+`run_in_executor` runs in the loop, some virtual time later. Callbacks of a dead process are skipped.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ SLOW_THREADS = 0.01
 
 
 class Stuck(Exception):
-    """No event can ever happen any more."""
+    """No event can ever happen again: all tasks wait for each other."""
 
 
 class _Handle(events.Handle):
@@ -83,7 +83,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return self._now_s
 
     def pass_time(self, seconds: float) -> None:
-        """Let the present callback take this time, in which all others wait."""
+        """Let the current callback take this time, in which all others wait."""
         self._now_s += max(0.0, seconds)
 
     @staticmethod
@@ -95,7 +95,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
             return
         loop.unhandled.append(f"{context.get('message')}: {exception!r} ({work!r})")
 
-    # Callbacks know the process that they belong to.
+    # --- callbacks, each of which belongs to a process
 
     def _call_soon(
         self, callback: Callable[..., object], args: tuple[Any, ...], context: Context | None
@@ -131,7 +131,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     ) -> _TimerHandle:
         return self.call_later(self.thread_latency_s(), callback, *args, context=context)
 
-    # Threads.
+    # --- threads
 
     def thread_latency_s(self) -> float:
         """Return the time until a thread, or the loop, gets its turn."""
@@ -159,7 +159,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.call_later(self.thread_latency_s(), work)
         return done
 
-    # Connections.
+    # --- connections
 
     async def create_server(  # type: ignore[override]
         self, protocol_factory: Callable[[], Any], host: str | None = None, port: int | None = None, **_: Any
@@ -174,9 +174,9 @@ class SimulatedLoop(base_events.BaseEventLoop):
         return await self.network.connect(protocol_factory, host, port)
 
     async def create_unix_server(self, *_: Any, **__: Any) -> Any:  # type: ignore[override]
-        raise OSError("there are no local sockets here")
+        raise OSError("the simulated loop has no local sockets")
 
-    # Methods that the base class requires.
+    # --- methods that the base class requires
 
     def _process_events(self, event_list: object) -> None:
         pass

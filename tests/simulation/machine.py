@@ -1,4 +1,4 @@
-"""The machine a simulated gateway runs on: virtual time, a disk that can fail, threads that are timers."""
+"""The machine under a simulated gateway: virtual time, a disk that can fail, and threads that are timers."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SimulatedWorkers:
 
 
 class SimulatedCleaner:
-    """Cleans a log in the loop at one moment, one segment after the other."""
+    """Cleans a log in the loop: each segment at one moment, one segment after the other."""
 
     def __init__(self, loop: SimulatedLoop, storage: Storage, chance: Random) -> None:
         self._loop = loop
@@ -89,7 +89,7 @@ class SimulatedCleaner:
             return CleaningFailed(f"{type(error).__name__}: {error}", is_of_disk=True)
 
     def kill(self) -> None:
-        """Do nothing: a cleaning has happened whole, or not at all."""
+        """Do nothing: a cleaning happens completely or not at all."""
 
     async def close(self) -> None:
         """Do nothing: no file is open."""

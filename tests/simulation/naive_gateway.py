@@ -1,5 +1,5 @@
-"""A gateway without files, tasks or faults, and clients of it in one loop: it writes sound histories for the tests of
-the checkers.
+"""A gateway without files, tasks or faults, and its clients in one loop: it writes sound histories for the
+tests of the checkers.
 
 Every call takes effect at once and in order, but answers may be lost, come late, or end in a crash.
 """
@@ -66,7 +66,7 @@ class _Log:
         return max(min(undecided, default=self.log_end_offset), self.log_start_offset)
 
     def compact(self) -> None:
-        """Remove aborted records, and committed records that have a later one of their key; keep undecided ones."""
+        """Remove aborted records, and committed records whose key has a later one; keep undecided records."""
         limit = self.last_stable_offset
         latest = {entry.key: offset for offset, entry in self.entries.items() if entry.name and entry.fate}
         for offset, entry in list(self.entries.items()):
@@ -120,12 +120,12 @@ class NaiveGateway:
         self._now_ms += self._chance.randint(0, 3)
         return self._now_ms
 
-    # Producers.
+    # --- producers
 
     def _begin(self, producer: _Producer) -> None:
         """Begin the next life of a producer.
 
-        A transactional one fences its predecessor and aborts the transaction that this left open.
+        A transactional one fences its predecessor and aborts the open transaction.
         """
         asked_at_ms = self._tick()
         if producer.in_transaction:
@@ -183,7 +183,7 @@ class NaiveGateway:
             self._end_of(producer, commit=self._chance.random() < 0.7)
 
     def _end_of(self, producer: _Producer, *, commit: bool = True) -> None:
-        """Ask for the end of a transaction; the request, or only its answer, may be lost."""
+        """Ask for the end of a transaction. The request, or only its answer, may be lost."""
         if commit and self._chance.random() < 0.5:
             partition = self._chance.choice(PARTITIONS)
             producer.offsets = {partition: self._committed.get(partition, 0) + self._chance.randint(1, 5)}
@@ -215,7 +215,7 @@ class NaiveGateway:
         producer.in_transaction = False
         producer.producer_epoch += 1
 
-    # Consumers and groups.
+    # --- consumers and groups
 
     def _fetch(self) -> None:
         partition = self._chance.choice(PARTITIONS)
@@ -285,7 +285,7 @@ class NaiveGateway:
             partitions = frozenset(partition for partition in PARTITIONS if owners[partition] == member)
             self.history.add(Assigned(self._tick(), GROUP, member, self._generation, partitions))
 
-    # What happens to the gateway
+    # --- faults of the gateway
 
     def _crash(self) -> None:
         self._now_ms += 1

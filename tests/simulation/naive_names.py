@@ -1,4 +1,6 @@
-"""Named applications and a gateway that stores their lines once, without files, tasks or faults: it writes sound histories."""
+"""A gateway without files, tasks or faults that stores the lines of named applications once: it writes sound
+histories.
+"""
 
 from __future__ import annotations
 
@@ -122,7 +124,7 @@ class NaiveNames:
         self._now_ms += self._chance.randint(1, 3)
         return self._now_ms
 
-    # Applications.
+    # --- applications
 
     def _start(self, application: _Application) -> None:
         """Begin a new life at a line up to which all lines are known to be stored."""
@@ -204,7 +206,7 @@ class NaiveNames:
         elif not commit:
             life.next_line = life.first_line
 
-    # The gateway and its readers.
+    # --- the gateway and its readers
 
     def _ask(self) -> None:
         application = self._chance.choice(self._applications)

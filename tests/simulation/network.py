@@ -1,7 +1,7 @@
-"""A virtual network: connections with latency, whose bytes arrive in random portions, and which are cut, delayed, and
-lost.
+"""A virtual network: connections with latency, whose bytes arrive in random portions, and which faults cut,
+delay and lose.
 
-Within a connection bytes keep their order; between connections nothing is certain.
+Bytes within one connection keep their order. Bytes of different connections have none.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.process import Process, process_of
 
 WINDOW_BYTES = 64 << 10
-"""Bytes that are under way or unread at most; further bytes wait at the sender."""
+"""The most bytes in flight or unread per connection; further bytes wait at the sender."""
 LEAST_ROOM_BYTES = WINDOW_BYTES // 4
 LATENCY_S = (0.0001, 0.002)
 SLOW_LATENCY_S = 0.5
@@ -28,7 +28,7 @@ LEAST_PORT = 9092
 
 
 class _Socket:
-    """The socket that a listener shows to asyncio."""
+    """A stand-in for the socket that asyncio expects of a listener."""
 
     def __init__(self, address: tuple[str, int]) -> None:
         self._address = address
@@ -71,7 +71,7 @@ class End(asyncio.Transport):
         self.process = process
         self.protocol = protocol
         self.is_over = False
-        """Whether this end sends and receives nothing any more."""
+        """Whether this end neither sends nor receives any more."""
         self._closing = False
         self._outgoing = bytearray()
         self._on_the_way = 0
@@ -81,11 +81,11 @@ class End(asyncio.Transport):
         self._writing_paused = False
         self._last_delivery_s = 0.0
         self._line: deque[tuple[Callable[..., None], object]] = deque()
-        """The bytes and events under way, in order."""
+        """The bytes and events in flight, in order."""
         self._due = 0
-        """The number of bytes that have arrived by now but are not yet delivered."""
+        """The number of bytes that have arrived but are not delivered yet."""
 
-    # the interface of asyncio
+    # --- the interface of asyncio
 
     def get_protocol(self) -> Any:
         return self.protocol
@@ -136,7 +136,7 @@ class End(asyncio.Transport):
             self.network.loop.call_soon(self._lost, None, context=self.process.context())
             self._hang_up(ConnectionResetError("the other end aborted"))
 
-    # bytes under way
+    # --- bytes in flight
 
     def _watch_buffer(self) -> None:
         size = len(self._outgoing)
@@ -145,7 +145,7 @@ class End(asyncio.Transport):
             self.protocol.pause_writing()
         elif self._writing_paused and size <= self._low:
             self._writing_paused = False
-            # not within `write`, as in real transports
+            # after `write` has returned, as in real transports
             self.network.loop.call_soon(self._resume_writing, context=self.process.context())
 
     def _resume_writing(self) -> None:
@@ -153,7 +153,7 @@ class End(asyncio.Transport):
             self.protocol.resume_writing()
 
     def _transmit(self) -> None:
-        # as TCP does: do not send single bytes into a window that is nearly full
+        # as in TCP: send no single bytes into a window that is nearly full
         while (room := WINDOW_BYTES - self._on_the_way) >= min(len(self._outgoing), LEAST_ROOM_BYTES) > 0:
             size = self.network.portion_bytes(min(len(self._outgoing), room))
             portion = bytes(self._outgoing[:size])
@@ -226,7 +226,7 @@ class End(asyncio.Transport):
             self._transmit()
             self._watch_buffer()
 
-    # the end
+    # --- the end of a connection
 
     def _other_end_closed(self, error: Exception | None) -> None:
         self._read()
@@ -245,7 +245,7 @@ class End(asyncio.Transport):
         self.protocol.connection_lost(error)
 
     def cut(self) -> None:
-        """Break the connection: bytes under way are lost, and each end learns of it after some time."""
+        """Break the connection: bytes in flight are lost, and each end learns of it later."""
         for end in (self, self.peer):
             if not end._closing:
                 end._closing = True
@@ -293,7 +293,8 @@ class Network:
 
     def latency_s(self) -> float:
         if self.chance.random() < self.slow:
-            # longer than some clients wait: a retry over another connection may overtake the first attempt
+            # longer than some clients wait, so that a retry over another connection may overtake the first
+            # attempt
             stuck = self.chance.random() < STUCK
             return self.chance.uniform(0, STUCK_LATENCY_S if stuck else SLOW_LATENCY_S)
         return self.chance.uniform(*LATENCY_S)
@@ -314,11 +315,13 @@ class Network:
         return listener
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
-        """Connect. Raises ConnectionRefusedError where no process listens, TimeoutError where no packet arrives."""
+        """Open a connection. Raises ConnectionRefusedError if no process listens, TimeoutError if no packet
+        arrives.
+        """
         await asyncio.sleep(self.latency_s())
         listener = self.listeners.get((host, port))
         if listener is None or not listener.process.alive:
-            raise ConnectionRefusedError(f"nobody listens at {host}:{port}")
+            raise ConnectionRefusedError(f"no process listens at {host}:{port}")
         here = process_of()
         if self.holds_up(here, listener.process):
             await asyncio.sleep(1.0)
@@ -334,7 +337,7 @@ class Network:
         near.protocol.connection_made(near)
         return near, near.protocol
 
-    # faults
+    # --- faults
 
     def holds_up(self, one: Process, other: Process) -> bool:
         return frozenset((one.name, other.name)) in self._apart
@@ -359,7 +362,7 @@ class Network:
     def process_died(self, process: Process, *, polite: bool) -> None:
         """End the connections of a dead process.
 
-        With `polite` only the process died, and the kernel tells its peers.
+        With `polite` only the process died, and the kernel informs its peers.
         """
         for end in list(self.ends):
             if end.process is process and not end.is_over:

@@ -1,4 +1,4 @@
-"""The gateway of a simulation: it is started, stopped and killed again and again, and its disk and clock outlive it."""
+"""The gateway of a simulation: it is started, stopped and killed many times, while its disk and clock stay."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME = "gateway"
 
 
 class Node:
-    """One node and the machine below it."""
+    """One gateway and the machine below it."""
 
     def __init__(
         self, loop: SimulatedLoop, network: Network, plan: Plan, history: History, chance: Random
@@ -63,11 +63,11 @@ class Node:
         return round(self._loop.time() * 1000)
 
     async def start(self, *, killed_after_s: float | None = None) -> bool:
-        """Start the gateway; return whether it is up.
+        """Start the gateway; return whether it runs.
 
-        With `killed_after_s`, kill it after that time, started or not.
+        With `killed_after_s`, kill it after that time, even in the middle of its start.
         """
-        slices._turns.pop(self._loop, None)  # a new process has a loop of its own
+        slices._turns.pop(self._loop, None)  # a new process has a new loop
         process = self._process = Process(NAME)
         self._is_over.clear()
         self.disk_has_failed = False
@@ -96,7 +96,7 @@ class Node:
         return True
 
     def _note_failed_start(self, error: BaseException) -> None:
-        """Describe in a sentence why a gateway could not start on a failing disk."""
+        """Record the reason why a gateway could not start on a failing disk."""
         self.counts["failed starts"] += 1
         if not isinstance(error, StartFailed) or not self.disk_has_failed:
             raise AssertionError(f"the gateway can't start: {error!r}") from error
@@ -107,13 +107,13 @@ class Node:
         self.disk.kill()
 
     def cut_power(self) -> None:
-        """Cut the power: data that is not durable stays in part, or not at all."""
+        """Cut the power: of the data that is not durable, a part or nothing stays."""
         self._end("power cut")
         self.disk.power_cut(self._chance)
         self.forget_cached()
 
     async def crash_amid(self, *, power: bool) -> None:
-        """Crash before one of the next operations of the disk, whatever code is running."""
+        """Crash before one of the next disk operations, whichever code is running."""
         plan = self.disk.plan
         plan.kind, plan.fail_at = "cut", plan.operations + self._chance.randint(1, 40)
         plan.on_cut = self.cut_power if power else self.kill
@@ -123,7 +123,7 @@ class Node:
         plan.fail_at, plan.on_cut = 0, None
 
     def fail_disk(self, rates: FaultRates) -> None:
-        """Let operations fail by chance, until `heal_disk`."""
+        """Let disk operations fail at random, until `heal_disk`."""
         self.disk_has_failed = True
         self.disk.plan.rates = rates
 

@@ -1,4 +1,4 @@
-"""The plan of a seed: the settings of the gateway, the length of the run, and which faults happen how often."""
+"""The plan of a seed: the settings of the gateway, the length of the run, and how often each fault happens."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ PAGE_CACHE = LONG_MAX
 
 @dataclass(frozen=True)
 class Plan:
-    """A plan. `befalls`: the mean seconds between two faults of a kind, for the kinds that happen in this run."""
+    """A plan. `befalls` has the mean seconds between two faults of each kind that happens in this run."""
 
     duration_s: float
     settings: tuple[str, ...]
     befalls: dict[str, float]
     one_byte_portions: float = 0.0
     cold_reads: bool = False
-    """Whether the disk reports what is cached, so that the gateway reads other data in threads."""
+    """Whether the disk reports which data is cached, so that the gateway reads other data in threads."""
     max_descriptors: int | None = None
 
     def without(self, *kinds: str) -> Plan:
@@ -53,7 +53,7 @@ def plan_of(seed: int) -> Plan:
     }
     durable = chance.random() < 0.8
     if not durable:
-        # records acknowledged from the page cache may be lost with the power, and with the disk
+        # records acknowledged from the page cache may be lost by a power cut or a failing disk
         for kind in ("power cut", "power cut amid", "disk"):
             befalls.pop(kind, None)
     return Plan(

@@ -1,9 +1,10 @@
-"""Plants faults in the production code and tells after how many seeds of the simulation which checker found them.
+"""Plants faults in the production code, and reports after how many seeds of the simulation which checker
+finds them.
 
-`python -m tests.simulation.plant --fault NAME --seeds N` tries one, `--table` all of them; `--fault NAME --seed S` shows
-what is found in one run, `--seconds N` plants all of them in turn for so long. Each hunt begins with the seed that found the
-fault last (`planted/seeds.py`); `--keep` writes the seeds that find them now. A seed counts only when the sound code passes it.
-One line of JSON comes last.
+`python -m tests.simulation.plant --fault NAME --seeds N` hunts one fault, `--table` all of them. `--fault
+NAME --seed S` shows all breaches of one run, and `--seconds N` hunts all faults in turn for that time. Each
+hunt begins with the seed that found the fault last (`planted/seeds.py`); `--keep` writes the seeds that find
+them now. A seed counts only if the sound code passes it. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -29,13 +30,15 @@ from tests.simulation.simulation import run_seed
 HASH_SEED = "0"
 KEPT_IN = Path(kept_seeds.__file__)
 LONGEST_S = 15.0
-"""The longest run, in virtual time: many seeds find more than long runs."""
+"""The longest run, in virtual time: many seeds find more than long runs do."""
 SEEDS = 60
 
 
 @dataclass(frozen=True)
 class Tried:
-    """The result of one fault in one run. `checkers` found the fault, unless the run is `unsound` without it."""
+    """The result of one fault in one run. `checkers` found the fault; the run is `unsound` if the sound code
+    fails it, too.
+    """
 
     fault: str
     seed: int
@@ -46,7 +49,7 @@ class Tried:
 
 @dataclass(frozen=True)
 class Found:
-    """The result of a hunt. `seeds`: how many runs it took; without `checkers`, how many found nothing."""
+    """The result of a hunt. `seeds` is the number of runs; without `checkers`, all of them found nothing."""
 
     fault: str
     seeds: int
@@ -82,7 +85,7 @@ def breaches_of(fault: str, seed: int) -> list[str]:
 
 
 def try_seed(fault: str, seed: int) -> Tried:
-    """Run with the fault; where that shows a breach, run without the fault, too."""
+    """Run with the fault. If that shows a breach, run without the fault, too."""
     breaches = breaches_of(fault, seed)
     checkers = tuple(dict.fromkeys(breach.split(":", 1)[0] for breach in breaches))
     if not breaches:
@@ -92,7 +95,7 @@ def try_seed(fault: str, seed: int) -> Tried:
 
 
 def seeds_for(fault: str, seeds: Iterable[int]) -> Iterator[int]:
-    """Yield the seed that found the fault last, where there is one, and then the others."""
+    """Yield the seed that found the fault last, if any, and then further seeds."""
     kept = KEPT.get(fault)
     if kept is not None:
         yield kept
@@ -111,7 +114,7 @@ def find(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_once: i
 
 
 def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_once: int) -> Iterator[Tried]:
-    """Yield the results in the order of their seeds, some runs ahead of what was taken."""
+    """Yield the results in the order of their seeds, with some runs ahead of the consumer."""
     left = seeds_for(fault, seeds)
     running = [pool.submit(try_seed, fault, seed) for seed in islice(left, at_once)]
     while running:
@@ -122,9 +125,9 @@ def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_on
 def find_within(
     pool: ProcessPoolExecutor, faults: Sequence[str], first: int, seconds: float, at_once: int
 ) -> list[Found]:
-    """Try one more seed for each fault that was not found yet, round by round, until the time is over.
+    """Try one more seed for each fault that is not found yet, round by round, until the time is over.
 
-    The first round has the kept seeds.
+    The first round uses the kept seeds.
     """
     deadline = time.monotonic() + seconds
     needed: Counter[str] = Counter()
@@ -148,12 +151,16 @@ def find_within(
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.plant", description=__doc__)
-    parser.add_argument("--fault", choices=sorted(FAULTS), action="append", help="which; all without it")
-    parser.add_argument("--seed", type=int, help="one run, and all that it shows; with --seconds the first")
-    parser.add_argument("--seconds", type=float, help="all faults in turn, for so long")
+    parser.add_argument(
+        "--fault", choices=sorted(FAULTS), action="append", help="the fault to hunt (default: all)"
+    )
+    parser.add_argument(
+        "--seed", type=int, help="show all breaches of this run; with --seconds, the first seed"
+    )
+    parser.add_argument("--seconds", type=float, help="hunt all faults in turn for this many seconds")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="how many at most for each fault")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many runs at a time")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="the most seeds for each fault")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
     parser.add_argument("--keep", action="store_true", help="write the seeds that find the faults")
     parser.add_argument("--table", action="store_true", help="print the table of the documentation")
     return parser

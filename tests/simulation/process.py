@@ -1,4 +1,4 @@
-"""Simulated processes: the tasks of each, and what remains when it is killed."""
+"""Simulated processes: the tasks of each process, and the tasks that stay in memory when it is killed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 class Process:
-    """One process. Everything that begins in its context belongs to it and ends with it."""
+    """One process. Every task that starts in its context belongs to it and ends with it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -57,5 +57,5 @@ _PROCESS: ContextVar[Process] = ContextVar("_PROCESS", default=NOBODY)
 
 
 def process_of(context: Context | None = None) -> Process:
-    """Return the process that a context belongs to, or that runs now."""
+    """Return the process that owns a context, or that runs now."""
     return _PROCESS.get() if context is None else context.get(_PROCESS, NOBODY)

@@ -38,7 +38,7 @@ class Outcome:
     fingerprint: str = ""
 
     def told(self) -> str:
-        """Return a text for people: the seed, how to replay it, and what is wrong."""
+        """Return a report for people: the seed, the command to replay it, and the breaches."""
         lines = [
             f"seed {self.seed}: {len(self.breaches)} breaches; python -m tests.simulation --seed {self.seed}",
             f"  {self.plan}",
@@ -47,7 +47,7 @@ class Outcome:
 
 
 class _Complaints(logging.Handler):
-    """Errors that production code could only log. One with a traceback is a bug, unless the disk fails."""
+    """Collects errors that production code only logs. One with a traceback is a bug, unless the disk fails."""
 
     def __init__(self, node: Node) -> None:
         super().__init__(logging.WARNING)
@@ -105,7 +105,7 @@ class Simulation:
 
     def _run_to_the_end(self) -> None:
         outcome = self.outcome
-        gc.disable()  # its time depends on earlier runs in this process
+        gc.disable()  # its duration depends on earlier runs in this process
         try:
             self._loop.run_until_complete(self._live())
         except Exception:
@@ -136,7 +136,7 @@ class Simulation:
         )
         await asyncio.wait({clients}, timeout=PATIENCE_S)
         if not clients.done():
-            raise AssertionError(f"the clients did not come to an end within {PATIENCE_S:g} s")
+            raise AssertionError(f"the clients did not finish within {PATIENCE_S:g} s")
         await clients
         await self._node.stop()
 

@@ -35,7 +35,7 @@ def rec(
 
 
 class Story:
-    """A history in the making: its clock ticks 10 ms with every event."""
+    """A history under construction: its clock ticks 10 ms with every event."""
 
     def __init__(self, **about: object) -> None:
         self.history = History(**about)  # type: ignore[arg-type]
@@ -52,7 +52,7 @@ class Story:
     def acknowledged(
         self, name: RecordName, offset: int, partition: TopicPartition = P0, key: bytes = b""
     ) -> None:
-        """Add an acknowledgement, after sending the record if it was not sent."""
+        """Add an acknowledgement, and before it the record's Sent event if that is missing."""
         if not any(isinstance(event, Sent) and event.name == name for event in self.history.events):
             self.sent(name, partition=partition, key=key)
         self.history.add(Acknowledged(self.tick(), name, partition, offset))
@@ -87,7 +87,9 @@ class Story:
         asked_at_ms: int | None = None,
         next_offset: int | None = None,
     ) -> None:
-        """Add a Fetch answer. `rows`: a record, a marker's kind, or nothing, for each offset from `begin` on."""
+        """Add a Fetch answer. `rows` has a record, a marker's kind, or nothing for each offset from `begin`
+        on.
+        """
         end = begin + len(rows) if next_offset is None else next_offset
         high_watermark = end if high_watermark is None else high_watermark
         asked_at_ms = self.tick() if asked_at_ms is None else asked_at_ms

@@ -1,4 +1,6 @@
-"""Checkers of logs find breaches in small histories: lost, doubled, misplaced and disordered records, gaps, watermarks.
+"""Checkers of logs find breaches in small histories: lost, duplicated, misplaced and reordered records, gaps,
+watermarks.
+
 They accept histories that only look wrong.
 """
 

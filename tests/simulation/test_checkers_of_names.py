@@ -1,4 +1,6 @@
-"""The checkers of named applications find no breach in what a correct gateway does, and find every alteration."""
+"""The checkers of named applications find no breach in a correct gateway's history, and find every alteration
+of it.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The simulated clients record the truth: they run against a gateway in a process of its own, on a real event loop."""
+"""The simulated clients record the truth: they run against a real gateway process, on a real event loop."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def wall_ms() -> int:
 
 
 async def live(workload: Workload, data_dir: Path) -> History:
-    """Run the clients until there is something to lose, and kill the gateway."""
+    """Run the clients until acknowledged records exist, and kill the gateway."""
     history = History()
     with GatewayProcess(data_dir, settings=SETTINGS) as gateway:
         address = "127.0.0.1", gateway.port

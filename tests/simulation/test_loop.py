@@ -1,4 +1,4 @@
-"""The virtual loop: time without waiting, threads as timers, and processes that end at once."""
+"""The virtual event loop: time without waiting, threads as timers, and processes that end at once."""
 
 from __future__ import annotations
 
@@ -91,11 +91,11 @@ def test_nothing_of_a_dead_process_runs(loop: SimulatedLoop) -> None:
 
 def test_what_nobody_takes_care_of_is_noted(loop: SimulatedLoop) -> None:
     def fail() -> None:
-        raise ValueError("nobody expects this")
+        raise ValueError("unexpected")
 
     async def work() -> None:
         loop.call_soon(fail)
         await asyncio.sleep(1.0)
 
     loop.run_until_complete(work())
-    assert "nobody expects this" in loop.unhandled[0]
+    assert "unexpected" in loop.unhandled[0]

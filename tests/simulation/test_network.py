@@ -15,7 +15,7 @@ from tests.simulation.network import Network
 from tests.simulation.process import Process
 
 SENT = bytes(range(256)) * 1200
-"""More bytes than can be under way at a time."""
+"""More bytes than the network holds in flight at a time."""
 
 
 class Scene:
@@ -41,7 +41,7 @@ class Scene:
         await asyncio.start_server(answer, "server", 1)
 
     async def echoed(self, size: int) -> bytes:
-        """Return what comes back of `size` bytes, up to the end of the connection."""
+        """Send `size` bytes; return the bytes that come back until the connection ends."""
         reader, writer = await asyncio.open_connection("server", 1)
         writer.write(SENT[:size])
         got = b""

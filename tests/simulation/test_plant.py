@@ -1,4 +1,6 @@
-"""Planted faults that the simulation finds, beginning with the seed that found each last; `make soak` hunts all of them."""
+"""Hunts for some planted faults, each beginning with the seed that found it last; `make soak` hunts all of
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,9 @@ from tests.simulation.planted import FAULTS
 from tests.simulation.planted.seeds import KEPT
 
 SEEDS = 12
-"""Seeds to try where the kept seed does not find its fault any more, because the order of events has changed."""
+"""The number of seeds to try if the kept seed no longer finds its fault, because the order of events has
+changed.
+"""
 QUICK = (
     (
         "acknowledged_before_the_flush",

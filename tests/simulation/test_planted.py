@@ -1,4 +1,4 @@
-"""Every planted fault still finds the code that it changes, and restores it afterwards."""
+"""Every planted fault finds the code that it changes, and restores the code afterwards."""
 
 from __future__ import annotations
 

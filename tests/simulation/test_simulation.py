@@ -1,4 +1,6 @@
-"""A fixed share of what `make soak` runs: whole gateways with their clients, crashed and checked, from fixed seeds."""
+"""A fixed part of what `make soak` runs: whole gateways with their clients, crashed and checked, from fixed
+seeds.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def test_nothing_is_lost_doubled_or_out_of_order() -> None:
     assert status == 0, told
     counts: dict[str, Any] = json.loads(told.splitlines()[-1])["counts"]
     assert counts["seeds"] == SEEDS
-    # a plan without any event would find nothing
+    # a plan without events would find nothing
     assert counts["records checked"] > 200 * SEEDS
     assert counts["kill"] + counts["power cut"] > 3 * SEEDS
     assert counts["connection cut"] > SEEDS
@@ -48,7 +50,7 @@ def test_nothing_is_lost_doubled_or_out_of_order() -> None:
 
 @pytest.mark.parametrize("seed", REPLAYED)
 def test_a_seed_is_replayed_exactly(seed: int) -> None:
-    """In another process, whose objects lie elsewhere in memory."""
+    """Runs the seed in two processes whose objects have different addresses: the events must be the same."""
     _, fingerprint = run("-c", "import sys; " + REPLAY, str(seed))
     _, again = run("-c", DISPLACED + REPLAY, str(seed))
     assert len(fingerprint.strip()) == 16, fingerprint

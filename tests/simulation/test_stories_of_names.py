@@ -1,4 +1,4 @@
-"""Each checker of named applications judges histories written by hand."""
+"""Each checker of named applications judges hand-written histories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def line(sequence: int, life: int = 1, transaction: int = 0) -> LineName:
 
 
 class NamedStory(Story):
-    """A topic that deduplicates."""
+    """A history of a topic that deduplicates."""
 
     def __init__(self, **about: object) -> None:
         super().__init__(named=frozenset({P0.topic}), **about)
@@ -31,7 +31,7 @@ class NamedStory(Story):
             self.add(LineSent(self.tick(), name, P0, epoch, key))
 
     def stored(self, name: LineName, offset: int, epoch: int = -1, key: bytes = b"") -> None:
-        """Add a line that is sent and acknowledged; offset -1 means as a duplicate."""
+        """Add a line that is sent and acknowledged; offset −1 acknowledges it as a duplicate."""
         self.left(name, epoch=epoch, key=key)
         self.add(LineAcknowledged(self.tick(), name, P0, offset))
 
@@ -52,7 +52,7 @@ class NamedStory(Story):
     def last(
         self, rows: list[Row], committed: list[Row] | None = None, *, begin: int = 0, told: int | None = None
     ) -> None:
-        """Add the last reading, and the sequence id that is then reported for the name."""
+        """Add the last reading, and the sequence id that the gateway then reports for the name."""
         self.final([], begin=begin)
         del self.history.events[-2:]
         if told is not None:
@@ -72,7 +72,7 @@ def test_lines_that_are_sent_again_and_stored_once_are_no_breach() -> None:
     story.stored(line(3), 1)
     story.told(3)
     story.stored(line(0, life=2), -1)
-    story.stored(line(3, life=2), 2)  # an empty batch of an idempotent producer
+    story.stored(line(3, life=2), 2)  # an idempotent producer's batch without records
     story.stored(line(7, life=2), 3)
     story.last([line(0), line(3), None, line(7, life=2)], told=7)
 

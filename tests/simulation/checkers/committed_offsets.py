@@ -1,8 +1,9 @@
-"""A group's committed offset is the last one that was committed: it neither gets lost nor goes back.
+"""Checks that a group's committed offset is the last committed one: it is neither lost nor set back.
 
-An offset is a register. A value that is read must come from a commit that had been asked for, and no other commit that
-was begun after that one had surely happened may itself have happened before the read was asked for. A commit has surely
-happened when it was answered, when its value was read, or when the records of its transaction were read as committed.
+An offset is a register. A value that is read must come from a commit that had been requested. No other commit
+that began after that one had surely happened may have happened before the read was requested. A commit has
+surely happened when it was answered, when its value was read, or when the records of its transaction were
+read as committed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ Cell = tuple[str, TopicPartition]
 
 @dataclass
 class _Commit:
-    """One commit of an offset: it happens, if it does, from `asked_at_ms` to `done_at_ms`."""
+    """One commit of an offset: if it happens, it does so between `asked_at_ms` and `done_at_ms`."""
 
     offset: int
     asked_at_ms: float

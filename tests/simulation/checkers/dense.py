@@ -1,4 +1,6 @@
-"""The last reading is whole: it reached the end, and every offset on the way has a record, a marker or a reason."""
+"""Checks that the last reading is complete: it reached the end, and every offset before has a record, a
+marker or an explanation.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tests.simulation.history import Acknowledged, TopicPartition
 def dense(facts: Facts) -> list[str]:
     """Find gaps in the last reading.
 
-    Only compaction may leave gaps; under read_uncommitted, aborted records count as records.
+    Only compaction may leave gaps. Under read_uncommitted, aborted records count as records.
     """
     breaches = []
     for partition, reading in facts.uncommitted.items():

@@ -1,4 +1,6 @@
-"""Sorts a history once for all checkers: what clients sent, what they were answered, and what the last reading found."""
+"""Sorts a history once for all checkers: requests of clients, their answers, and the result of the last
+reading.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ class TransactionName(NamedTuple):
 
 @dataclass
 class Transaction:
-    """A transaction as its producer knows it. Times are NEVER for events that did not happen."""
+    """A transaction as its producer knows it. A time is NEVER if the event did not happen."""
 
     commit_asked_at_ms: float = NEVER
     ends: list[TransactionEnded] = field(default_factory=list)
@@ -62,13 +64,13 @@ class Transaction:
 
     @property
     def end(self) -> bool | None:
-        """Return whether the transaction was committed, None if its producer does not know."""
+        """Return whether the transaction was committed; None if its producer does not know."""
         return self.ends[0].commit if self.ends else None
 
 
 @dataclass
 class Reading:
-    """What the last reading of one partition found, from `start_offset` to `end_offset` (exclusive)."""
+    """The result of the last reading of one partition, from `start_offset` to `end_offset` (exclusive)."""
 
     start_offset: int
     end_offset: int
@@ -80,7 +82,7 @@ class Reading:
 
 
 class Facts:
-    """Facts of a history; each attribute is computed on first use."""
+    """Facts of a history; each attribute is computed on its first use."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -94,7 +96,7 @@ class Facts:
         """Return the events of one kind, in order."""
         return self._by_type[kind]  # type: ignore[return-value]
 
-    # Producers
+    # --- producers
 
     @cached_property
     def sent(self) -> dict[RecordName, Sent]:
@@ -143,14 +145,14 @@ class Facts:
                 found[transaction_of(event.name)].append(event)
         return found
 
-    # Consumers
+    # --- consumers
 
     @cached_property
     def _names(self) -> dict[bytes, RecordName | None]:
         return {}
 
     def name(self, value: bytes) -> RecordName | None:
-        """Return the record of this value; None when no producer sent it."""
+        """Return the record with this value; None if no producer sent it."""
         if value not in self._names:
             try:
                 name = RecordName.decode(value)
@@ -165,7 +167,7 @@ class Facts:
         return {}
 
     def line(self, value: bytes) -> LineName | None:
-        """Return the line of this value; None when no application sent it."""
+        """Return the line with this value; None if no application sent it."""
         if value not in self._lines:
             try:
                 line = LineName.decode(value)
@@ -193,12 +195,14 @@ class Facts:
 
     @cached_property
     def stored(self) -> dict[RecordName, int]:
-        """Return where the last reading found each record; of a record that is there twice, the first place."""
+        """Return the offset at which the last reading found each record: the first one if a record is stored
+        twice.
+        """
         return self._places(self.uncommitted)
 
     @cached_property
     def visible(self) -> dict[RecordName, int]:
-        """Return where the last reading of committed records found each record."""
+        """Return the offset at which the last reading of committed records found each record."""
         return self._places(self.committed)
 
     def _places(self, readings: dict[TopicPartition, Reading]) -> dict[RecordName, int]:
@@ -237,7 +241,9 @@ class Facts:
         return [event.at_ms for event in self.all(GatewayCrashed)]
 
     def next_crash_ms(self, at_ms: int) -> float:
-        """Return when the gateway that was asked at this time crashed; no request outlives a crash."""
+        """Return when the gateway that received a request at this time crashed next; no request survives a
+        crash.
+        """
         index = bisect_left(self._crashes, at_ms)
         return self._crashes[index] if index < len(self._crashes) else NEVER
 
@@ -250,8 +256,8 @@ class Facts:
         return latest
 
     def may_give_way(self, name: RecordName, offset: int) -> bool:
-        """Whether compaction may remove this record, also between the two last readings: a later record of its key is
-        committed.
+        """Return whether compaction may remove this record, even between the two last readings: a later
+        record of its key is committed.
         """
         sent = self.sent[name]
         if sent.partition.topic not in self.compacted:
@@ -259,7 +265,7 @@ class Facts:
         return self._latest_of_keys.get((sent.partition, sent.key), -1) > offset
 
     def may_be_gone(self, partition: TopicPartition, offset: int) -> bool:
-        """Whether the record at this offset was deleted on purpose."""
+        """Return whether the record at this offset was deleted on purpose."""
         reading = self.uncommitted.get(partition)
         return (
             reading is not None

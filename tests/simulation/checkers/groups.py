@@ -1,8 +1,9 @@
-"""A partition has one owner at a time in a group, and a member of an older generation can't commit.
+"""Checks that a partition has one owner at a time in a group, and that a member of an older generation can't
+commit.
 
-Owners of different generations overlap when the older one is heard of again in its generation: it had not let go. (A
-member of the consumer protocol takes up the next epoch only when it has given up what it must, and a member that was
-thrown out comes back in a later one.)
+Owners of different generations overlap if the older one is active in its generation once more: then it had
+not released the partition. (A member of the consumer protocol takes the next epoch only after it has released
+what it must, and a member that was removed returns in a later epoch.)
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def owners(facts: Facts) -> list[str]:
 
 
 def early_owners(facts: Facts) -> list[str]:
-    """Find partitions that went to a member while another member of an older generation still owned them."""
+    """Find partitions that went to a member while a member of an older generation still owned them."""
     breaches = []
     last: dict[tuple[str, str], Assigned] = {}
     taken: dict[tuple[str, str], list[tuple[TopicPartition, Assigned]]] = defaultdict(list)
@@ -64,7 +65,7 @@ def early_owners(facts: Facts) -> list[str]:
 
 
 def old_generations(facts: Facts) -> list[str]:
-    """Find commits by members of classic groups that began after a later generation had its assignment."""
+    """Find commits of classic group members that began after a later generation had its assignment."""
     answered = {
         (event.group, event.member, event.asked_at_ms): event for event in facts.all(OffsetsCommitted)
     }

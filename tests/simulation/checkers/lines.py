@@ -25,7 +25,7 @@ class Stream(NamedTuple):
 
 
 class Lines:
-    """The lines of a history; each attribute is computed on first use."""
+    """The lines of a history; each attribute is computed on its first use."""
 
     def __init__(self, facts: Facts) -> None:
         self.facts = facts
@@ -51,13 +51,15 @@ class Lines:
         return not line.transaction or self.end_of(line) is True
 
     def end_of(self, line: LineName) -> bool | None:
-        """Return whether the line's transaction was committed, None if that is not known."""
+        """Return whether the line's transaction was committed; None if that is unknown."""
         transaction = self.facts.transactions.get(transaction_of(line))
         return transaction.end if transaction else None
 
     @cached_property
     def visible(self) -> dict[Stream, dict[int, int]]:
-        """Return where the last reading of committed records found each sequence id; of a doubled one, the first place."""
+        """Return the offset at which the last reading of committed records found each sequence id: the first
+        one if it is stored twice.
+        """
         found: dict[Stream, dict[int, int]] = defaultdict(dict)
         for partition, reading in self.facts.committed.items():
             for offset, line in lines_of(self.facts, reading):
@@ -80,12 +82,12 @@ class Lines:
         return found
 
     def may_be_gone(self, stream: Stream, sequence: int) -> bool:
-        """Whether this line was deleted on purpose, or compacted away by a later line of its key.
+        """Return whether this line was deleted on purpose, or compacted away by a later line of its key.
 
-        Deletion removes the oldest lines, so a line below one that is left was not deleted.
+        Deletion removes the oldest lines, so a line behind a remaining one was not deleted.
         """
         visible, partition = self.visible[stream], stream.partition
-        # after a time without deduplication, older lines may stand behind newer ones
+        # after a time without deduplication, older lines may follow newer ones
         is_in_order = partition.topic not in self.facts.history.switched
         if partition.topic in self.facts.compacted:
             keys = self.keys[stream]

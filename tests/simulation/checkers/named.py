@@ -1,5 +1,5 @@
-"""Every line of a named application is stored once and in order, however often and by whomever it is sent; aborted
-lines do not count.
+"""Checks that every line of a named application is stored once and in order, however often and by whichever
+life it is sent. Aborted lines do not count.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from tests.simulation.history import Fetched, TopicPartition
 
 
 def named_lost(facts: Facts) -> list[str]:
-    """Find missing lines: acknowledged ones, as new or as duplicate, and lines below one that is stored."""
+    """Find missing lines: acknowledged ones, be it as duplicates, and lines below a stored one."""
     lines = Lines(facts)
     breaches, missed = [], set()
     for event in lines.acknowledged:
@@ -56,8 +56,8 @@ def named_places(facts: Facts) -> list[str]:
 
 
 def named_doubled(facts: Facts) -> list[str]:
-    """Find lines that were read as committed at several places, unless deduplication was off when one of them could be
-    written.
+    """Find lines that were read as committed at several offsets, unless deduplication may have been off when
+    one was written.
     """
     lines = Lines(facts)
     breaches = []
@@ -84,7 +84,7 @@ def _may_be_doubled(
         return False
     reading = lines.facts.uncommitted.get(partition)
     if reading is not None and reading.log_start_offset:
-        return True  # lines deleted while deduplication was off are not remembered
+        return True  # the log does not remember lines that were deleted while deduplication was off
     return any(_may_be_written_when_off(lines, partition.topic, each) for each in (*known.values(), line))
 
 
@@ -95,7 +95,7 @@ def _may_be_written_when_off(lines: Lines, topic: str, line: LineName) -> bool:
 
 
 def named_order(facts: Facts) -> list[str]:
-    """Find committed lines of a name that stand in a partition after one with a higher sequence id."""
+    """Find committed lines of a name that follow a line with a higher sequence id in their partition."""
     breaches = []
     for partition, reading in facts.committed.items():
         if partition.topic in facts.history.switched:
@@ -113,7 +113,9 @@ def named_order(facts: Facts) -> list[str]:
 
 
 def named_aborted(facts: Facts) -> list[str]:
-    """Find lines that were read as committed although their transaction was aborted, or not asked to commit by then."""
+    """Find lines that were read as committed although their transaction was aborted, or had not been asked to
+    commit.
+    """
     breaches = []
     for event in facts.all(Fetched):
         if not event.read_committed:

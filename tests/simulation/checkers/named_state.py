@@ -1,4 +1,6 @@
-"""The gateway reports the right state of a producer name, and fences exactly the lives with an older epoch."""
+"""Checks that the gateway reports the right state of a producer name, and fences exactly the lives with an
+older name epoch.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from tests.simulation.history import FinalRead, TopicPartition
 
 
 def names_told(facts: Facts) -> list[str]:
-    """Find wrong sequence ids: reported as persisted and not stored, lower than one reported before, or lower than a
-    known one.
+    """Find wrong sequence ids: reported as persisted but not stored, lower than an earlier report, or lower
+    than a known id.
 
-    At the end of the run, when nothing is in flight, the reported sequence id is the highest that is stored.
+    At the end of the run, when nothing is in flight, the reported sequence id must be the highest stored one.
     """
     lines = Lines(facts)
     breaches = []
@@ -43,7 +45,7 @@ def _is_stored(lines: Lines, stream: Stream, sequence: int) -> bool:
 
 
 class _KnownBefore:
-    """The highest sequence id that was reported, or acknowledged outside of transactions, by a time."""
+    """The highest sequence id that was reported by a time, or acknowledged outside of transactions."""
 
     def __init__(self, lines: Lines) -> None:
         self._acknowledged: dict[Stream, Told] = defaultdict(Told)

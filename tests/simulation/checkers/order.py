@@ -1,4 +1,6 @@
-"""The records of an incarnation are stored in the order in which they were sent, without gaps but for those given up."""
+"""Checks that the records of an incarnation are stored in the order in which they were sent, without gaps
+except records that were given up.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,8 @@ from tests.simulation.history import RecordName, TopicPartition
 
 
 def order(facts: Facts) -> list[str]:
-    """Find records out of order, or skipped, also across the producer epochs of one incarnation.
+    """Find records that are out of order or missing in between, also across the producer epochs of one
+    incarnation.
 
     Records sent before the first stored one may have been deleted.
     """

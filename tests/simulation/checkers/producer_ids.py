@@ -1,4 +1,6 @@
-"""A producer id with its epoch is given out once, and the holder of an older one is fenced."""
+"""Checks that a pair of producer id and epoch is handed out once, and that the holder of an older one is
+fenced.
+"""
 
 from __future__ import annotations
 
@@ -16,10 +18,11 @@ from tests.simulation.history import GotProducerId, TopicPartition
 
 
 def producer_ids(facts: Facts) -> list[str]:
-    """An id belongs to one incarnation or one transactional id; an (id, epoch) to one incarnation.
+    """Find ids with two owners: an id belongs to one incarnation or one transactional id, an (id, epoch) to
+    one incarnation.
 
-    If a request for a transactional id began after an answer had arrived, its own answer has a later producer epoch, or
-    another id.
+    If a request for a transactional id began after an answer had arrived, its own answer must have a later
+    producer epoch or another id.
     """
     breaches = []
     owners: dict[int, tuple[str, GotProducerId]] = {}
@@ -66,9 +69,10 @@ def _incarnation(event: GotProducerId) -> IncarnationName:
 
 
 def fencing(facts: Facts) -> list[str]:
-    """Find requests of an older incarnation that began after a newer one had its producer epoch, and succeeded.
+    """Find requests of an older incarnation that succeeded although they began after a newer one had its
+    producer epoch.
 
-    Find records of an older incarnation behind those of a newer one in the log, too.
+    Also find records of an older incarnation behind those of a newer one in the log.
     """
     fences = _fences(facts)
     breaches = []
@@ -105,7 +109,7 @@ def _fences(facts: Facts) -> dict[IncarnationName, GotProducerId]:
 
 
 def _is_newer(answer: GotProducerId, other: GotProducerId) -> bool:
-    """Whether `other` went to a newer incarnation: with a later producer epoch, or asked for after `answer` had
+    """Return whether `other` went to a newer incarnation: with a later epoch, or requested after `answer` had
     arrived.
     """
     if other.transactional_id != answer.transactional_id or _incarnation(other) == _incarnation(answer):

@@ -1,4 +1,6 @@
-"""A record that was read at an offset is always read there, by every consumer of that isolation level."""
+"""Checks that a record that was read at an offset is always read there, by every consumer of that isolation
+level.
+"""
 
 from __future__ import annotations
 
@@ -56,8 +58,8 @@ def whole_answers(facts: Facts) -> list[str]:
 
 
 def compaction(facts: Facts) -> list[str]:
-    """Find records of compacted topics that disappeared without a later record of their key; a committed record needs a
-    committed one.
+    """Find records of compacted topics that disappeared without a later record of their key, committed if
+    they were committed.
     """
     breaches = []
     for event in facts.acknowledged.values():
@@ -75,7 +77,9 @@ def compaction(facts: Facts) -> list[str]:
 
 
 def _counts_for_nothing(facts: Facts, name: RecordName) -> bool:
-    """Whether the record's transaction was aborted, or has an unknown end that no consumer saw as a commit."""
+    """Return whether the record's transaction was aborted, or has an unknown end that no consumer saw as a
+    commit.
+    """
     if not name.transaction:
         return False
     transaction = facts.transactions.get(transaction_of(name))

@@ -1,4 +1,6 @@
-"""No acknowledged record is lost or doubled, each is at its acknowledged offset, and no other record is stored."""
+"""Checks that no acknowledged record is lost or duplicated, each is at its acknowledged offset, and no other
+record is stored.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tests.simulation.history import Acknowledged, Fetched, RecordName, TopicPar
 
 
 def lost(facts: Facts) -> list[str]:
-    """Find records that were acknowledged, or that a consumer got, and that the last reading did not find.
+    """Find records that were acknowledged or read by a consumer, but that the last reading did not find.
 
     `compaction` judges the records that compaction may remove.
     """
@@ -46,7 +48,9 @@ def _read(facts: Facts) -> Iterator[tuple[Fetched, int, RecordName]]:
 
 
 def doubled(facts: Facts) -> list[str]:
-    """Find records that were read at several places, also given up ones, and offsets acknowledged for two records."""
+    """Find records that were read at several offsets, given-up ones included, and offsets acknowledged for
+    two records.
+    """
     breaches = []
     places: dict[RecordName, set[tuple[TopicPartition, int]]] = {}
     for event, offset, name in _read(facts):

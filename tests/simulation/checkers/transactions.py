@@ -1,4 +1,6 @@
-"""A transaction is seen whole or not at all, never before its commit is asked for, and for ever once it is committed."""
+"""Checks that a transaction is visible whole or not at all, never before its commit is requested, and for
+ever after.
+"""
 
 from __future__ import annotations
 
@@ -35,7 +37,7 @@ def aborted_data(facts: Facts) -> list[str]:
 def half_seen(facts: Facts) -> list[str]:
     """Find transactions of which the last reading shows a part, or nothing although they were committed.
 
-    Of a transaction with an unknown end either all records count as committed, or none.
+    If the end of a transaction is unknown, either all of its records count as committed, or none.
     """
     stored: dict[TransactionName, list[RecordName]] = defaultdict(list)
     for name in facts.stored:
@@ -79,7 +81,9 @@ def outside(facts: Facts) -> list[str]:
 
 
 def ends(facts: Facts) -> list[str]:
-    """Find transactions with two ends, or with an end that nobody asked for, and partitions where one stays open."""
+    """Find transactions with two ends, or with an end that nobody asked for, and partitions with an open
+    transaction.
+    """
     breaches = []
     for name, transaction in facts.transactions.items():
         if len({event.commit for event in transaction.ends}) > 1:

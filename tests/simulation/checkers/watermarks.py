@@ -1,7 +1,8 @@
-"""High watermark, last stable offset and log start never go back, and no answer contains records beyond them.
+"""Checks that high watermark, last stable offset and log start never go back, and that no answer has records
+beyond them.
 
-Two answers are comparable when the second was asked for after the first had arrived: requests that overlapped may have
-been decided in any order. The high watermark moves only over what is persisted, so a crash is no excuse.
+Two answers are comparable when the second was requested after the first had arrived: overlapping requests may
+have been decided in any order. The high watermark moves only over persisted records, so a crash is no excuse.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ _LOG_START: Final = "log start"
 
 
 class Told:
-    """The highest value that had been answered by a time."""
+    """The highest value answered by each time."""
 
     def __init__(self) -> None:
         self._times: list[int] = []
@@ -97,8 +98,8 @@ def beyond(facts: Facts) -> list[str]:
 
 
 def log_start(facts: Facts) -> list[str]:
-    """Find a log start above every offset that a client had asked to delete up to by then (at any time, where the
-    history has no times).
+    """Find a log start above every offset that a client had asked to delete up to by then. Without times in
+    the history, requests at any time count.
     """
     breaches = []
     allowed: dict[TopicPartition, int] = {}

@@ -1,7 +1,8 @@
-"""Changes topics while they are used: more partitions, other configurations, records deleted, topics made and removed.
+"""Changes topics while clients use them: more partitions, other configs, deleted records, created and deleted
+topics.
 
-Records that a change may delete are noted in the history before the request. Afterwards the administrator checks what
-was promised.
+The history notes records that a change may delete before the request is sent. Afterwards the administrator
+checks that the change took effect.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Administrator:
         self._link.close()
 
     async def _ask(self, api: str, version: int, request: Plain) -> Any:
-        """Send the request until an answer arrives."""
+        """Send the request until an answer arrives; return the answer."""
         while True:
             try:
                 return await self._link.call(api, version, request)
@@ -89,7 +90,7 @@ class Administrator:
     async def _until_done(self, api: str, version: int, request: Plain, rows_of: str) -> bool:
         """Send the request until it succeeds.
 
-        Returns False where it can't, which only a repetition or a race explains.
+        Returns False if it can't succeed; only a repetition or a race may cause that.
         """
         while True:
             answer = await self._ask(api, version, request)
@@ -136,7 +137,9 @@ class Administrator:
         await self._set(topic.name, "retention.bytes", self._random.choice(RETENTION_BYTES))
 
     async def _switch(self) -> None:
-        """Turn deduplication off for a while; lines of producer names are then stored as often as they arrive."""
+        """Turn deduplication off for a while. During this time lines of producer names are stored as often as
+        they arrive.
+        """
         history, topic = self._surroundings.history, self._random.choice(self._switched)
         history.add(DeduplicationSwitched(self._surroundings.at_ms(), topic, on=False))
         await self._set(topic, DEDUPLICATE, "false")
@@ -182,7 +185,7 @@ class Administrator:
             await self._check(name, is_there=False)
 
     async def _check(self, name: str, *, is_there: bool) -> None:
-        """Check that a change that was answered holds, also after a crash."""
+        """Check that an answered change took effect, also after a crash."""
         request = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
         while True:
             answer = await self._ask("metadata", METADATA_VERSION, request)

@@ -22,7 +22,7 @@ XERIAL_HEADER_BYTES = 16
 
 @dataclass(eq=False)
 class ProducerBatch:
-    """Records of one partition on their way. `doubtful`: an attempt without an answer may have been stored."""
+    """Unacknowledged records of one partition. `doubtful`: an attempt without an answer may have been stored."""
 
     partition: TopicPartition
     record_count: int
@@ -35,7 +35,7 @@ class ProducerBatch:
     base_sequence: int = NO_SEQUENCE
     transactional: bool = False
     padding_bytes: int = 0
-    """Zeros after each record's name, so that batches reach over many sectors."""
+    """Zeros after each record's name, so that batches span many sectors."""
     names: tuple[RecordName, ...] = ()
     attempts: int = 0
     retry_at: float = 0.0

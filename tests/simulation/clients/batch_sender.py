@@ -1,9 +1,10 @@
-"""Sends batches for idempotent and transactional producers, in order, and again until the answer is final.
+"""Sends batches for idempotent and transactional producers in order, and repeats them until the answer is
+final.
 
-A model of Apache Kafka's Sender and RecordAccumulator: up to five requests in flight, one batch per partition and
-request, a retry is the same batch with the same sequence, and only the first in line is sent again. In one thing it is
-more careful: after an epoch bump Kafka sends every batch again that has no answer; here those that may be stored are
-given up, so that a record found twice is never the producer's doing.
+A model of Apache Kafka's Sender and RecordAccumulator: up to five requests in flight, one batch per partition
+and request, a retry is the same batch with the same sequence, and only the first batch of a partition is
+retried. It is more careful in one respect: after an epoch bump Kafka resends every unanswered batch, while
+this sender gives up those that may be stored. So a record that is found twice is never the producer's doing.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ CODECS = ("none", "none", "none", "gzip", "snappy", "lz4")
 ZSTD_SINCE, TOPIC_IDS_SINCE = 7, 13
 PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 10, 11, 12, 13)
 PADDING_BYTES = (0, 0, 0, 300, 600)
-"""Padding of a whole batch; the smallest segments take 2,000 bytes."""
+"""Padding of a full batch; the smallest segments hold 2,000 bytes."""
 KEYS = tuple(f"key-{number}".encode() for number in range(8))
 
 ErrorJudge = Callable[[PartitionQueue, ProducerBatch, ErrorCode], bool]
@@ -95,7 +96,9 @@ class BatchSender:
         return batch
 
     def become(self, producer_id: int, producer_epoch: int) -> None:
-        """Take a new producer id: no batch of the old id is sent again, and record numbers begin at 0."""
+        """Take a new producer id: batches of the old id are never sent again, and record numbers restart at
+        0.
+        """
         self.give_up_all("NEW_PRODUCER_ID")
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
         self.incarnation += 1
@@ -240,7 +243,7 @@ class BatchSender:
         queue.enqueue_again(batch)
 
     def _complete(self, batch: ProducerBatch, row: Any) -> None:
-        """Complete a batch (Sender.completeBatch); the answer to a batch that was given up still moves the known
+        """Complete a batch (Sender.completeBatch). Even the answer to a given-up batch advances the known
         sequence.
         """
         batch.in_request = False
@@ -274,7 +277,7 @@ class BatchSender:
             self._surroundings.history.add(acknowledged)
 
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
-        """Note a refusal. "Out of order" is explained only if an earlier batch is not known to be stored."""
+        """Record a refusal. "Out of order" is explained only if an earlier batch is not known to be stored."""
         if error is ErrorCode.out_of_order_sequence_number:
             explained = batch.base_sequence != 0 and not queue.is_next(batch.base_sequence)
         else:
@@ -294,7 +297,7 @@ class BatchSender:
         )
 
     async def wait(self, until: float) -> None:
-        """Wait until an event, or until a retry, an expiry or `until` is due."""
+        """Wait until an event arrives, or until a retry, an expiry or `until` is due."""
         due = [until]
         for queue in self.queues.values():
             if queue.waiting:

@@ -77,7 +77,7 @@ def ranges(members: list[str], places: list[TopicPartition]) -> dict[str, list[T
 class ClassicMembership:
     """A member of a classic group.
 
-    `beat` returns whether the assignment still holds; every call raises `Disconnected`.
+    `beat` returns whether the assignment is still valid; every call raises `Disconnected`.
     """
 
     by_epoch = False

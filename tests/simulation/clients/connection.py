@@ -1,7 +1,7 @@
 """One Kafka connection of a simulated client: frames, correlation ids, any number of requests in flight.
 
-Answers come in the order of the requests. As in Kafka's NetworkClient a request that is not answered in time closes the
-connection, and then nothing is known about any request in flight.
+Answers come in the order of the requests. As in Kafka's NetworkClient, a request without a timely answer
+closes the connection. Then the outcome of every request in flight is unknown.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CORRELATION_MASK = 0x7FFF_FFFF
 
 
 class Disconnected(Exception):
-    """The connection ended before the answer. The request was carried out, or not, or may still be."""
+    """The connection ended before the answer. The request may have been carried out, or not, or may still be."""
 
 
 @dataclass
@@ -149,7 +149,7 @@ class Connection(asyncio.Protocol):
             self._timer = self._loop.call_at(earliest, self._check_deadlines)
 
     def close(self) -> None:
-        """End the connection; requests already sent may still arrive."""
+        """Close the connection; requests already sent may still arrive."""
         transport = self._transport
         self._end()
         if transport is not None:
@@ -169,7 +169,7 @@ class Connection(asyncio.Protocol):
 
 
 class Link:
-    """Makes a connection when one is needed, and retries for ever with a growing backoff."""
+    """Opens a connection when one is needed, and retries for ever with a growing backoff."""
 
     def __init__(self, surroundings: Surroundings, client_id: str, random: Random) -> None:
         self._surroundings = surroundings
@@ -202,7 +202,9 @@ class Link:
         return connection
 
     async def call(self, api: str, version: int, request: Plain, timeout_s: float | None = None) -> Any:
-        """Send one request and return its answer; raises `Disconnected`, also when no connection can be made."""
+        """Send one request and return its answer. Raises `Disconnected`, also when no connection can be
+        opened.
+        """
         connection = await self.connect()
         return await connection.send(api, version, request, timeout_s or self.request_timeout_s)
 

@@ -1,5 +1,5 @@
-"""A consumer outside of groups. It follows all partitions, and reads some records again, to check that they are the
-same.
+"""A consumer without a group. It follows all partitions, and reads some records again to check that they are
+unchanged.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ MAX_BYTES = (1, 100, 1_000, 10_000, 1_000_000)
 
 @dataclass(frozen=True)
 class Curiosity:
-    """The chances, per round, of reading something else than the next records."""
+    """The chances, per round, of reading something other than the next records."""
 
     read_again: float = 0.1
     list_offsets: float = 0.05
@@ -84,7 +84,9 @@ class Consumer:
             await self._find_range(place)
 
     async def _find_range(self, place: TopicPartition) -> None:
-        """Find the log range. A position is out of range only when retention or DeleteRecords removed its records."""
+        """Find the offsets that can be read. A position may be out of range only after retention or
+        DeleteRecords.
+        """
         first = await self._fetcher.list_offset(place, EARLIEST)
         if first is None:
             return

@@ -1,4 +1,4 @@
-"""Membership in a group of the consumer protocol (KIP-848): everything by ConsumerGroupHeartbeat."""
+"""Membership in a group of the consumer protocol (KIP-848), which needs only ConsumerGroupHeartbeat."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ GONE = {ErrorCode.unknown_member_id, ErrorCode.fenced_member_epoch}
 
 
 class ConsumerMembership:
-    """A member of a consumer group. `beat` returns whether the assignment still holds; every call raises
+    """A member of a consumer group. `beat` returns whether the assignment is still valid; every call raises
     `Disconnected`.
 
-    A new assignment is taken up at once and reported with the next heartbeat, which is how it is acknowledged.
+    A new assignment is used at once, and reported with the next heartbeat, which acknowledges it.
     """
 
     by_epoch = True
@@ -47,7 +47,9 @@ class ConsumerMembership:
         self._changed = False
 
     async def join(self) -> list[TopicPartition] | None:
-        """Send one heartbeat, unless the last one brought an assignment; None while nothing is assigned."""
+        """Send one heartbeat, unless the last one brought an assignment. Return None while nothing is
+        assigned.
+        """
         if not self._changed:
             await self._heartbeat()
         if not self._changed:

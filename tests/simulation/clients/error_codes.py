@@ -12,7 +12,7 @@ SEQUENCE_ERRORS = frozenset(
         ErrorCode.producer_fenced,
     }
 )
-"""Errors after which the batch was judged and not stored."""
+"""Errors after which the batch was judged but not stored."""
 
 RETRIABLE = frozenset(
     {

@@ -1,4 +1,6 @@
-"""Chooses what a consumer names in its next Fetch: all partitions, or the changes within a fetch session (KIP-227)."""
+"""Chooses the partitions that a consumer names in its next Fetch: all, or the changes within a fetch session
+(KIP-227).
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,7 @@ class FetchSession:
     known: dict[TopicPartition, Wanted] = field(default_factory=dict)
 
     def forget(self) -> None:
-        """Drop the session: after an error or a lost answer the next request is a full one."""
+        """Drop the session. After an error or a lost answer the next request names all partitions."""
         self.session_id, self.next_epoch = NO_SESSION, NEW_SESSION_EPOCH
         self.known.clear()
 

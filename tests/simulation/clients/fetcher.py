@@ -1,4 +1,4 @@
-"""Reading partitions over one link: Fetch and ListOffsets, decoded and written into the history."""
+"""Reads partitions over one link: Fetch and ListOffsets, decoded and recorded in the history."""
 
 from __future__ import annotations
 
@@ -53,12 +53,13 @@ class Fetcher:
         self._uses_session = self.fetch_version >= SESSIONS_SINCE and random.random() < 0.5
         self.out_of_range: list[TopicPartition] = []
         self._epochs: dict[tuple[TopicPartition, int], int] = {}
-        """The leader epoch of the batch before an offset that was read up to (KIP-320)."""
+        """The leader epoch of the batch before the next fetch offset (KIP-320)."""
 
     async def fetch(
         self, wanted: dict[TopicPartition, Wanted], *, max_wait_ms: int, apart: bool = False
     ) -> list[Fetched]:
-        """Return the data of each partition that was answered without an error; `apart` stays out of the session.
+        """Return the data of each partition that was answered without an error; `apart` is fetched outside of
+        the session.
 
         Raises `Disconnected`.
         """
@@ -179,7 +180,7 @@ class Fetcher:
         return fetched
 
     async def list_offset(self, place: TopicPartition, timestamp: int) -> int | None:
-        """Return the offset, -1 where there is none; None where the answer is an error. Raises `Disconnected`."""
+        """Return the offset, −1 if there is none, or None if the answer is an error. Raises `Disconnected`."""
         row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp}
         request = {
             "replica_id": -1,

@@ -1,5 +1,5 @@
-"""The last reading of a run: both kinds of reader read every partition from log start to end, and all groups' offsets
-are read.
+"""The last reading of a run: all partitions from log start to end with both isolation levels, and all groups'
+offsets.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A consumer in a group: it reads its assigned partitions, commits offsets, leaves, dies and comes back.
 
-Some members work in transactions: they write a record for each record that they read, and commit the group's offsets in
-the same transaction.
+Some members work in transactions: they write a record for each record that they read, and commit the group's
+offsets in the same transaction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class MemberHabits:
 
 
 class Gone(Exception):
-    """This life of the member is over."""
+    """This life of the member has ended."""
 
 
 class GroupMember:
@@ -190,7 +190,7 @@ class GroupMember:
         if error is ErrorCode.none:
             self._committed.update(offsets)
         elif self._transformer is not None:
-            # the records that an aborted transaction has read are read again
+            # read the records of an aborted transaction again
             self._positions = {place: max(self._committed.get(place, -1), 0) for place in self._positions}
         return error not in OUTDATED or error is ErrorCode.stale_member_epoch
 
@@ -212,7 +212,7 @@ class GroupMember:
     async def _stall(self) -> None:
         """Stop for a while, as in a long garbage collection.
 
-        The next step is a commit, when other members may already own the partitions.
+        The next step is a commit, at a time when other members may already own the partitions.
         """
         await self._surroundings.pause(self._random, STALL_S)
         if self._transformer is None and self._progress():

@@ -25,7 +25,7 @@ OUTDATED = frozenset(
         ErrorCode.fenced_member_epoch,
     }
 )
-"""Errors that tell a member that the group has gone on without it."""
+"""Errors that tell a member that the group has continued without it."""
 
 
 @dataclass

@@ -1,8 +1,9 @@
-"""A producer that pipelines one sequence over two connections, so that its batches overtake each other on the way.
+"""A producer that pipelines one sequence over two connections, so that its batches overtake each other.
 
-No library does this, but any client may: a batch that comes too early must be refused, a batch that comes twice must be
-stored once, and in the end all records are there in order. The producer never gives up a batch. At most five batches of
-a partition lie between the oldest unacknowledged one and the newest, as many as a broker remembers.
+No library does this, but any client may. The gateway must refuse a batch that arrives too early, store a
+batch that arrives twice only once, and hold all records in order in the end. The producer never gives up a
+batch. At most five batches of a partition lie between the oldest unacknowledged one and the newest, as many
+as a broker remembers.
 """
 
 from __future__ import annotations
@@ -32,14 +33,17 @@ OLD_MS = 12 * 3_600_000
 class Lane:
     """One partition's sequence.
 
-    `window`: the batches from the oldest unacknowledged one on, and which of them are still unacknowledged.
+    `window` has the batches from the oldest unacknowledged one on, and which of them are still
+    unacknowledged.
     """
 
     place: TopicPartition
     next_sequence: int = 0
     window: dict[int, bool] = field(default_factory=dict)
     is_known: bool = False
-    """Whether a batch was acknowledged. Of an unknown producer any sequence is accepted as its first, as in Kafka."""
+    """Whether a batch was acknowledged. The gateway accepts any sequence as the first of an unknown producer,
+    as Kafka does.
+    """
 
     @property
     def has_room(self) -> bool:
@@ -122,7 +126,7 @@ class HastyProducer:
         return batch
 
     async def _deliver(self, lane: Lane, batch: ProducerBatch) -> None:
-        """Send a batch over any of the connections, until it is acknowledged."""
+        """Send a batch over either connection until it is acknowledged."""
         rows = [{"index": lane.place.partition, "records": batch.encode()}]
         topic = {"name": lane.place.topic, "partition_data": rows}
         request = {
@@ -153,9 +157,9 @@ class HastyProducer:
             self._surroundings.history.add(Acknowledged(at_ms, name, lane.place, row.base_offset + index))
 
     def _note(self, lane: Lane, batch: ProducerBatch, error: ErrorCode, *, was_first: bool) -> None:
-        """Note an answer.
+        """Record an answer.
 
-        "Out of order" is explained only if a batch was sent before all earlier ones were acknowledged.
+        "Out of order" is explained only if the batch was sent before all earlier ones were acknowledged.
         """
         if error is ErrorCode.out_of_order_sequence_number:
             refused = Refused(

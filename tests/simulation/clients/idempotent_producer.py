@@ -1,7 +1,8 @@
 """A producer with enable.idempotence and acks=all: Kafka's TransactionManager without a transactional id.
 
-Some bump their epoch themselves as clients since 2.5 do, some ask InitProducerId for another id, which is what remains
-when the epoch is used up. Now and then one dies with all it has in flight, and comes back as another producer.
+Some producers bump their epoch themselves, as clients since 2.5 do. Others send InitProducerId for another
+id, which is the only way once the epochs are used up. Now and then a producer dies with its batches in flight
+and returns as another producer.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from tests.simulation.history import GotProducerId
 MAX_EPOCH = 32_767
 MAX_WAITING_BATCHES = 20
 BURSTS = (1, 1, 1, 4, 10)
-"""The numbers of batches that a partition gets at once: more than may be in flight, and more than a broker remembers.
+"""Batches that a partition gets at once: some counts exceed what may be in flight, some what a broker
+remembers.
 """
 IDLE_S = 1.0
 
@@ -41,7 +43,7 @@ class Habits:
 async def get_producer_id(
     surroundings: Surroundings, sender: BatchSender, connection: Connection, version: int
 ) -> bool:
-    """Send InitProducerId once; return whether the sender has a new id."""
+    """Send InitProducerId once; return whether the sender now has a new id."""
     asked_at_ms = surroundings.at_ms()
     request = {
         "transactional_id": None,
@@ -163,7 +165,9 @@ class IdempotentProducer:
         return False
 
     def _resolve_sequences(self) -> None:
-        """After an expiry: begin a new producer epoch, unless every batch that was sent was acknowledged in the end."""
+        """After an expired batch: begin a new producer epoch, unless all sent batches were acknowledged after
+        all.
+        """
         for queue in self._sender.queues.values():
             if queue.unresolved_sequence is not None and not queue.in_flight:
                 if not queue.is_next(queue.next_sequence):
@@ -171,7 +175,9 @@ class IdempotentProducer:
                 queue.unresolved_sequence = None
 
     def _bump_if_wanted(self) -> None:
-        """Bump the producer epoch once no answer can arrive any more; batches that may be stored are not sent again."""
+        """Bump the producer epoch once no answer can arrive any more. Batches that may be stored are not sent
+        again.
+        """
         sender = self._sender
         wanting = [queue for queue in sender.queues.values() if queue.bump_wanted]
         if not wanting or not all(queue.is_answered for queue in wanting):

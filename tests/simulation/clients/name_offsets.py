@@ -1,4 +1,6 @@
-"""Asks the gateway for the sequence ids of a producer name, with OffsetFetch of the group that stands for the name."""
+"""Asks the gateway for the last sequence ids of a producer name: OffsetFetch of the group that stands for the
+name.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,9 @@ class NameOffsets(GroupOffsets):
         self._require_stable = random.random() < 0.5
 
     async def told(self, places: list[TopicPartition]) -> dict[TopicPartition, int]:
-        """Ask until an answer arrives for all partitions; -1 where the gateway does not know the name."""
+        """Ask until all partitions are answered; return −1 for partitions where the gateway does not know the
+        name.
+        """
         while True:
             try:
                 found = await self.fetch(None, places)

@@ -1,8 +1,8 @@
-"""An application that sends the lines of a source under a producer name, dies, and starts again from the sequence id
-that the gateway reports, from an older line, or from the first one.
+"""An application that sends the lines of a source under a producer name, dies and starts again: from the
+sequence id that the gateway reports, from an older line, or from the first one.
 
-A life that it has given up may go on writing the same lines for a while. Where lives send name epochs, the old life
-must be fenced.
+Its previous life may continue to write the same lines for a while. Where lives send name epochs, the gateway
+must fence the previous one.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ KINDS = (PLAIN, IDEMPOTENT, TRANSACTIONAL, NEW_TRANSACTIONAL)
 TOLD, OLDER, BEGINNING = "told", "older", "beginning"
 STARTS = (TOLD, TOLD, TOLD, OLDER, OLDER, BEGINNING)
 FURTHEST_BEGINNING = 150
-"""An application that is past this line does not start at the first line any more."""
+"""An application that has passed this line no longer starts at the first line."""
 OLDER_LINES = 40
 ZOMBIE_S = 3.0
 LAST_LIFE_S = 60.0
@@ -86,7 +86,7 @@ class NamedApplication:
         self._link.close()
 
     async def _ask(self) -> None:
-        """Ask how far the name has come; the answer must be right at any time."""
+        """Ask for the name's last sequence id; the answer must be right at any time."""
         while not self._surroundings.ending:
             await self._offsets.told(self._source.places)
             await self._surroundings.pause(self._random, 0.2)
@@ -110,7 +110,7 @@ class NamedApplication:
         await self._end(life, living)
 
     async def _end(self, life: Life, living: asyncio.Task[None]) -> None:
-        """End a life without a goodbye: its connections just close."""
+        """End a life abruptly: its connections just close."""
         if living.done():
             living.result()
         else:
@@ -119,7 +119,7 @@ class NamedApplication:
         life.leave()
 
     async def _start(self) -> Position:
-        """Return a position for a new life, never beyond a line that is not known to be stored."""
+        """Return the start position of a new life: never behind a line that is not known to be stored."""
         first_missing = self._progress.first_missing
         start = self._random.choice(STARTS)
         if start == TOLD:

@@ -1,7 +1,7 @@
 """The lines of a named application, the batches that carry them, and the sender of these batches.
 
-Every life of an application sends the same line: its sequence id, its partition and its key are functions of its place
-in the source.
+Every life of an application sends the same lines: a line's position in the source determines its sequence id,
+its partition and its key.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Line(NamedTuple):
 
 
 class Source:
-    """The lines that an application reads, always the same. Sequence ids grow, with gaps."""
+    """The lines that an application reads, always the same. Sequence ids ascend, with gaps."""
 
     def __init__(self, name: str, topic: str, partitions: int, random: Random) -> None:
         self.name = name
@@ -70,7 +70,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Writer:
-    """One life of an application, as its records name it."""
+    """One life of an application, as its records identify it."""
 
     name: str
     life: int
@@ -111,8 +111,8 @@ class LineBatch(ProducerBatch):
 class LineSender(BatchSender):
     """Sends lines.
 
-    `on_sent` and `on_acknowledged` are called for each line, `on_lost` when a batch, and so all later ones, is given
-    up.
+    `on_sent` and `on_acknowledged` are called for each line, `on_lost` when a batch is given up, and with it
+    all later ones.
     """
 
     def __init__(
@@ -184,7 +184,7 @@ class LineSender(BatchSender):
         self.on_lost(error)
 
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
-        """Note a refusal; the checkers judge PRODUCER_FENCED."""
+        """Record a refusal. PRODUCER_FENCED is left to the checkers."""
         if error is ErrorCode.producer_fenced:
             writer, place = self._writer, batch.partition
             fenced = NameFenced(self._surroundings.at_ms(), writer.name, writer.life, writer.epoch, place)

@@ -1,7 +1,8 @@
-"""One life of a named application: a producer that sends the lines of a source from a position on, until it fails or is ended.
+"""One life of a named application: a producer that sends a source's lines from a position on, until it fails
+or is ended.
 
-With a producer id or without, or in transactions. Whatever could leave a line out ends the life: the application starts
-again from what it knows to be stored.
+It sends with a producer id, without one, or in transactions. Anything that could leave a line out ends the
+life; then the application starts again behind the lines that it knows to be stored.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ MAX_WAITING_BATCHES = 12
 
 @dataclass
 class Position:
-    """The place of a life in the source. `known`: the sequence id of each partition up to which lines are stored."""
+    """A life's position in the source. `known` is the sequence id per partition up to which lines are stored."""
 
     index: int
     known: dict[TopicPartition, int] = field(default_factory=dict)
 
     def take(self, source: Source, count: int, target: int | None) -> list[Line]:
-        """Take the next lines to send, none at or after `target`."""
+        """Take the next lines to send; none from `target` on."""
         lines: list[Line] = []
         while len(lines) < count and (target is None or self.index < target):
             line = source.line(self.index)
@@ -51,7 +52,7 @@ class Position:
 
 @dataclass
 class Progress:
-    """What all lives of an application did. `highest`: the number of lines that were ever sent."""
+    """The progress of all lives of an application. `highest` is the number of lines that were ever sent."""
 
     highest: int = 0
     stored: set[int] = field(default_factory=set)
@@ -79,7 +80,7 @@ class Task:
 
 
 class PipelinedLife:
-    """A life with an idempotent producer, or with one without a producer id and a single request in flight."""
+    """A life with an idempotent producer, or without a producer id and with one request in flight."""
 
     def __init__(
         self, surroundings: Surroundings, writer: Writer, random: Random, task: Task, *, local_bump: bool
@@ -102,7 +103,7 @@ class PipelinedLife:
             self._sender.incarnation = 1
 
     def leave(self) -> None:
-        """Send and receive nothing more; requests already sent may arrive."""
+        """Send and receive nothing more; requests already sent may still arrive."""
         self._link.close()
 
     async def run(self) -> None:
@@ -145,7 +146,7 @@ class PipelinedLife:
             self._sender.enqueue_lines(task.position.take(task.source, count, task.target))
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """Judge an error as an idempotent producer does, but end the life where a batch can't be sent again."""
+        """Judge an error as an idempotent producer does, but end the life if a batch can't be sent again."""
         if error is ErrorCode.out_of_order_sequence_number:
             if not batch.sequence_was_reset and queue.is_next(batch.base_sequence):
                 queue.bump_wanted = True
@@ -161,7 +162,9 @@ class PipelinedLife:
         return False
 
     def _bump_if_wanted(self) -> None:
-        """Begin a new producer epoch and send all unanswered batches again; the names tell duplicates apart."""
+        """Begin a new producer epoch and send all unanswered batches again. Their names let the gateway find
+        the duplicates.
+        """
         sender = self._sender
         wanting = [queue for queue in sender.queues.values() if queue.bump_wanted]
         if not wanting or not all(queue.is_answered for queue in wanting):
@@ -175,7 +178,7 @@ class PipelinedLife:
 
 
 class TransactionalLife(TransactionalProducer):
-    """A life that commits every few lines. The lines of an aborted transaction are sent again in another one."""
+    """A life that commits every few lines. Another transaction sends the lines of an aborted one again."""
 
     def __init__(
         self,
@@ -256,7 +259,7 @@ class TransactionalLife(TransactionalProducer):
                 break
 
     def _judge(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> bool:
-        """Judge an error. PRODUCER_FENCED is about the name; a fenced producer epoch has another error."""
+        """Judge an error. PRODUCER_FENCED concerns the name; a fenced producer epoch has another error."""
         if error is ErrorCode.producer_fenced:
             self._abort_wanted = self._lost = True
             return False

@@ -1,4 +1,4 @@
-"""Reads the committed offsets of a group again and again; its members read them only when they join."""
+"""Reads the committed offsets of a group all the time; the members themselves read them only when they join."""
 
 from __future__ import annotations
 

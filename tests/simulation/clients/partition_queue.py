@@ -36,7 +36,9 @@ class PartitionQueue:
 
     @property
     def is_answered(self) -> bool:
-        """Whether no batch of this partition is in a request that may still be answered."""
+        """Return whether all requests with a batch of this partition are answered or can no longer be
+        answered.
+        """
         return not any(batch.in_request for batch in self.in_flight)
 
     def is_next(self, sequence: int) -> bool:
@@ -55,7 +57,7 @@ class PartitionQueue:
             self.next_sequence += batch.record_count
 
     def enqueue_again(self, batch: ProducerBatch) -> None:
-        """Queue a batch again: in sequence order, before all batches without a sequence."""
+        """Queue a batch again, in sequence order, ahead of all batches without a sequence."""
         earlier = []
         while self.waiting and self.waiting[0].has_sequence:
             if self.waiting[0].base_sequence > batch.base_sequence:

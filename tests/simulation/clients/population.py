@@ -49,7 +49,7 @@ class Population:
 def clients_of(
     population: Population, random: Random, surroundings: Surroundings
 ) -> Iterator[tuple[str, Client]]:
-    """Return the name of each client and its coroutine; each client has random numbers of its own."""
+    """Return each client's name and coroutine; every client has its own random numbers."""
     for number in range(population.idempotent_producers):
         name = f"idempotent-{number}"
         yield name, _idempotent(name, _own(random), surroundings)
@@ -131,7 +131,7 @@ def _group(group: str, random: Random, surroundings: Surroundings) -> Iterator[t
         name, own = f"{group}-member-{number}", _own(random)
         transformer = None
         if transforms:
-            # each with its own transactional id, as Kafka Streams does it
+            # each has its own transactional id, as in Kafka Streams
             transformer_name = f"{name}-out"
             timeout_ms = own.choice(TIMEOUTS_MS)
             transformer = _transactional(

@@ -1,4 +1,6 @@
-"""What all simulated clients of a run share: the gateway's address, the time, the topics, groups and names."""
+"""The things that all simulated clients of a run share: the gateway's address, the time, the topics, groups
+and names.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ CLOCK_TOLERANCE_MS = 50
 
 @dataclass
 class Topic:
-    """A topic as it was created; `partitions` grows when the administrator adds some."""
+    """A created topic; `partitions` grows when the administrator adds some."""
 
     name: str
     topic_id: str
@@ -23,9 +25,9 @@ class Topic:
 
 @dataclass
 class IdRequests:
-    """InitProducerId requests for one transactional id.
+    """The InitProducerId requests for one transactional id.
 
-    Each may fence the present producer, an unanswered one at any time.
+    Each request may fence the current producer; an unanswered one may do so at any time.
     """
 
     sent: int = 0
@@ -34,9 +36,10 @@ class IdRequests:
 
 @dataclass
 class Surroundings:
-    """The surroundings of clients.
+    """The shared state of all clients.
 
-    After `end_at` (loop time) clients begin nothing new. `wall_ms`: the gateway's wall clock, for timestamps.
+    After `end_at` (loop time) clients begin nothing new. `wall_ms` is the gateway's wall clock, for
+    timestamps.
     """
 
     host: str
@@ -95,7 +98,7 @@ class Surroundings:
         ]
 
     def number_of(self, place: TopicPartition) -> int:
-        """Return a number for record names that no other partition of any topic has."""
+        """Return a number for record names that is unique among the partitions of all topics."""
         return self._numbers.setdefault(place, len(self._numbers))
 
     def unexpected(self, client: str, sentence: str) -> None:

@@ -1,4 +1,4 @@
-"""Creating a run's topics and learning their ids, against a gateway that may crash meanwhile."""
+"""Creates a run's topics and learns their ids, from a gateway that may crash meanwhile."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class TopicPlan:
 
 
 async def create_topics(surroundings: Surroundings, plans: list[TopicPlan], random: Random) -> None:
-    """Create the topics, and retry until each exists; a topic that exists already counts, because an answer may be
-    lost.
+    """Create the topics and retry until each exists. An existing topic counts, because the answer may have
+    been lost.
     """
     link = Link(surroundings, "topics", random)
     for plan in plans:

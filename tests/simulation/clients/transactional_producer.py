@@ -1,7 +1,9 @@
-"""A producer with a transactional id, of one of both protocols: with and without the second part of KIP-890.
+"""A producer with a transactional id that speaks either protocol version: with or without the second part of
+KIP-890.
 
-Several instances may have one id: each new instance fences the others, which continue until an error tells them. Now
-and then one dies in the middle, and its transaction is left to its successor or to the coordinator's time-out.
+Several instances may share one id: each new instance fences the others, which continue until an error tells
+them. Now and then one dies in the middle. Then its successor, or the coordinator after the timeout, must end
+the transaction.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class TransactionHabits:
 
 
 class Lost(Exception):
-    """This incarnation can't continue: it is dead, or fenced."""
+    """This incarnation can't continue, because it died or was fenced."""
 
 
 class TransactionalProducer:
@@ -86,7 +88,7 @@ class TransactionalProducer:
         )
 
     def leave(self) -> None:
-        """Do nothing more in this incarnation; requests already sent may arrive."""
+        """Stop this incarnation; requests already sent may still arrive."""
         self.sender.drop_unsent()
         self.sender.give_up_all("LOST")
         self._link.close()
@@ -96,7 +98,7 @@ class TransactionalProducer:
         await self._begin(known=None)
 
     async def transform(self, group: str, offsets: Offsets, member: Plain) -> ErrorCode:
-        """Carry out a transaction with records and a group's offsets; return the error of the offsets, if any.
+        """Run a transaction with records and a group's offsets; return the error of the offsets, if any.
 
         Without an error the transaction may still have been aborted. Raises `Lost`.
         """
@@ -137,7 +139,9 @@ class TransactionalProducer:
         return Producer(self.sender.producer_id, self.sender.producer_epoch)
 
     async def _begin(self, known: Producer | None) -> None:
-        """Send InitProducerId: as a new incarnation, or as the same one with another producer epoch after an error."""
+        """Send InitProducerId: as a new incarnation, or after an error as the same one, which gets another
+        producer epoch.
+        """
         asked_at_ms = self._surroundings.at_ms()
         self._requests_before = replace(self._surroundings.id_requests(self._id))
         self._start_clock()
@@ -169,7 +173,7 @@ class TransactionalProducer:
         self._jumps_before = self._surroundings.clock_jumps
 
     def _may_be_fenced(self) -> bool:
-        """Whether a later InitProducerId of another instance may have been handled, or the transaction timed out."""
+        """Return whether another instance may have begun later, or the transaction may have timed out."""
         self._surroundings.at_ms()
         before = self._requests_before
         age_ms = (self._surroundings.now() - self._began_at) * 1000
@@ -181,7 +185,7 @@ class TransactionalProducer:
         )
 
     def _lose(self, error: ErrorCode, what: str) -> None:
-        """End this incarnation; note a breach for an error that it can't explain. Raises `Lost`."""
+        """End this incarnation, and record a breach if the error has no explanation. Raises `Lost`."""
         if error not in FENCED or not self._may_be_fenced():
             self._surroundings.unexpected(self._name, f"{what}: {error.name}")
         fenced = Fenced(self._surroundings.at_ms(), self._name, self.sender.incarnation, self._id)
@@ -202,7 +206,9 @@ class TransactionalProducer:
         await self._end(self._group, offsets)
 
     async def _send_some(self) -> None:
-        """Send batches to random partitions, which are first added to the transaction where the protocol requires it."""
+        """Send batches to random partitions, after adding these to the transaction if the protocol requires
+        that.
+        """
         added: list[TopicPartition] = []
         for _ in range(self._random.randint(1, self._habits.max_batches)):
             place = self._random.choice(self._surroundings.partitions())
@@ -231,7 +237,7 @@ class TransactionalProducer:
         return ((place, offset),)
 
     async def _pump(self, duration_s: float | None) -> None:
-        """Send for a time, or until every batch has its answer."""
+        """Send for some time, or until every batch is answered."""
         until = None if duration_s is None else self._surroundings.now() + duration_s
         while True:
             if self._abort_wanted:

@@ -66,7 +66,7 @@ class TransactionalRequests:
         error_of: Callable[[Any], ErrorCode],
         group: str | None = None,
     ) -> tuple[ErrorCode, Any]:
-        """Send the request until an answer arrives that does not say "not now"."""
+        """Send the request until an answer arrives that does not ask for a retry."""
         while True:
             try:
                 answer = await self._link.call(api, version, request)
@@ -80,7 +80,9 @@ class TransactionalRequests:
             await asyncio.sleep(RETRY_S * self._random.uniform(0.5, 1.5))
 
     async def _find_coordinator(self, group: str | None = None) -> None:
-        """Find the coordinator of the group or transactional id; the first request creates the coordinator's topic."""
+        """Find the coordinator of the group or transactional id. The first request creates the coordinator's
+        topic.
+        """
         request = {"key_type": int(group is None), "coordinator_keys": [group or self._id]}
         try:
             await self._link.call("find_coordinator", FIND_VERSION, request)
@@ -136,9 +138,9 @@ class TransactionalRequests:
         offsets: tuple[tuple[TopicPartition, int], ...],
         member: Plain | None = None,
     ) -> ErrorCode:
-        """Send AddOffsetsToTxn, if the client needs it, then TxnOffsetCommit.
+        """Send AddOffsetsToTxn if the client's protocol needs it, then TxnOffsetCommit.
 
-        `member`: the group member that commits, if any.
+        `member` is the group member that commits, if any.
         """
         named = producer.fields() | {"transactional_id": self._id, "group_id": group}
         if not self._adds_implicitly:
@@ -176,7 +178,9 @@ class TransactionalRequests:
         return error
 
     async def end(self, producer: Producer, *, commit: bool) -> tuple[ErrorCode, Producer]:
-        """Ask for the same end until it is answered; return the producer id and epoch from then on."""
+        """Send the same EndTxn until it is answered; return the producer id and epoch that are valid from
+        then on.
+        """
         request = producer.fields() | {"transactional_id": self._id, "committed": commit}
         error, answer = await self._ask(
             "end_txn", self._end_version, request, lambda answer: answer.error_code

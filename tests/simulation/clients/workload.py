@@ -1,4 +1,4 @@
-"""The clients of one run, from a seed: their kinds, numbers and topics; and how they end."""
+"""The clients of one run, drawn from a seed: their kinds, numbers and topics, and how they end."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.simulation.process import Process
 
 COMPACT = "compact"
 SETTLE_S = 500.0
-"""Time that clients may take to finish, and open transactions to end, once no fault happens any more."""
+"""Seconds in which clients must finish and open transactions end after the last fault."""
 
 
 @dataclass(frozen=True)
 class Workload:
-    """`topics` exist before the clients start."""
+    """The topics and clients of a run; `topics` exist before the clients start."""
 
     seed: int
     topics: tuple[TopicPlan, ...]

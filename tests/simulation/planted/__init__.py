@@ -1,4 +1,4 @@
-"""Mistakes planted in the production code, to see that the simulation and its checkers find them."""
+"""Mistakes planted in the production code, to prove that the simulation and its checkers find them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mistakes of compaction."""
+"""Mistakes in compaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.planted.fault import Change, fault
 
 @fault
 def compaction_takes_the_last_value() -> list[Change]:
-    """the newest record of a key goes too: <= instead of <"""
+    """compaction removes the newest record of a key too: <= instead of <"""
 
     def stays(self: KeptRecords, record: Any, horizon_ms: int | None) -> bool:
         if record.offset > self.offset_map.latest_offset:
@@ -23,5 +23,5 @@ def compaction_takes_the_last_value() -> list[Change]:
 
 @fault
 def compaction_counts_aborted_records() -> list[Change]:
-    """a committed record gives way to a later one of its key that was aborted"""
+    """a later record of the same key replaces a committed record, although that one was aborted"""
     return [(CleanedTransactions, "is_aborted", lambda *_, **__: False)]

@@ -1,4 +1,4 @@
-"""Mistakes of the coordinators: of transactions, of groups and their offsets."""
+"""Mistakes in the coordinators of transactions and groups, and in committed offsets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _never_waiting(topic: str) -> Any:
 
 @fault
 def end_answered_before_the_flush() -> list[Change]:
-    """EndTxn is answered, and markers are written, before the decision is durable"""
+    """EndTxn is answered and markers are written before the decision is durable"""
     return [(Operations, "when_persisted", _never_waiting(TRANSACTION_STATE_TOPIC))]
 
 
@@ -40,7 +40,7 @@ def offsets_committed_before_the_flush() -> list[Change]:
 
 @fault
 def partition_added_without_its_record() -> list[Change]:
-    """a transactional batch is acknowledged before it is durable that its partition takes part"""
+    """a transactional batch is acknowledged before its partition's entry in the transaction is durable"""
     return [
         (TransactionCoordinator, "unpersisted", lambda *_: None),
         (TransactionCoordinator, "_adopt", lambda *_: None),
@@ -72,13 +72,13 @@ def one_partition_without_a_marker() -> list[Change]:
 
 @fault
 def decided_ends_forgotten_at_start() -> list[Change]:
-    """a decision whose markers were not all written before a crash is left as it is"""
+    """a restart does not finish a decided transaction whose markers were not all written"""
     return [(TransactionCoordinator, "_resume", lambda *_: None)]
 
 
 @fault
 def failed_markers_given_up() -> list[Change]:
-    """a marker that could not be written is not tried again"""
+    """a marker that could not be written is not retried"""
     write_once = TransactionMarkers._write_once
 
     async def give_up(self: TransactionMarkers, *args: Any) -> Any:
@@ -90,7 +90,7 @@ def failed_markers_given_up() -> list[Change]:
 
 @fault
 def offsets_before_their_commit() -> list[Change]:
-    """offsets sent in a transaction count at once"""
+    """offsets sent in a transaction count at once, before its commit"""
     replay = GroupOffsets.replay
 
     def at_once(self: GroupOffsets, record: Any) -> str | None:
@@ -101,7 +101,7 @@ def offsets_before_their_commit() -> list[Change]:
 
 @fault
 def offsets_of_aborted_transactions() -> list[Change]:
-    """the end of a transaction makes its offsets count, whichever end it is"""
+    """the offsets of a transaction count after its abort, too"""
     end_transaction = GroupOffsets.end_transaction
 
     def commit(self: GroupOffsets, end: TransactionEnd) -> None:
@@ -112,7 +112,7 @@ def offsets_of_aborted_transactions() -> list[Change]:
 
 @fault
 def offsets_of_transactions_lost() -> list[Change]:
-    """the end of a transaction forgets the offsets in it"""
+    """the end of a transaction drops its offsets, even after a commit"""
     end_transaction = GroupOffsets.end_transaction
 
     def lose(self: GroupOffsets, end: TransactionEnd) -> None:
@@ -123,11 +123,11 @@ def offsets_of_transactions_lost() -> list[Change]:
 
 @fault
 def generation_not_checked() -> list[Change]:
-    """whoever was a member once may commit offsets"""
+    """a former member of a group may still commit offsets"""
     return [(shard, "check_commit", lambda *_: None)]
 
 
 @fault
 def partition_given_before_it_is_revoked() -> list[Change]:
-    """a partition goes to its next owner of a consumer group while the last one still has it (KIP-848)"""
+    """a consumer group gives a partition to its next owner before the last one has released it (KIP-848)"""
     return [(consumer_group.ConsumerGroup, "held_by_others", lambda *_: frozenset())]

@@ -1,4 +1,4 @@
-"""Mistakes about what is durable when."""
+"""Mistakes about the moment at which data is durable."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.planted.fault import Change, fault
 
 @fault
 def acknowledged_before_the_flush() -> list[Change]:
-    """acks=all is answered when the batch is written, not when it is durable"""
+    """acks=all is answered when the batch is written, before it is durable"""
 
     def is_persisted(self: Partition, last_offset: int) -> bool:
         return last_offset < self.log.log_end_offset
@@ -24,7 +24,7 @@ def acknowledged_before_the_flush() -> list[Change]:
 
 @fault
 def visible_before_the_flush() -> list[Change]:
-    """the high watermark moves with the write, though acknowledgements wait for the flush"""
+    """the high watermark moves with the write, although acknowledgements wait for the flush"""
     append = Partition.append
 
     def visible(self: Partition, *args: Any, **kwargs: Any) -> Appended:
@@ -52,7 +52,7 @@ def duplicate_acknowledged_at_once() -> list[Change]:
 
 @fault
 def failed_flush_believed() -> list[Change]:
-    """the error of an fsync is logged and forgotten"""
+    """the error of a failed fsync is logged and then ignored"""
     sync = Storage.sync
 
     def believed(self: Storage, file: Any) -> None:
@@ -64,7 +64,7 @@ def failed_flush_believed() -> list[Change]:
 
 @fault
 def failed_flush_repeated() -> list[Change]:
-    """after a failed fsync the next one, which succeeds without writing what was dropped, counts (fsyncgate)"""
+    """after a failed fsync the next one counts, although the kernel has dropped the pages (fsyncgate)"""
 
     def sync(self: Storage, file: Any) -> None:
         self._sync(file)
@@ -77,7 +77,7 @@ def failed_flush_repeated() -> list[Change]:
 
 @fault
 def flush_without_the_data() -> list[Change]:
-    """a flush round makes names durable and forgets the data file"""
+    """a flush makes side files and names durable and leaves the data file out"""
     run = LocalDurability.persist
 
     def forgetful(self: LocalDurability, ticket: FlushTicket) -> None:
@@ -92,7 +92,7 @@ def flush_without_the_data() -> list[Change]:
 
 @fault
 def flush_of_the_active_segment_only() -> list[Change]:
-    """after a roll what was written to the segment before, and not flushed yet, is never flushed"""
+    """after a roll, the unflushed end of the previous segment is never flushed"""
     run = LocalDurability.persist
 
     def short(self: LocalDurability, ticket: FlushTicket) -> None:
@@ -107,7 +107,7 @@ def flush_of_the_active_segment_only() -> list[Change]:
 
 @fault
 def roll_without_the_directory() -> list[Change]:
-    """the directory is not flushed after a roll: a power cut takes the new segment's name"""
+    """a roll does not flush the directory, so a power cut removes the new segment's name"""
     roll = PartitionLog.roll
 
     def forgetful(self: PartitionLog, now_ms: int) -> None:
@@ -119,7 +119,7 @@ def roll_without_the_directory() -> list[Change]:
 
 @fault
 def new_partition_without_its_directory() -> list[Change]:
-    """the names of a new partition are taken for durable with its first write"""
+    """the first write of a new partition counts as durable before its directory is flushed"""
     init = PartitionLog.__init__
 
     def forgetful(self: PartitionLog, *args: Any, **kwargs: Any) -> None:
@@ -131,7 +131,7 @@ def new_partition_without_its_directory() -> list[Change]:
 
 @fault
 def replaced_without_a_flush() -> list[Change]:
-    """a small file is replaced by writing and renaming, and neither is flushed"""
+    """a small file is replaced by write and rename without flushing either"""
 
     def replace_file(self: Storage, path: str, content: bytes) -> None:
         self.write_file(path + ".tmp", content)
@@ -142,13 +142,13 @@ def replaced_without_a_flush() -> list[Change]:
 
 @fault
 def deleted_records_come_back() -> list[Change]:
-    """DeleteRecords moves the log start in memory only"""
+    """DeleteRecords moves the log start only in memory"""
     return [(LogStart, "advance", lambda *_: None)]
 
 
 @fault
 def deletes_whole_segments() -> list[Change]:
-    """DeleteRecords rounds up to the end of the segment"""
+    """DeleteRecords deletes up to the end of the segment"""
     prepare = retention._prepare
 
     def rounded(log: PartitionLog, new_start: int, *args: Any) -> Any:

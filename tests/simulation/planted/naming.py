@@ -1,4 +1,6 @@
-"""Mistakes about producer names: what counts as seen, when it is durable, and what a start makes of it."""
+"""Mistakes about producer names: which records count as duplicates, what is durable, and what a start
+restores.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from tests.simulation.planted.fault import Change, fault
 
 @fault
 def names_written_before_the_data() -> list[Change]:
-    """the snapshot of names is written before the records that it tells of are durable, and believed when they are lost"""
+    """the snapshot of names becomes durable before the records that it covers, and outlives their loss"""
     run, drop = LocalDurability.persist, _Loader.drop_snapshots_of_lost_batches
 
     def names_first(self: LocalDurability, ticket: FlushTicket) -> None:
@@ -51,7 +53,7 @@ def names_written_before_the_data() -> list[Change]:
 
 @fault
 def pushed_counts_as_persisted() -> list[Change]:
-    """what is written and not yet durable is told, and answered for, as if it was"""
+    """records that are written but not yet durable count as persisted"""
     return [
         (NameEntry, "persisted_sequence", lambda self, high_watermark: self.sequence_id),
         (NameEntry, "offset_to_wait_for", lambda *_: NO_OFFSET),
@@ -60,7 +62,7 @@ def pushed_counts_as_persisted() -> list[Change]:
 
 @fault
 def aborted_lines_count() -> list[Change]:
-    """the end of a transaction makes its sequence ids count, whichever end it is"""
+    """sequence ids of an aborted transaction count"""
     end_transaction = NameTable.end_transaction
 
     def commit_all(self: NameTable, producer_id: int, *, commit: bool, **about: Any) -> None:
@@ -82,7 +84,7 @@ def open_lines_count() -> list[Change]:
 
 @fault
 def names_not_replayed() -> list[Change]:
-    """a start takes the snapshot of names and leaves out what the log has after it"""
+    """a start loads the snapshot of names and does not replay the log behind it"""
     begin_replay = Names.begin_replay
 
     def snapshot_only(self: Names, *args: Any) -> None:
@@ -94,7 +96,9 @@ def names_not_replayed() -> list[Change]:
 
 @fault
 def nothing_left_of_duplicates() -> list[Change]:
-    """a batch of duplicates from an idempotent producer leaves nothing, so that its next sequence is out of order"""
+    """an idempotent producer's batch of duplicates leaves no empty batch, so its next sequence is out of
+    order
+    """
     judge = RecordRules.judge
 
     def drop(self: RecordRules, *args: Any) -> Found:
@@ -108,7 +112,7 @@ def nothing_left_of_duplicates() -> list[Change]:
 
 @fault
 def active_names_evicted() -> list[Change]:
-    """there is room for one name, and the one before is forgotten while its application lives"""
+    """only one name fits, so a name is evicted while its application is still running"""
     enter = TopicNames.enter
 
     def push_out(self: TopicNames, table: NameTable, name: bytes, now_ms: int, **about: Any) -> None:
@@ -123,7 +127,7 @@ def active_names_evicted() -> list[Change]:
 
 @fault
 def names_gone_with_their_segments() -> list[Change]:
-    """what retention and DeleteRecords take is not written down before, and a start finds nothing of its names"""
+    """segments are removed before the names in them are in a snapshot, so a restart loses these names"""
     return [
         (RecordStates, "capture_below", lambda *_: None),
         (RecordStates, "capture_names", lambda _: False),
@@ -133,7 +137,7 @@ def names_gone_with_their_segments() -> list[Change]:
 
 @fault
 def duplicates_within_a_batch_only() -> list[Change]:
-    """records are compared with their own batch and not with what was there before"""
+    """records are compared only with their own batch, and not with earlier ones"""
     judge = NameTable.judge
 
     def forgetful(self: NameTable, *args: Any, **about: Any) -> Any:
@@ -148,7 +152,7 @@ def duplicates_within_a_batch_only() -> list[Change]:
 
 @fault
 def partly_duplicate_batches_stored_whole() -> list[Change]:
-    """a batch that is new at its end is stored whole, with the duplicates at its beginning"""
+    """a batch whose first records are duplicates is stored whole"""
     judge = NameTable.judge
 
     def lenient(self: NameTable, records: Any, *args: Any, **about: Any) -> Any:
@@ -164,7 +168,7 @@ def partly_duplicate_batches_stored_whole() -> list[Change]:
 
 @fault
 def old_name_epochs_accepted() -> list[Change]:
-    """a zombie of an older epoch may still write"""
+    """a fenced application with an older name epoch may still write"""
 
     def without_epochs(*args: Any, **about: Any) -> list[NamedRecord]:
         return [record._replace(epoch=-1) for record in named_records(*args, **about)]
@@ -174,7 +178,7 @@ def old_name_epochs_accepted() -> list[Change]:
 
 @fault
 def pending_names_accepted() -> list[Change]:
-    """lines of a name that another producer has in an open transaction are judged as if that was not there"""
+    """records are accepted although another producer's open transaction holds their name"""
     judge = NameTable.judge
 
     def blind(self: NameTable, *args: Any, transaction_of: int = -1, **about: Any) -> Any:
@@ -195,7 +199,7 @@ def pending_names_accepted() -> list[Change]:
 
 @fault
 def markers_not_replayed() -> list[Change]:
-    """the log is read for names without the ends of its transactions"""
+    """the replay for names ignores the ends of transactions"""
     replay = Names.replay
 
     def data_only(self: Names, batch: Any, *args: Any) -> None:
@@ -209,7 +213,7 @@ def markers_not_replayed() -> list[Change]:
 
 @fault
 def changes_while_off_forgotten() -> list[Change]:
-    """what was written while deduplication was off is not looked at when it is on again"""
+    """records written while deduplication was off are not read when it is turned on again"""
     change = RecordStates.change
 
     def no_replay(self: RecordStates, *args: Any) -> None:

@@ -1,4 +1,4 @@
-"""Mistakes about producers: their sequences, epochs and ids."""
+"""Mistakes about producers: their sequences, producer epochs and ids."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ def _accepting(*reasons: RejectionReason) -> Any:
 
 @fault
 def any_sequence_accepted() -> list[Change]:
-    """what is not the next sequence and no known duplicate is stored"""
+    """a batch is stored although its sequence is neither the next one nor a known duplicate's"""
     return [(ProducerTable, "judge", _accepting(RejectionReason.OUT_OF_ORDER_SEQUENCE))]
 
 
 @fault
 def gaps_accepted() -> list[Change]:
-    """a batch after one that could not be written is stored: only what goes back is out of order"""
+    """a batch behind a lost one is stored: only lower sequences count as out of order"""
     judge, append = ProducerTable.judge, Partition.append
     batches = count(1)
 
     def failing_at_times(self: Partition, records: Any, *args: Any, **kwargs: Any) -> Appended:
-        # without this a single node never refuses one batch and takes the next of the same connection
+        # otherwise a single gateway never refuses a batch and accepts the next one of the same connection
         if not self.topic.startswith("__") and next(batches) % 20 == 0:
             raise StorageFailed("planted")
         return append(self, records, *args, **kwargs)
@@ -66,7 +66,7 @@ def gaps_accepted() -> list[Change]:
 
 @fault
 def one_duplicate_remembered() -> list[Change]:
-    """only the last batch of a producer is remembered, five may be in flight"""
+    """only the last batch of a producer is remembered, although five may be in flight"""
 
     def forgetful(*args: Any, **kwargs: Any) -> ProducerEntry:
         return ProducerEntry(*args, **kwargs | {"retained_batches": 1})
@@ -76,7 +76,7 @@ def one_duplicate_remembered() -> list[Change]:
 
 @fault
 def duplicates_stored_again() -> list[Change]:
-    """a retry is not recognised"""
+    """a retry is not recognized, and stored again"""
     judge = ProducerTable.judge
 
     def forgetful(self: ProducerTable, *args: Any, **kwargs: Any) -> Any:
@@ -104,7 +104,7 @@ def duplicate_answered_with_the_newest_offset() -> list[Change]:
 
 @fault
 def old_epochs_accepted() -> list[Change]:
-    """who is fenced may still write"""
+    """a fenced producer may still write"""
     verify_or_add = TransactionCoordinator.verify_or_add
 
     def lenient(self: TransactionCoordinator, *args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ def old_epochs_accepted() -> list[Change]:
 
 @fault
 def epoch_not_raised() -> list[Change]:
-    """InitProducerId gives a transactional id its epoch again, so the one before is not fenced"""
+    """InitProducerId returns a transactional id's epoch unchanged, so the previous producer is not fenced"""
     begin_producer = rules.begin_producer
 
     def same(*args: Any, **kwargs: Any) -> Any:
@@ -135,7 +135,7 @@ def epoch_not_raised() -> list[Change]:
 
 @fault
 def old_epoch_may_commit() -> list[Change]:
-    """EndTxn does not compare the epoch"""
+    """EndTxn does not compare the producer epoch"""
     end = rules.end
 
     def lenient(current: Any, request: Any, *args: Any) -> Any:
@@ -165,7 +165,7 @@ def ids_before_their_block_is_durable() -> list[Change]:
 
 @fault
 def last_block_used_again() -> list[Change]:
-    """after a start the ids go on in the block that was claimed last, from its beginning"""
+    """a restart hands out the last claimed block of ids again, from its beginning"""
     claim = EmbeddedBlockStore.claim
 
     async def again(self: EmbeddedBlockStore, size: int, owner: str, now_ms: int) -> ProducerIdBlock:

@@ -1,4 +1,4 @@
-"""Mistakes about what consumers are given."""
+"""Mistakes about the records that consumers get."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.planted.fault import Change, fault
 
 @fault
 def read_beyond_the_high_watermark() -> list[Change]:
-    """a Fetch is answered up to the log's end"""
+    """a Fetch returns records up to the log end"""
     find = PartitionLog.find
 
     def beyond(
@@ -29,13 +29,13 @@ def read_beyond_the_high_watermark() -> list[Change]:
 
 @fault
 def last_stable_offset_ignored() -> list[Change]:
-    """read_committed reads up to the high watermark, whatever transactions are open"""
+    """read_committed reads up to the high watermark, even when transactions are open"""
     return [(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))]
 
 
 @fault
 def stable_before_the_marker_is_durable() -> list[Change]:
-    """a transaction counts as decided as soon as its marker is written"""
+    """a transaction counts as decided as soon as its marker is written, before it is durable"""
 
     def last_stable_offset(self: PartitionLog) -> int:
         first = next(iter(self.transactions.ongoing.open_transactions()), (self.log_end_offset,))[0]
@@ -46,7 +46,7 @@ def stable_before_the_marker_is_durable() -> list[Change]:
 
 @fault
 def aborts_of_closed_segments_unknown() -> list[Change]:
-    """read_committed is told of the aborted transactions of the active segment only"""
+    """read_committed learns only of aborted transactions in the active segment"""
     aborted = aborted_transactions.aborted_between
 
     def of_active(segments: SegmentList, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
@@ -62,7 +62,7 @@ def aborts_of_closed_segments_unknown() -> list[Change]:
 
 @fault
 def aborts_within_the_answer_only() -> list[Change]:
-    """read_committed is not told of an aborted transaction whose marker comes after what it gets"""
+    """read_committed does not learn of an aborted transaction whose marker is behind the returned records"""
     aborted_in = lookups.aborted_in
 
     def within(log: PartitionLog, offset: int, region: Any) -> list[tuple[int, int]]:
@@ -73,7 +73,7 @@ def aborts_within_the_answer_only() -> list[Change]:
 
 @fault
 def index_off_by_one() -> list[Change]:
-    """an offset is looked for from the index entry after its own"""
+    """the search for an offset starts one index entry too late"""
     position_for = Segment.position_for
 
     def after(self: Segment, relative_offset: int) -> int:

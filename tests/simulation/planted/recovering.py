@@ -1,4 +1,4 @@
-"""Mistakes in what a start makes of what it finds."""
+"""Mistakes in a start's recovery."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.simulation.planted.fault import Change, fault
 
 @fault
 def recovery_drops_the_last_batch() -> list[Change]:
-    """an off-by-one takes the last whole batch for a torn one"""
+    """an off-by-one error cuts the last whole batch as if it was torn"""
     check = Checking._check_segment
 
     def drop(self: Checking, segment: Segment, next_offset: int, next_base: int) -> int:
@@ -32,13 +32,13 @@ def recovery_drops_the_last_batch() -> list[Change]:
 
 @fault
 def recovery_checks_no_crc() -> list[Change]:
-    """a batch whose length is there counts, torn or not"""
+    """a batch counts as whole when its bytes exist, even if they are torn"""
     return [(scan, "crc_matches", lambda *_: True)]
 
 
 @fault
 def recovery_trusts_offsets() -> list[Change]:
-    """a log with a hole in it, as a lost write leaves one, goes on after the hole"""
+    """recovery continues behind a hole in the log, as a lost write leaves one"""
     check = Checking._check_from
 
     def trusting(self: Checking, first: int) -> int:
@@ -50,7 +50,7 @@ def recovery_trusts_offsets() -> list[Change]:
 
 @fault
 def producers_forgotten_at_start() -> list[Change]:
-    """the producer state is not restored: an unknown producer may begin with any sequence, a retry is stored again"""
+    """producer state is not restored, so retries are stored again and any first sequence is accepted"""
     load = load_producers
 
     def forget(*args: Any, **kwargs: Any) -> ProducerTable:
@@ -65,7 +65,7 @@ def producers_forgotten_at_start() -> list[Change]:
 
 @fault
 def duplicates_forgotten_at_start() -> list[Change]:
-    """a snapshot keeps the next sequence of a producer but not its last batches"""
+    """a snapshot has a producer's next sequence, but not its last batches"""
     load = load_producers
 
     def forget(*args: Any, **kwargs: Any) -> ProducerTable:
@@ -80,7 +80,7 @@ def duplicates_forgotten_at_start() -> list[Change]:
 
 @fault
 def transactions_forgotten_at_start() -> list[Change]:
-    """which transactions are open in a partition is not restored"""
+    """the open transactions of a partition are not restored"""
     load = load_producers
 
     def forget(*args: Any, **kwargs: Any) -> ProducerTable:
@@ -94,7 +94,7 @@ def transactions_forgotten_at_start() -> list[Change]:
 
 @fault
 def aborts_forgotten_at_start() -> list[Change]:
-    """the index of aborted transactions is not made anew after a crash"""
+    """the index of aborted transactions is not rebuilt after a crash"""
 
     def forget(self: _Loader, _: Undecided) -> None:
         for segment in self.segments:
@@ -106,7 +106,7 @@ def aborts_forgotten_at_start() -> list[Change]:
 
 @fault
 def high_watermark_goes_back() -> list[Change]:
-    """after a start consumers see only what the last checkpoint covers, until the next flush"""
+    """after a start the high watermark is that of the last checkpoint until the next flush"""
     begin_with = PartitionLog._begin_with
 
     def behind(self: PartitionLog, *args: Any) -> None:

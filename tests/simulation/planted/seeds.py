@@ -1,7 +1,8 @@
-"""The seed that found each planted fault. `python -m tests.simulation.plant --keep` hunts all of them and writes this file again.
+"""The seed that found each planted fault. `python -m tests.simulation.plant --keep` hunts all faults and
+writes this file again.
 
-A change of the order of events moves the seeds: a hunt then begins with the kept seed, and goes on with others. The faults that
-are missing here were not found yet.
+A change in the order of events can move a seed; a hunt begins with the kept seed and continues with others.
+Faults that are missing here have not been found yet.
 """
 
 from __future__ import annotations
