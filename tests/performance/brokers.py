@@ -1,4 +1,4 @@
-"""The two brokers under comparison: each in its own process, started alike, observed through /proc."""
+"""The two compared brokers: each runs in its own process, started alike and observed through /proc."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 300.0
 POLL_S = 0.002
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-# What kafka-run-class.sh and kafka-server-start.sh give a JVM that nobody configured.
+# The options that kafka-run-class.sh and kafka-server-start.sh give a JVM without further configuration.
 JVM_OPTIONS = [
     "-server",
     "-XX:+UseG1GC",
@@ -37,7 +37,7 @@ TOOL_HEAP = ["-Xmx512M"]
 
 
 def jvm(class_name: str, heap: list[str], logging: str) -> list[str]:
-    """The command for a class of Kafka's jars, with the JVM options of Kafka's own scripts."""
+    """Return the command for a class of Kafka's jars, with the JVM options of Kafka's own scripts."""
     java = shutil.which("java")
     assert java is not None, "Apache Kafka needs Java 17, and there is no java on the PATH"
     logging_option = f"-Dlog4j2.configurationFile={POMS / logging}"
@@ -45,7 +45,7 @@ def jvm(class_name: str, heap: list[str], logging: str) -> list[str]:
 
 
 def await_api_versions(bootstrap: str, process: subprocess.Popen[bytes] | None = None) -> None:
-    """Returns once ApiVersions is answered; raises when the process ends or the time is over."""
+    """Wait until ApiVersions is answered. Raises when the process ends or time runs out."""
     deadline = time.monotonic() + START_TIMEOUT_S
     while True:
         try:
@@ -59,7 +59,7 @@ def await_api_versions(bootstrap: str, process: subprocess.Popen[bytes] | None =
 
 
 class Broker(ABC):
-    """What both have in common; `name` is a column of the table."""
+    """The common part of both brokers; `name` is a column of the table."""
 
     name = ""
     bootstrap = ""
@@ -68,17 +68,17 @@ class Broker(ABC):
 
     @abstractmethod
     def start(self) -> None:
-        """Starts the process; `start_s` is the time from there to the first ApiVersions answer."""
+        """Start the process; `start_s` becomes the time until the first ApiVersions answer."""
 
     @abstractmethod
     def stop(self) -> None: ...
 
     @abstractmethod
     def kill(self) -> None:
-        """Ends the process at once, also one that never came up."""
+        """Kill the process at once, even if it never came up."""
 
     def cpu_s(self) -> float:
-        """User and system seconds of the process with all its threads, ended ones included."""
+        """Return the user and system seconds of the process with all its threads, ended threads included."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
 
@@ -86,7 +86,7 @@ class Broker(ABC):
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
             if line.startswith("VmRSS:"):
                 return int(line.split()[1]) * 1024
-        raise AssertionError("no VmRSS")
+        raise AssertionError("/proc shows no VmRSS for the process")
 
     def __enter__(self) -> Self:
         try:
@@ -143,7 +143,7 @@ class KafkaBroker(Broker):
         properties.write_text(
             PROPERTIES.format(port=port, controller_port=free_port(), directory=self._directory)
         )
-        # A leading "-" would read as an option: a fixed first byte keeps it away.
+        # A leading "-" would read as an option, so begin with a fixed byte.
         cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         run_tool(
             "kafka-storage", "format", "--standalone", "-t", cluster_id, "-c", properties

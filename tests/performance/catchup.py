@@ -1,10 +1,11 @@
-"""What a full read of old data does to producing, on Seqgate and on Apache Kafka: `python -m tests.performance.catchup`.
+"""Measures how a full read of old data slows producers, on Seqgate and on Apache Kafka: `python -m
+tests.performance.catchup`.
 
-Each broker gets a log of old data, which is then dropped from the page cache, so that one pass of a reader over all of
-it takes every byte from the disk: the case of a log larger than the cache, without writing one. Meanwhile a producer
-sends small requests at a fixed pace to another topic; a latency counts from when the request was due, so that a broker
-that stalls is charged for all that waited. The same pace without the reader is measured right before. Both brokers run
-all the time, one of them is under load; after each round their order is swapped.
+Each broker gets a log of old data, which is then dropped from the page cache. So a reader's pass over it
+reads every byte from the disk, as with a log larger than the cache. Meanwhile a producer sends small requests
+at a fixed pace to another topic; a latency counts from the moment at which the request was due, so that a
+stalled broker is charged for all waiting requests. The same pace without the reader is measured right before.
+Both brokers run all the time, but only one is under load, and their order is swapped after each round.
 """
 
 from __future__ import annotations
@@ -53,13 +54,15 @@ PAUSE_S = 1.0
 ANSWER_TIMEOUT_S = 30.0
 REQUESTS_PER_FILL = 5000
 PASS = 0.97
-"""The share of the old data that a pass reads, so that no connection begins a second one, from the cache."""
+"""The share of the old data that a pass reads. Less than all, so that no connection begins a second pass from
+the cache.
+"""
 BATCH_BYTES = FETCH_FILL_RECORDS * FETCH_FILL_RECORD_BYTES
 
 
 @dataclass
 class Latencies:
-    """From when each request was due to its answer, in ms."""
+    """Latencies from the moment at which each request was due to its answer, in ms."""
 
     all_ms: list[float] = field(default_factory=list)
 
@@ -70,7 +73,7 @@ class Latencies:
 
 @dataclass(frozen=True)
 class Round:
-    """Producing alone and beside the reader."""
+    """The latencies of producing alone and of producing during the read."""
 
     alone_p50_ms: float
     alone_p99_ms: float
@@ -87,7 +90,7 @@ class Round:
 
 
 class PacedProducer:
-    """Sends one request whenever one is due, whether or not the ones before are answered."""
+    """Sends a request whenever one is due, even if earlier ones are not answered yet."""
 
     def __init__(self, broker: Broker, topic: str, *, rate: float, partitions: int) -> None:
         self._wire = Wire(broker.bootstrap)
@@ -98,7 +101,7 @@ class PacedProducer:
         self._wire.close()
 
     def run(self, *, seconds: float, reader: subprocess.Popen[str] | None = None) -> Latencies:
-        """Produce for `seconds`, or for as long as `reader` goes on if there is one."""
+        """Produce for `seconds`, or until `reader` has finished if there is one."""
         latencies = Latencies()
         connection = self._wire._socket
         connection.settimeout(ANSWER_TIMEOUT_S)
@@ -144,7 +147,7 @@ def _take_answers(data: bytes, received: bytearray, due_s: dict[int, float], lat
 
 
 def make_cold(directory: Path, topic: str) -> int:
-    """Have everything of the topic on the disk and nothing in the page cache; returns how many bytes that is."""
+    """Persist the topic and drop it from the page cache; return its size in bytes."""
     total = 0
     for path in directory.rglob(f"{topic}-*/*"):
         with contextlib.suppress(FileNotFoundError):
@@ -160,7 +163,7 @@ def make_cold(directory: Path, topic: str) -> int:
 
 @contextmanager
 def reading(bench: Bench, broker: Broker, total_bytes: int) -> Iterator[subprocess.Popen[str]]:
-    """One pass over the old topic, in a process of its own."""
+    """Read the old topic once, in a process of its own."""
     plan = bench.directory / "catchup.plan"
     write_fetch_plan(plan, OLD, partitions=PARTITIONS)
     requests = int(PASS * total_bytes / BATCH_BYTES) // (FETCH_MAX_BYTES // BATCH_BYTES)
@@ -175,7 +178,7 @@ def reading(bench: Bench, broker: Broker, total_bytes: int) -> Iterator[subproce
 
 
 class CatchUp:
-    """The measurement on brokers that run."""
+    """The measurement on running brokers."""
 
     def __init__(self, bench: Bench, brokers: dict[Broker, Path], *, seconds: float, rate: float) -> None:
         self._bench = bench
@@ -190,7 +193,7 @@ class CatchUp:
             fill_more(self._bench, broker, megabytes * 1_000_000 // BATCH_BYTES)
 
     def warm_up(self) -> None:
-        """The load that lets the JVM compile what it will need; its first seconds are not measured."""
+        """Load the broker so that the JVM compiles the code it needs; the first seconds are not measured."""
         for broker in self._brokers:
             for durability in DURABILITIES:
                 self._round(broker, durability, self._seconds, keep=False)
@@ -227,7 +230,7 @@ class CatchUp:
 
 
 def fill_more(bench: Bench, broker: Broker, requests: int) -> None:
-    """Append so many batches of 200 records of 1,000 bytes to the old topic."""
+    """Append this many batches of 200 records of 1,000 bytes to the old topic."""
     plan = bench.directory / "fill.plan"
     while requests > 0:
         part = min(requests, REQUESTS_PER_FILL)
@@ -245,7 +248,7 @@ def fill_more(bench: Bench, broker: Broker, requests: int) -> None:
 
 
 def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> str:
-    """Medians of the rounds."""
+    """Return the medians of the rounds as a table in Markdown."""
     lines = [
         f"{run['date']}, `{run['command']}`, {run['cpu']}, {run['cores']} cores, Linux {run['kernel']}.",
         "",
@@ -268,18 +271,20 @@ def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> 
 
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.performance.catchup", description=__doc__)
-    parser.add_argument("--megabytes", type=int, default=4000, help="old data on each broker")
-    parser.add_argument("--seconds", type=float, default=8.0, help="how long it is produced without a reader")
+    parser.add_argument("--megabytes", type=int, default=4000, help="size of the old data on each broker")
+    parser.add_argument("--seconds", type=float, default=8.0, help="seconds of producing without a reader")
     parser.add_argument(
         "--rate", type=float, default=200.0, help="requests per second, of ten records of 100 bytes"
     )
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--durability", choices=tuple(DURABILITIES), help="only this one")
-    parser.add_argument("--only-seqgate", action="store_true", help="no Kafka")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting of Seqgate"
+        "--durability", choices=tuple(DURABILITIES), help="run only this durability instead of all"
     )
-    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    parser.add_argument("--only-seqgate", action="store_true", help="measure only Seqgate")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="NAME=VALUE", help="a setting for Seqgate, NAME=VALUE"
+    )
+    parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     arguments = parser.parse_args(given)
     command = " ".join(["python -m tests.performance.catchup", *(sys.argv[1:] if given is None else given)])
     settings = dict(item.split("=", 1) for item in arguments.set)

@@ -1,8 +1,9 @@
 """The same load on Seqgate and on Apache Kafka, alternately: `python -m tests.performance.compare`.
 
-Both brokers run all the time and only one is under load. A round loads first the one, then the other, on fresh topics
-with the same settings; after each round the order is swapped. The topics' `flush.messages` chooses the durability on
-both sides. Kafka's JVM gets a long load before the first measurement, and both get a short one before each row.
+Both brokers run all the time and only one is under load. A round loads one broker and then the other, on new
+topics with the same settings; the order is swapped after each round. The topics' `flush.messages` chooses the
+durability on both sides. Kafka's JVM gets a long load before the first measurement, and both get a short one
+before each row.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ STARTS = 3
 
 
 class Comparison:
-    """Runs rows on brokers and keeps what they did."""
+    """Runs rows on both brokers and keeps the samples."""
 
     def __init__(self, bench: Bench, brokers: Sequence[Broker], *, rounds: int, quick: bool) -> None:
         self._bench = bench
@@ -48,7 +49,7 @@ class Comparison:
         return f"bench-{row.name}-{next(self._numbers):04d}"
 
     def warm_up(self) -> None:
-        """The load that lets the JVM compile what it will need."""
+        """Load the broker so that the JVM compiles the code it needs."""
         extent = QUICK_FIRST_WARM_UP if self._quick else FIRST_WARM_UP
         for row in ROWS:
             if row.name in FIRST_WARM_UP_ROWS:
@@ -70,7 +71,7 @@ class Comparison:
 
 @contextmanager
 def workspace() -> Iterator[Path]:
-    """A directory on disk beside the project; gone afterwards."""
+    """Return a directory on the project's disk, which is deleted afterwards."""
     directory = CACHE / "bench" / f"{time.time_ns()}"
     directory.mkdir(parents=True)
     try:
@@ -80,7 +81,7 @@ def workspace() -> Iterator[Path]:
 
 
 def start_times(directory: Path, count: int) -> dict[str, list[float]]:
-    """Seconds from spawn to the first ApiVersions answer, each time on an empty data directory."""
+    """Return the seconds from spawn to the first ApiVersions answer, each on an empty data directory."""
     times: dict[str, list[float]] = {SeqgateBroker.name: [], KafkaBroker.name: []}
     for number in range(count):
         for kind in (SeqgateBroker, KafkaBroker):
@@ -92,13 +93,17 @@ def start_times(directory: Path, count: int) -> dict[str, list[float]]:
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.performance.compare", description=__doc__)
     parser.add_argument(
-        "--rows", default=",".join(row.name for row in ROWS), help="names, separated by commas"
+        "--rows", default=",".join(row.name for row in ROWS), help="names of rows, separated by commas"
     )
-    parser.add_argument("--durability", choices=tuple(DURABILITIES), help="only this one")
-    parser.add_argument("--rounds", type=int, help="how often each row loads each broker (3; 1 with --quick)")
-    parser.add_argument("--quick", action="store_true", help="a first impression in about a minute")
-    parser.add_argument("--only-seqgate", action="store_true", help="no Kafka, no ratios")
-    parser.add_argument("--json", type=Path, help="also write everything measured to this file")
+    parser.add_argument(
+        "--durability", choices=tuple(DURABILITIES), help="run only this durability instead of all"
+    )
+    parser.add_argument("--rounds", type=int, help="rounds per row and broker (3; 1 with --quick)")
+    parser.add_argument("--quick", action="store_true", help="run short loads, about a minute in all")
+    parser.add_argument(
+        "--only-seqgate", action="store_true", help="measure only Seqgate; the table has no ratios"
+    )
+    parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     arguments = parser.parse_args(given)
     names = arguments.rows.split(",")
     unknown = sorted(set(names) - {row.name for row in ROWS})

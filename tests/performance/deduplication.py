@@ -1,7 +1,8 @@
-"""What deduplication by name costs: `python -m tests.performance.deduplication`.
+"""Measures the cost of deduplication by name: `python -m tests.performance.deduplication`.
 
-The same requests, byte by byte, to a topic without the setting, to one with it, and to one with it where every record was
-there before (the producers are idempotent, so each batch leaves an empty one). They take turns; each round begins with another.
+The same requests, byte by byte, go to a topic without deduplication, to one with it, and to one with it that
+already has every record. (The producers are idempotent, so each batch of duplicates leaves an empty batch.)
+The topics take turns, and each round begins with another one.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ ROWS = (
 def measure(
     bench: Bench, broker: SeqgateBroker, row: Row, kind: str, number: int, *, seconds: float
 ) -> Sample:
-    """One load on a topic of its own."""
+    """Run one load on a new topic and return its measurements."""
     topic = f"dedup-{number}"
     create_topic(
         broker,
@@ -77,7 +78,7 @@ def measure(
 
 
 def table(rows: Sequence[tuple[Row, str, dict[str, list[Sample]]]]) -> str:
-    """Medians as a table."""
+    """Return the medians as a table in Markdown."""
     lines = [
         "| load | durability | setting | records/s | of without | broker CPU µs per record | p99 ms |",
         "| --- | --- | --- | ---: | ---: | ---: | ---: |",
@@ -101,7 +102,7 @@ def main(given: Sequence[str] | None = None) -> int:
     """Measure all rows and print the table."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="of each load")
+    parser.add_argument("--seconds", type=float, default=2.0, help="seconds of each load")
     arguments = parser.parse_args(given)
     rows: list[tuple[Row, str, dict[str, list[Sample]]]] = []
     number = 0

@@ -1,8 +1,9 @@
-"""What many deleted topics leave in memory: `python -m tests.performance.deletions --topics 3000`.
+"""Measures the memory that many deleted topics leave behind: `python -m tests.performance.deletions --topics
+3000`.
 
-Topics of one partition are created, each gets one record of a producer of its own, and all are deleted again. Printed is a
-row for docs/scale.md: the resident memory before, at most, and after the last file is deleted, as a ratio of that before.
-`--write` puts the row into the page.
+It creates topics of one partition, writes one record with its own producer to each, and deletes all topics.
+It prints a row for docs/scale.md: the resident memory before, at its peak, and after the last file is
+deleted, and the ratio of the last to the first. `--write` puts the row into the page.
 """
 
 from __future__ import annotations
@@ -21,9 +22,9 @@ from tests.support.wire import Wire
 PER_REQUEST = 100
 SETTINGS = {"log.segment.delete.delay.ms": "1000", "seqgate.deletion.max.files.per.second": "100000"}
 QUIET_S = 12.0
-"""Memory is given back some seconds after the last file is deleted."""
+"""Seconds to wait after the last file is deleted, until the gateway has given memory back."""
 WARM_UP_TOPICS = 20
-"""The first requests of each kind build their codecs."""
+"""Topics used before the measurement, because the first requests of each kind build their codecs."""
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
 SECTION = re.compile(r"(?<=<!-- deletions -->\n).*?(?=<!-- /deletions -->)", re.DOTALL)
 
@@ -60,7 +61,7 @@ def await_deletion(data_dir: Path, timeout_s: float) -> None:
 
 
 def measure(broker: Broker, data_dir: Path, topics: int) -> list[float]:
-    """Resident MiB before, with all topics in use, and after their deletion."""
+    """Return the resident MiB before, with all topics in use, and after their deletion."""
     with Wire(broker.bootstrap, timeout_s=120.0) as wire:
         for kind, count in (("warm-up", WARM_UP_TOPICS), ("churn", topics)):
             names = [f"{kind}-{number}" for number in range(count)]

@@ -1,9 +1,10 @@
 """Consumer groups on Seqgate and on Apache Kafka, one after the other: `python -m tests.performance.groups`.
 
-A thousand members (JoinGroup v9, SyncGroup v5, Heartbeat v4, OffsetCommit v9 over a connection each) in a hundred
-groups: the time until every member has its assignment, the broker's CPU per heartbeat, and commits per second while
-every member commits as fast as it is answered. The members are tasks of one Python process, the same for both, which
-takes about a core: where it is the limit both brokers wait for it, and the CPU columns tell more than the rates.
+A thousand members (JoinGroup v9, SyncGroup v5, Heartbeat v4, OffsetCommit v9 over a connection each) in a
+hundred groups: the time until every member has its assignment, the broker's CPU per heartbeat, and commits
+per second while every member commits as fast as it is answered. The members are tasks of one Python process,
+which takes about one core. Where this process is the limit, both brokers wait for it, and the CPU columns say
+more than the rates.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ SESSION_TIMEOUT_MS = 45_000
 
 @dataclass(frozen=True)
 class Sample:
-    """What one broker did."""
+    """The measurements of one broker."""
 
     stable_s: float
     heartbeats: int
@@ -40,7 +41,7 @@ class Sample:
 
 
 class Member:
-    """One member with a connection of its own."""
+    """One group member with its own connection."""
 
     def __init__(self, host: str, port: int, group_id: str) -> None:
         self._address = host, port
@@ -69,7 +70,7 @@ class Member:
         return decode(api, version, answer, correlation_id=self._correlation_id).fields
 
     async def exchange(self, frame: bytes) -> bytes:
-        """One request as bytes, one answer as bytes."""
+        """Send one request and return its answer, both as bytes."""
         self._writer.write(len(frame).to_bytes(4, "big") + frame)
         size = int.from_bytes(await self._reader.readexactly(4), "big")
         return await self._reader.readexactly(size)
@@ -140,7 +141,7 @@ class Member:
 
 
 async def _look_up(host: str, port: int, group_ids: Sequence[str]) -> None:
-    """Find the coordinator of every group, as clients do; the first one creates the offsets topic."""
+    """Find the coordinator of every group, as clients do. The first look-up creates the offsets topic."""
     finder = Member(host, port, "")
     await finder.connect()
     deadline = time.monotonic() + ANSWER_TIMEOUT_S
@@ -158,7 +159,7 @@ async def _look_up(host: str, port: int, group_ids: Sequence[str]) -> None:
 async def _repeat(
     members: Sequence[Member], frames: Callable[[Member], bytes], error_at: int, seconds: float
 ) -> tuple[int, float]:
-    """Every member sends its frame again and again; how many answers came, and in what time."""
+    """Let every member send its frame over and over; return the number of answers and the time."""
     begun_s = time.monotonic()
     deadline = begun_s + seconds
 
@@ -176,7 +177,7 @@ async def _repeat(
 
 
 async def measure(broker: Broker, *, groups: int, members: int, seconds: float) -> Sample:
-    """All phases on one broker."""
+    """Run all phases on one broker."""
     host, _, port = broker.bootstrap.rpartition(":")
     names = [f"bench-{number}" for number in range(groups)]
     everyone = [Member(host, int(port), names[number % groups]) for number in range(members)]
@@ -211,11 +212,11 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.performance.groups", description=__doc__)
     parser.add_argument("--groups", type=int, default=100)
     parser.add_argument("--members", type=int, default=1000)
-    parser.add_argument("--seconds", type=float, default=5.0, help="of heartbeats, and of commits")
+    parser.add_argument("--seconds", type=float, default=5.0, help="seconds of heartbeats, and of commits")
     parser.add_argument("--only-seqgate", action="store_true")
     arguments = parser.parse_args(given)
     directory = CACHE / "bench" / f"groups-{time.time_ns()}"
-    # as in the properties of the Kafka it is compared with
+    # the same values as in the properties of the compared Kafka
     settings = {"group.initial.rebalance.delay.ms": "0"}
     brokers: list[Broker] = [SeqgateBroker(directory / "seqgate", settings)]
     if not arguments.only_seqgate:
@@ -236,7 +237,7 @@ def main(given: Sequence[str] | None = None) -> int:
 def _load(name: str, broker: Broker, arguments: argparse.Namespace) -> None:
     create_topic(broker, TOPIC, partitions=1, flush_messages=PAGE_CACHE)
     sizes = {"groups": arguments.groups, "members": arguments.members}
-    # the first time is the JVM's warm-up
+    # the first run warms the JVM up
     asyncio.run(measure(broker, **sizes, seconds=arguments.seconds / 2))
     for title, flush_messages in (("page cache", PAGE_CACHE), ("flush", EVERY_MESSAGE)):
         choose_durability(broker, OFFSETS_TOPIC, flush_messages)

@@ -25,12 +25,12 @@ CREATE_TIMEOUT_S = 20.0
 PAGE_CACHE = str(2**63 - 1)
 EVERY_MESSAGE = "1"
 CLIENT_WARM_UP = 0.3
-"""The share of ProducerPerformance's records that are sent before its JVM is taken for warm."""
+"""The share of ProducerPerformance's records after which its JVM counts as warm."""
 SESSION_MARK = 0x5A697887
 FETCH_OFFSET_MARK = 0x1122334455667788
 FETCH_MAX_BYTES = 1 << 20
 SEQUENCE_DIGITS = 19
-"""What the load generator counts up."""
+"""The number of digits that the load generator counts up in each value."""
 PLAN_HEAD = struct.Struct("<5I")
 PERFORMANCE_LINE = re.compile(
     r"^(?P<records>\d+) steady state records sent, (?P<rate>[\d.]+) records/sec .*?"
@@ -41,7 +41,7 @@ PERFORMANCE_LINE = re.compile(
 
 @dataclass(frozen=True)
 class Sample:
-    """What one load did to one broker; rate and p99 are those after the client's own warm-up."""
+    """The measurements of one load on one broker; rate and p99 exclude the client's warm-up."""
 
     records: int
     requests: int
@@ -57,9 +57,9 @@ class Sample:
 
 
 def create_topic(broker: Broker, name: str, *, partitions: int, flush_messages: str, **settings: str) -> None:
-    """Creates a topic with its flush policy and waits until every partition has a leader.
+    """Create a topic with its flush policy, and wait until every partition has a leader.
 
-    Further settings of the topic are named with `_` for `.`.
+    Further configs are given as keyword arguments, with `_` for `.`.
     """
     given = {"flush.messages": flush_messages, **{key.replace("_", "."): settings[key] for key in settings}}
     configs = [{"name": key, "value": value} for key, value in given.items()]
@@ -82,7 +82,7 @@ def _is_ready(wire: Wire, name: str, partitions: int) -> bool:
 
 
 def choose_durability(broker: Broker, topic: str, flush_messages: str) -> None:
-    """Have a topic that is there already flushed before each answer, or never."""
+    """Set the flush policy of an existing topic: flush before each answer, or never."""
     configs = [{"name": "flush.messages", "config_operation": 0, "value": flush_messages}]
     resource = {"resource_type": 2, "resource_name": topic, "configs": configs}
     with Wire(broker.bootstrap) as wire:
@@ -97,7 +97,7 @@ def delete_topic(broker: Broker, name: str) -> None:
 
 
 def log_end_offsets(wire: Wire, name: str, partitions: int) -> list[int]:
-    """The log end offset of each partition; -1 where it is not known yet."""
+    """Return the log end offset of each partition; -1 if it is not known yet."""
     asked = [
         {"partition_index": index, "timestamp": -1, "current_leader_epoch": -1} for index in range(partitions)
     ]
@@ -107,7 +107,9 @@ def log_end_offsets(wire: Wire, name: str, partitions: int) -> list[int]:
 
 
 def load_program(directory: Path, *, compiled: bool | None = None) -> list[str]:
-    """The command of the load generator: compiled into `directory`, or in Python where there is no C compiler."""
+    """Return the command of the load generator: compiled into `directory`, or in Python if there is no C
+    compiler.
+    """
     compiler = shutil.which("cc") or shutil.which("gcc")
     if compiled is False or (compiled is None and compiler is None):
         return [sys.executable, "-m", "tests.performance.plan_load"]
@@ -130,7 +132,9 @@ def write_produce_plan(
     size: int,
     is_named: bool = False,
 ) -> None:
-    """Produce v9 requests, acks=all, each connection an idempotent producer of its own; with `is_named` it has a name too."""
+    """Write a plan of Produce v9 requests with acks=all, one idempotent producer per connection; with
+    `is_named` each has a producer name.
+    """
     with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
         for connection in range(connections):
             producer_id = new_producer_id(wire)
@@ -152,7 +156,7 @@ def _named(chosen: tuple[Record, ...], name: str) -> tuple[Record, ...]:
 
 
 def write_fetch_plan(plan: Path, topic: str, *, partitions: int) -> None:
-    """Fetch v12 requests with a session, one connection for each partition."""
+    """Write a plan of Fetch v12 requests in a fetch session, one connection per partition."""
     with plan.open("wb") as out:
         for partition in range(partitions):
             wanted = {
@@ -183,7 +187,7 @@ def _frame(api: str, version: int, request: Plain) -> bytes:
 
 
 def new_producer_id(wire: Wire) -> int:
-    """An id from InitProducerId; asks again while the broker is not ready to give one."""
+    """Return an id from InitProducerId; retry while the broker is not ready."""
     asked = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
     deadline = time.monotonic() + CREATE_TIMEOUT_S
     while True:
@@ -204,7 +208,7 @@ def run_plan(
     depth: int = 1,
     max_requests: int = 0,
 ) -> Sample:
-    """Runs the plan and observes both sides; fails on any error answer."""
+    """Run the plan and observe both sides. Fails on any error answer."""
     host, _, port = broker.bootstrap.rpartition(":")
     command = [*program, kind, host, port, str(plan), str(seconds), str(max_requests), str(depth)]
     done, broker_cpu_s, client_cpu_s, resident_bytes = _observed(broker, command)
@@ -230,9 +234,10 @@ def run_producer_performance(
     rate: int = -1,
     commit_interval_ms: int | None = None,
 ) -> Sample:
-    """Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are what the tool says.
+    """Run Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are those that the tool prints.
 
-    With `commit_interval_ms` in transactions that are committed so often; the tool waits for each commit.
+    With `commit_interval_ms` the tool produces in transactions and commits at this interval; it waits for
+    each commit.
     """
     command = [*jvm("org.apache.kafka.tools.ProducerPerformance", TOOL_HEAP, "log4j2-tools.yaml")]
     warm_up = int(count * CLIENT_WARM_UP)
@@ -264,7 +269,7 @@ def run_producer_performance(
 def _observed(
     broker: Broker, command: list[str]
 ) -> tuple[subprocess.CompletedProcess[str], float, float, int]:
-    """(the ended client, broker CPU seconds, client CPU seconds, broker's resident bytes after it)."""
+    """Run the client; return it with the CPU seconds of broker and client and the broker's resident bytes."""
     broker_before, client_before = broker.cpu_s(), _children_cpu_s()
     done = subprocess.run(
         command, capture_output=True, text=True, timeout=LOAD_TIMEOUT_S, check=False, cwd=PROJECT

@@ -1,4 +1,4 @@
-"""What `load.c` does, for machines without a C compiler: the same arguments, plan and output, at a higher cost."""
+"""Replaces `load.c` on machines without a C compiler: the same arguments, plan and output, at a higher cost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The comparison as a markdown table and as JSON."""
+"""The comparison as a table in Markdown and as JSON."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HEADINGS = (
 
 @dataclass(frozen=True)
 class Cell:
-    """One row at one durability: the rounds' samples by broker."""
+    """One row of the table at one durability: the samples of all rounds by broker."""
 
     row: str
     title: str
@@ -46,7 +46,7 @@ class Cell:
 
 
 def describe_run(command: str, load_program: list[str]) -> dict[str, str]:
-    """What ran where and when; `load_program` is what made the one-record requests and the fetches."""
+    """Describe the machine, the versions and the time of the run; `load_program` names the load generator."""
     return {
         "date": dt.datetime.now(dt.UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "command": command,
@@ -125,7 +125,7 @@ def _table_row(cell: Cell) -> str:
 
 
 def as_json(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence[Cell]) -> dict[str, Any]:
-    """Everything measured; seconds, milliseconds and bytes as the field names say."""
+    """Return all measurements as JSON; field names end with their units."""
     return {
         "run": run,
         "start_s": starts,

@@ -1,4 +1,4 @@
-"""The rows of the comparison: what each loads, in which durabilities, and how much of it."""
+"""The rows of the comparison: their loads, durabilities and amounts."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ FETCH_FILL_RECORD_BYTES = 1000
 
 @dataclass(frozen=True)
 class Extent:
-    """How long a load goes on: seconds for the load generator, a share of the usual count for ProducerPerformance."""
+    """The length of a load: seconds for the load generator, a share of the usual count for
+    ProducerPerformance.
+    """
 
     seconds: float
     share: float
@@ -38,7 +40,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class Bench:
-    """What a row needs to run: the load generator, a place for its plans, and the flush policy of its topics."""
+    """The tools of a row: the load generator, a directory for plans, and the flush policy of the topics."""
 
     program: list[str]
     directory: Path
@@ -56,7 +58,7 @@ class Row:
     durabilities: tuple[str, ...] = tuple(DURABILITIES)
 
     def run(self, bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
-        """One load on a topic of its own, which is deleted afterwards."""
+        """Run one load on a new topic, and delete the topic afterwards."""
         sample = self.load(bench, broker, topic, extent)
         delete_topic(broker, topic)
         return sample
@@ -104,7 +106,7 @@ def _one_record_requests(connections: int) -> Load:
 
 
 def fill(bench: Bench, broker: Broker, topic: str, *, requests: int = FETCH_FILL_REQUESTS) -> Sample:
-    """Batches of 200 records of 1,000 bytes, spread over the partitions."""
+    """Produce batches of 200 records of 1,000 bytes, spread over the partitions."""
     create_topic(broker, topic, partitions=PARTITIONS, flush_messages=bench.flush_messages)
     plan = bench.directory / "fill.plan"
     write_produce_plan(

@@ -1,12 +1,15 @@
-"""Many partitions on one node: `python -m tests.performance.scale --partitions 1000 10000 100000`.
+"""Measures many partitions on one node: `python -m tests.performance.scale --partitions 1000 10000 100000`.
 
-For each number, on a fresh data directory: creation (topics of a thousand partitions), a first record in every
-partition with `--filled` (else in one of a hundred), then a load on one of a hundred partitions while a second
-connection asks ApiVersions all the time: its longest wait is what any request waits for whatever the broker does beside.
-Background jobs run once in a few seconds, far more often than anybody would have them. Then memory, CPU without load,
-Metadata of one topic and of all, open files, a clean stop, a start, and a start after `kill -9`.
-`--kafka` measures Apache Kafka as well, with a heap of 1 GB; it is stopped by `kill` alone, so its starts are those
-after a crash. `--simulated 1000000` builds that many partitions in this process, without a disk: what the tables cost.
+Each number of partitions gets a fresh data directory. The steps are: create topics of a thousand partitions,
+write a first record into every partition (`--filled`) or into one of a hundred, and load one of a hundred
+partitions. During the load a second connection sends ApiVersions all the time: its longest wait is how long
+background work can delay any request. Background jobs run every few seconds, far more often than in practice.
+Then follow memory, CPU without load, Metadata of one topic and of all topics, open files, a clean stop, a
+start, and a start after `kill -9`.
+
+`--kafka` measures Apache Kafka as well, with a heap of 1 GB; `kill` stops it, so its starts are those after a
+crash. `--simulated 1000000` builds that many partitions in this process, without a disk, and shows the cost
+of the tables.
 """
 
 from __future__ import annotations
@@ -83,7 +86,7 @@ def topics_of(partitions: int) -> list[str]:
 
 
 def create(broker: Broker, partitions: int) -> float:
-    """Create all topics, one request each; the time until the last is answered and has its leaders."""
+    """Create all topics, one request each; return the time until the last one is answered and has leaders."""
     begun_s = time.monotonic()
     with Wire(broker.bootstrap, timeout_s=LONG_S) as wire:
         left = partitions
@@ -156,7 +159,7 @@ def _counts(partitions: int) -> Iterator[tuple[str, int]]:
 
 
 class LongestWait:
-    """A connection that asks the cheapest request again and again; what it waited longest, in ms."""
+    """A connection that sends the cheapest request over and over, and its longest wait in ms."""
 
     def __init__(self, broker: Broker) -> None:
         self.longest_ms = 0.0
@@ -184,7 +187,7 @@ class LongestWait:
 
 
 def paced(broker: Broker, partitions: int, seconds: float) -> tuple[list[float], list[float]]:
-    """Produce to, and fetch from, one of a hundred partitions in turn; the time of each in ms."""
+    """Produce to, and fetch from, one of a hundred partitions in turn; return the time of each request in ms."""
     places = [(name, index) for name, count in _counts(partitions) for index in range(0, count, ACTIVE_EVERY)]
     produced, fetched = [], []
     with Wire(broker.bootstrap, timeout_s=LONG_S) as wire:
@@ -208,7 +211,7 @@ def p99(times: Sequence[float]) -> float:
 
 
 def metadata_ms(broker: Broker, names: list[str] | None) -> float:
-    """The shortest of three: what the request costs, beside nothing else."""
+    """Return the shortest of three times: the cost of the request itself, without other work."""
     asked = None if names is None else [{"name": name} for name in names]
     frame = encode("metadata", 9, {"topics": asked, "allow_auto_topic_creation": False})
     best = LONG_S * 1000
@@ -228,7 +231,7 @@ def cpu_percent(broker: Broker, seconds: float) -> float:
 
 
 def measure(broker: Broker, partitions: int, *, filled: bool, seconds: float) -> Figures:
-    """All phases on one broker; it runs when this begins and is stopped when this ends."""
+    """Measure all phases of one broker. The broker must be running; it is stopped at the end."""
     figures = Figures()
     figures.put("broker", broker.name)
     figures.put("partitions", partitions)
@@ -271,7 +274,7 @@ class _Nothing:
 
 
 def simulate(partitions: int) -> str:
-    """What the tables of so many partitions take in memory, and how long a replay of the metadata takes."""
+    """Measure the memory of the tables of this many partitions, and the time of a replay of the metadata."""
     tracemalloc.start()
     begun_s = time.perf_counter()
     image, served = MetadataImage(), Partitions()
@@ -294,10 +297,21 @@ def simulate(partitions: int) -> str:
 def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.performance.scale", description=__doc__)
     parser.add_argument("--partitions", type=int, nargs="*", default=[1000, 10_000])
-    parser.add_argument("--filled", action="store_true", help="a record in every partition")
-    parser.add_argument("--kafka", type=int, nargs="*", default=[], help="the numbers for Apache Kafka")
+    parser.add_argument("--filled", action="store_true", help="write a record into every partition")
+    parser.add_argument(
+        "--kafka",
+        type=int,
+        nargs="*",
+        default=[],
+        help="measure Apache Kafka with these numbers of partitions",
+    )
     parser.add_argument("--simulated", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=10.0, help="without load; twice as long with it")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=10.0,
+        help="seconds of measurement without load; with load, twice as long",
+    )
     arguments = parser.parse_args(given)
     print("| " + " | ".join(COLUMNS) + " |")
     print("| --- " + "| ---: " * (len(COLUMNS) - 1) + "|")

@@ -1,4 +1,4 @@
-"""The benchmark's harness counts right: what it calls acknowledged is what the log holds."""
+"""The benchmark counts correctly: the log holds exactly the records that it counts as acknowledged."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ NUMBERS = itertools.count()
     scope="module", params=[False, *([True] if shutil.which("cc") or shutil.which("gcc") else [])]
 )
 def bench(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Bench:
-    """The load generator in Python, and compiled where there is a compiler."""
+    """The load generator in Python, and the compiled one if there is a compiler."""
     directory = tmp_path_factory.mktemp("bench")
     return Bench(load_program(directory, compiled=request.param), directory)
 

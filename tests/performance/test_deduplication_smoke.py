@@ -1,4 +1,4 @@
-"""The load of the benchmark of deduplication is what its rows say: sequence ids that grow, or stay as they are."""
+"""The loads of the deduplication benchmark match their rows: sequence ids grow, or repeat."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMPILED = (False, *([True] if shutil.which("cc") or shutil.which("gcc") else []
 
 
 def told(broker: SeqgateBroker, name: str, topic: str) -> int:
-    """How far a producer name has come in partition 0."""
+    """Return the last sequence id of a producer name in partition 0."""
     asked = {"group_id": f"seqgate-name:{name}", "topics": [{"name": topic, "partition_indexes": [0]}]}
     with Wire(broker.bootstrap) as wire:
         answer = wire.call("offset_fetch", 8, {"groups": [asked], "require_stable": False}).fields

@@ -1,8 +1,8 @@
 """Transactions of two records in two partitions, one after the other on each connection, for the comparison's rows.
 
-Every producer is one transactional id on a connection of its own and speaks what new clients speak: Produce v12, which
-adds the partitions, and EndTxn v5. Where the broker answers that the transaction before is not over yet
-(CONCURRENT_TRANSACTIONS) it waits the 20 ms that Kafka's clients wait and asks again, as they do.
+Every producer is one transactional id on a connection of its own and uses the requests of new clients:
+Produce v12, which adds the partitions, and EndTxn v5. When the broker answers that the previous transaction
+has not ended yet (CONCURRENT_TRANSACTIONS), the producer waits 20 ms and retries, as Kafka's clients do.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class TransactionalProducer:
     topic: str
     transactional_id: str
     ends_s: list[float] = field(default_factory=list)
-    """How long each EndTxn took."""
+    """The time that each EndTxn took."""
 
     async def connect(self) -> None:
         self._reader, self._writer = await asyncio.open_connection(self.host, self.port)
@@ -66,7 +66,7 @@ class TransactionalProducer:
         return decode(api, version, await self._reader.readexactly(size)).fields
 
     async def run(self, until_s: float, least: int) -> int:
-        """One transaction after the other until the time is over, but so many at least; how many were committed."""
+        """Run transactions until the time is over, at least `least`; return how many were committed."""
         count = 0
         while count < least or time.monotonic() < until_s:
             await self._produce()
@@ -102,13 +102,13 @@ class TransactionalProducer:
             if errors == {0}:
                 self._sequence += 1
                 return
-            # a partition that took the batch knows it again
+            # the partition recognizes a batch that it has already stored
             assert errors <= {0, CONCURRENT_TRANSACTIONS}, answer
             await asyncio.sleep(RETRY_S)
 
 
 def begin_transactions(broker: Broker, topic: str) -> None:
-    """Have the broker create what it keeps transactions in."""
+    """Let the broker create its topic of transactions."""
 
     async def begin() -> None:
         host, _, port = broker.bootstrap.rpartition(":")
@@ -122,7 +122,9 @@ def begin_transactions(broker: Broker, topic: str) -> None:
 def run_transactions(
     broker: Broker, topic: str, *, connections: int, seconds: float, flush_messages: str, least: int = 1
 ) -> Sample:
-    """Records are transactions here, `least` or more of each connection, and the p99 is that of EndTxn."""
+    """Run transactions on all connections, `least` or more on each. The sample counts transactions, and its
+    p99 is that of EndTxn.
+    """
     create_topic(broker, topic, partitions=PARTITIONS, flush_messages=flush_messages)
     return asyncio.run(_load(broker, topic, connections, seconds, flush_messages, least))
 

@@ -1,9 +1,10 @@
 """Counts what one request costs in Python calls, files and rooms: `python -m tests.performance.walks`.
 
-A gateway runs in this process on a loop of its own, and a client sends it one request at a time from another thread. Between the
-request and its answer a profiler notes every Python function that the loop's thread enters. Each walk is repeated, and the repetition with the
-fewest calls counts, because background jobs only add calls. Calls are counted with those of libraries; files and
-rooms are those of the five packages. A room is a folder, at most two levels deep.
+A gateway runs in this process on a loop of its own, and a client sends it one request at a time from another
+thread. Between the request and its answer a profiler records every Python function that the loop's thread
+enters. Each walk is repeated, and the repetition with the fewest calls counts, because background jobs only
+add calls. Calls are counted with those of libraries; files and rooms are those of the five packages. A room
+is a folder, at most two levels deep.
 """
 
 from __future__ import annotations
@@ -37,14 +38,14 @@ WAIT_S: Final = 60.0
 
 @dataclass(frozen=True)
 class Walk:
-    """The files of the five packages that a request's calls are in, in the order of the calls; and all calls."""
+    """The project files that a request runs through, in the order of the calls, and the number of all calls."""
 
     calls: int
     files: Sequence[str]
 
     @property
     def row(self) -> tuple[int, int, int, int, int]:
-        """The numbers of calls, of files, of changes of file, room and package."""
+        """Return the numbers of calls, files, changes of file, changes of room and changes of package."""
         return (
             self.calls,
             len(set(self.files)),
@@ -63,14 +64,14 @@ def _room(file: str, levels: int) -> str:
 
 
 class CallCounter:
-    """Notes the functions that the thread of a loop enters while `during` runs in another thread."""
+    """Records the functions that the thread of a loop enters while another thread does the work."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._entered: list[CodeType] = []
 
     def during(self, work: Callable[[], None]) -> Walk:
-        """Return the walk of what `work` asks the gateway for."""
+        """Return the walk of the requests that `work` sends to the gateway."""
         self._in_loop(self._begin)
         work()
         self._in_loop(self._end)
@@ -113,7 +114,7 @@ class Client:
         assert created["error_code"] == 0, created
 
     def produce(self) -> None:
-        """Send a Produce that is like the last one but for its records."""
+        """Send a Produce that differs from the last one only in its records."""
         partition = {"index": 0, "records": self._batch}
         topic = {"name": TOPIC, "partition_data": [partition]}
         request: Plain = {"acks": -1, "timeout": self._timeout_ms, "topic_data": [topic]}
@@ -121,12 +122,12 @@ class Client:
         assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
 
     def produce_first(self) -> None:
-        """Send a Produce that begins as none before it."""
+        """Send a Produce whose prefix differs from all earlier ones."""
         self._timeout_ms += 1
         self.produce()
 
     def init_producer_id(self) -> None:
-        """Ask for the id of an idempotent producer."""
+        """Send InitProducerId for an idempotent producer."""
         answer = self._wire.call(
             "init_producer_id", 4, transactional_id=None, producer_id=-1, producer_epoch=-1
         )
@@ -134,7 +135,7 @@ class Client:
 
     def commit(self) -> None:
         """Commit one offset of a group without members."""
-        while self._commit() in (14, 15, 16):  # until the coordinator's log is there and loaded
+        while self._commit() in (14, 15, 16):  # until the coordinator's log exists and is loaded
             self._wire.call("find_coordinator", 3, key=TOPIC, key_type=0)
 
     def _commit(self) -> int:
@@ -152,7 +153,7 @@ class Client:
 
 
 def measure(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Walk]:
-    """Return the walks by their titles. Each is warmed up by its own repetitions."""
+    """Return the walks by their titles. The first repetitions of each walk warm it up."""
     client, counter = Client(bootstrap), CallCounter(loop)
     client.create_topic()
     walks = {
@@ -174,7 +175,7 @@ def _shortest(counter: CallCounter, work: Callable[[], None]) -> Walk:
 
 
 async def run() -> dict[str, Walk]:
-    """Start a gateway in a directory of its own, and measure."""
+    """Start a gateway in a temporary directory, and measure the walks."""
     with tempfile.TemporaryDirectory() as directory:
         served = Gateway(
             load_config(overrides=[f"log.dirs={directory}", "listeners=PLAINTEXT://127.0.0.1:0"])
