@@ -1,0 +1,295 @@
+"""The way in of one connection: received bytes are cut into requests, and begun while nothing speaks against it.
+
+A connection stops beginning requests while any of these holds, and then stops reading, so that the
+client's own socket fills up and nothing grows here:
+
+    a request holds the later ones back      (long polls, administration; one at a time, as in Kafka)
+    too many answers are outstanding         (seqgate.connection.max.in.flight.requests)
+    the client does not read its answers     (seqgate.connection.response.backlog.bytes; large ones at all)
+    there is no room for its next request    (queued.max.request.bytes)
+    it had its share of this turn            (REQUESTS_PER_TURN, TURN_S)
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final, Protocol
+
+from gateway.protocol.frames import MalformedRequest
+from gateway.server.frame_reader import FIRST_PART_BYTES, GROWTH, FrameReader
+from gateway.server.request_memory import RequestMemory
+
+# the reasons why a connection begins no requests, as bits
+HELD_BACK: Final = 1
+TOO_MANY: Final = 2
+NOT_READ: Final = 4
+NO_ROOM: Final = 8
+OTHERS_FIRST: Final = 16
+DRAINING: Final = 32
+CLOSING: Final = 64
+SENDING: Final = 128
+GONE: Final = 256
+NO_MEMORY: Final = "there is no memory for its request"
+HEADWAY_BYTES: Final = 64 << 10
+"""A request that grows by less than this between two checks is stalled."""
+REQUESTS_PER_TURN: Final = 32
+"""Requests that a connection begins in one turn of the event loop; the rest begin in the next turns."""
+TURN_S: Final = 0.05
+"""Seconds that one turn of a connection may take; requests may take long to begin when their records are decoded."""
+
+
+class Buffers(Protocol):
+    """What the intakes of all connections share: the loop, the buffer that sockets are read into, and memory."""
+
+    loop: asyncio.AbstractEventLoop
+    memory: RequestMemory
+    receive_buffer: memoryview
+    """The buffer that all sockets are read into."""
+    received: memoryview
+    """The same bytes, read-only."""
+
+    def count_held(self, more_bytes: int) -> None:
+        """Count bytes that a connection keeps until it may begin more requests; negative when it gives bytes back."""
+
+
+class Requester(Protocol):
+    """The connection as its intake sees it."""
+
+    def begin_request(self, frame: memoryview) -> None:
+        """Begin one whole request."""
+
+    def close(self, reason: str) -> None:
+        """Close after the answers already written."""
+
+    def abort(self, reason: str) -> None:
+        """Close at once."""
+
+
+class Intake:
+    """Received bytes on their way to requests, and the reasons why none may begin."""
+
+    __slots__ = (
+        "_buffers",
+        "_headway",
+        "_held",
+        "_requester",
+        "_transport",
+        "is_consuming",
+        "is_paused",
+        "reader",
+        "stops",
+    )
+
+    def __init__(self, buffers: Buffers, requester: Requester, request_max_bytes: int) -> None:
+        self._buffers = buffers
+        self._requester: Requester | None = requester
+        self._transport: asyncio.Transport | None = None
+        self.reader = FrameReader(request_max_bytes)
+        self.stops = 0
+        """The reasons why no request begins, as bits; 0 while requests begin."""
+        self.is_consuming = False
+        """Whether requests are being begun, so that the one who has removed a reason need not resume."""
+        self.is_paused = False
+        """Whether the transport reads nothing."""
+        self._held: bytes = b""
+        """Bytes that came while no more requests might begin."""
+        self._headway = (0, 0, 0.0)
+        """The number of frames that came in parts, the bytes of the present one, and the time since which it is stalled."""
+
+    def attach(self, transport: asyncio.Transport) -> None:
+        """Pause and resume reading of this transport from now on."""
+        self._transport = transport
+
+    def detach(self) -> None:
+        """Drop everything that has come: the client has hung up."""
+        self._hold(b"")
+        self._buffers.memory.give_back(self)
+        self._transport = None
+        self._requester = None  # the intake and its connection refer to each other
+
+    # received bytes
+
+    def buffer(self) -> memoryview:
+        """Return the memory that the socket is read into."""
+        buffers = self._buffers
+        reader = self.reader
+        if reader.between_frames or self.stops & CLOSING:
+            return buffers.receive_buffer
+        try:
+            return reader.direct_buffer() or buffers.receive_buffer
+        except MemoryError:
+            # the bytes are dropped; the transport can't be closed while it asks for a buffer
+            self.stops |= CLOSING
+            buffers.loop.call_soon(self._abort)
+            return buffers.receive_buffer
+
+    def take(self, size: int) -> None:
+        """Take the bytes that the socket has written to `buffer`, and begin every whole request."""
+        if self.stops & CLOSING:
+            return
+        reader = self.reader
+        if reader.in_parts and reader.direct_buffer() is not None:
+            frame = reader.wrote_direct(size)
+            if frame is not None:
+                self._begin_parted(frame)
+            else:
+                self._grow_or_wait()
+            return
+        self._consume(self._buffers.received[:size])
+
+    def resume(self) -> None:
+        """Continue where requests had to stop, unless there still is a reason."""
+        if self.stops or self.is_consuming:
+            return
+        if self._held:
+            held = self._held
+            self._hold(b"")
+            self._consume(memoryview(held))
+        if self.is_paused and not self.stops and self._transport is not None:
+            self.is_paused = False
+            self._transport.resume_reading()
+
+    def _pause(self) -> None:
+        if not self.is_paused and not self.stops & CLOSING and self._transport is not None:
+            self.is_paused = True
+            self._transport.pause_reading()
+
+    def _abort(self) -> None:
+        if self._requester is not None:
+            self._requester.abort(NO_MEMORY)
+
+    # requests
+
+    def _consume(self, view: memoryview) -> None:
+        """Begin every whole request and keep the rest."""
+        self.is_consuming = True
+        try:
+            rest = self._consume_frames(view)
+        except MalformedRequest as error:
+            if self._requester is not None:
+                self._requester.close(f"malformed request: {error}")
+            rest = len(view)
+        except MemoryError:
+            self._abort()
+            rest = len(view)
+        finally:
+            self.is_consuming = False
+        if rest < len(view) and not self.stops & CLOSING:
+            self._hold(bytes(view[rest:]))
+        if self.stops and (self._held or self.stops & NO_ROOM):
+            self._pause()
+
+    def _consume_frames(self, view: memoryview) -> int:
+        requester = self._requester
+        if requester is None:
+            return len(view)
+        position = 0
+        end = len(view)
+        reader = self.reader
+        left = REQUESTS_PER_TURN
+        now_s = self._buffers.loop.time
+        until_s = None  # reading the clock would cost too much for a single request
+        while position < end and not self.stops:
+            if not left or (until_s is not None and now_s() >= until_s):
+                self._yield_turn()
+                break
+            left -= 1
+            if reader.in_parts:
+                if not self._has_grown():
+                    break
+                frame, position = reader.add(view, position)
+                if frame is not None:
+                    if position < end:
+                        until_s = now_s() + TURN_S
+                    self._begin_parted(frame)
+                continue
+            size, position = reader.next_size(view, position)
+            if size < 0:
+                break
+            if end - position >= size:
+                if until_s is None and end - position > size:
+                    until_s = now_s() + TURN_S
+                requester.begin_request(view[position : position + size])
+                position += size
+                continue
+            reader.frame_size = size
+            first_bytes = min(size, max(FIRST_PART_BYTES, GROWTH * (end - position)))
+            if self._buffers.memory.acquire(self, first_bytes, self._memory_granted):
+                reader.start(size, first_bytes)
+            else:
+                self.stops |= NO_ROOM
+        return position
+
+    def _grow_or_wait(self) -> None:
+        try:
+            if not self._has_grown():
+                self._pause()
+        except MemoryError:
+            self._abort()
+
+    def _has_grown(self) -> bool:
+        """Whether the request that comes in parts has memory to grow."""
+        reader = self.reader
+        more_bytes = reader.growth_bytes
+        if more_bytes:
+            if not self._buffers.memory.acquire(self, more_bytes, self._memory_granted):
+                self.stops |= NO_ROOM
+                return False
+            reader.grow()
+        return True
+
+    def _hold(self, data: bytes) -> None:
+        """Keep received bytes while no more requests may begin."""
+        self._buffers.count_held(len(data) - len(self._held))
+        self._held = data
+
+    def _yield_turn(self) -> None:
+        """Let other connections go first: one receive buffer may hold thousands of small requests."""
+        self.stops |= OTHERS_FIRST
+        self._buffers.loop.call_soon(self._take_turn)
+
+    def _take_turn(self) -> None:
+        self.stops &= ~OTHERS_FIRST
+        self.resume()
+
+    def _memory_granted(self) -> None:
+        self.stops &= ~NO_ROOM
+        reader = self.reader
+        try:
+            if reader.in_parts:
+                reader.grow()
+            else:
+                reader.start(reader.frame_size, self._buffers.memory.held_bytes(self))
+        except MemoryError:
+            self._abort()
+            return
+        self.resume()
+
+    def _begin_parted(self, frame: memoryview) -> None:
+        if self._requester is not None:
+            self._requester.begin_request(frame)
+        self._buffers.memory.give_back(self)
+
+    # a stalled request
+
+    @property
+    def holds_memory(self) -> bool:
+        """Whether the connection holds memory for an incomplete request and waits for no more memory."""
+        memory = self._buffers.memory
+        return memory.held_bytes(self) > 0 and not memory.is_waiting(self)
+
+    def slow_s(self, now_s: float) -> float:
+        """Seconds for which the incomplete request has been stalled; 0 without one."""
+        reader = self.reader
+        frames, arrived_bytes, since_s = self._headway
+        arrived_now = reader.arrived_bytes
+        if (
+            not arrived_now
+            or self.stops
+            or reader.frames != frames
+            or arrived_now - arrived_bytes >= HEADWAY_BYTES
+            or not since_s
+        ):
+            self._headway = reader.frames, arrived_now, now_s
+            return 0.0
+        return now_s - since_s
