@@ -10,8 +10,8 @@ from enum import Enum
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.coordinator.group.shard import Committer
 from gateway.coordinator.transaction.rules import EndRequest, Producer
 from gateway.handlers.records.produce_append import append_batch
 from gateway.protocol.produce_codec import ProduceRow
@@ -150,7 +150,7 @@ async def committed_offset(node: Node) -> int | None:
     """Return the group's committed offset; no transaction may hold it any more."""
     shard = await node.services.groups.durable_shard(GROUP)
     assert not shard.offsets.pending.is_held(GROUP, (TOPIC, 0))
-    found = shard.fetch_offsets(GROUP).get((TOPIC, 0))
+    found = shard.offsets.of(GROUP).get((TOPIC, 0))
     return None if found is None else found.offset
 
 

@@ -67,7 +67,7 @@ async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> Group
             delivered = delivered_to(services, group.group_id)
             rows.append(_row(group, len(delivered), total_share_lag(services.partitions, delivered)))
         else:
-            committed = shard.fetch_offsets(group.group_id)
+            committed = shard.offsets.of(group.group_id)
             rows.append(_row(group, len(committed), _total_lag(services.partitions, committed)))
         # Let requests in between: a group may have thousands of partitions.
         await asyncio.sleep(0)
@@ -104,7 +104,7 @@ def _partitions(
         for topic, partitions in (member.assignment or {}).items()
         for partition in partitions
     }
-    committed = shard.fetch_offsets(request.group)
+    committed = shard.offsets.of(request.group)
     pending = pending_in_group(services, shard, request.group)
     places, complete = _page({*committed, *owners, *pending}, request)
     now_ms = services.clock.now_ms()
@@ -174,7 +174,7 @@ async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupD
     if shard is None or group is None:
         return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
     is_share_group = isinstance(group, ShareGroup)
-    count = len(delivered_to(services, group_id) if is_share_group else shard.fetch_offsets(group_id))
+    count = len(delivered_to(services, group_id) if is_share_group else shard.offsets.of(group_id))
     state = group.state_text
     if not group.is_empty:
         return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))

@@ -48,7 +48,7 @@ async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> O
         raise ControlError(not_empty(group))
     if request.target == "timestamp" and request.value < 0:
         raise ControlError(f"timestamp must be 0 or higher, not {request.value}")
-    committed: Committed = {} if shard is None else dict(shard.fetch_offsets(request.group))
+    committed: Committed = {} if shard is None else dict(shard.offsets.of(request.group))
     changes = []
     for place in _places(services.partitions, request, committed):
         changes.append(_change(services.partitions, request, place, committed.get(place)))

@@ -38,5 +38,5 @@ def move_forward(
             continue
         moved[place] = value.offset
         value = value._replace(offset=offset, leader_epoch=leader_epoch)
-        shard.commit([OffsetCommitRecord(group_id, *place, value)], effects)
+        shard.commits.commit([OffsetCommitRecord(group_id, *place, value)], effects)
     return moved

@@ -26,7 +26,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     try:
         outcome = await TimeLimit(context).run(
             context.services.groups.run(
-                group_id, lambda shard, effects: shard.delete_offsets(group_id, places, effects)
+                group_id, lambda shard, effects: shard.commits.delete(group_id, places, effects)
             ),
             group_id,
         )

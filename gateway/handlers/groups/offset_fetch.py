@@ -129,7 +129,7 @@ async def _committed(
 def _offsets(
     shard: GroupShard, group_id: str, *, is_all: bool, require_stable: bool
 ) -> dict[TopicPartition, CommittedOffset]:
-    committed = dict(shard.fetch_offsets(group_id))
+    committed = dict(shard.offsets.of(group_id))
     if require_stable:
         held = shard.offsets.pending.places(group_id)
         unstable = [place for place in held if not is_all or place in committed]

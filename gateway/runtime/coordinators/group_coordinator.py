@@ -103,16 +103,14 @@ class GroupCoordinator:
             self._limit(loaded.shard)
 
     def _limit(self, shard: GroupShard) -> None:
-        shard.max_groups = self._config.int("seqgate.group.max")
-        shard.max_offsets = self._config.int("seqgate.group.offsets.max")
-        shard.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
+        stored = shard.stored
+        stored.max_groups = self._config.int("seqgate.group.max")
+        stored.max_offsets = self._config.int("seqgate.group.offsets.max")
+        stored.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
 
     def _fresh_shard(self) -> GroupShard:
-        max_groups = self._config.int("seqgate.group.max")
         configs = self._group_configs
-        shard = GroupShard(
-            self._limits, max_groups, configs.consumer_limits, self._topics, configs.share_limits
-        )
+        shard = GroupShard(self._limits, 0, configs.consumer_limits, self._topics, configs.share_limits)
         self._limit(shard)
         return shard
 
@@ -138,15 +136,15 @@ class GroupCoordinator:
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
         now_ms = self._clock.now_ms()
-        loaded.shard.loaded(Effects(now_ms))  # no request waits yet, so there is none to answer
-        for group_id in loaded.shard.group_ids():
+        loaded.shard.members.loaded(Effects(now_ms))  # no request waits yet, so there is none to answer
+        for group_id in loaded.shard.stored.group_ids():
             self._timers.set(loaded, group_id, now_ms)
 
     def _refuse_waiters(self, loaded: LoadedShard[GroupShard]) -> None:
         """Answer all waiting requests with NOT_COORDINATOR."""
-        for waiter in loaded.shard.waiters():
+        for waiter in loaded.shard.stored.waiters():
             settle(waiter, None, Unavailable(ErrorCode.not_coordinator))
-        for group_id in loaded.shard.group_ids():
+        for group_id in loaded.shard.stored.group_ids():
             self._timers.drop(group_id)
 
     # Groups.
@@ -179,7 +177,9 @@ class GroupCoordinator:
     async def join(self, group_id: str, request: Join) -> JoinReply:
         """Carry out JoinGroup. Raises Unavailable."""
         waiter: asyncio.Future[Reply] = self._loop.create_future()
-        await self.run(group_id, lambda shard, effects: shard.join(group_id, request, waiter, effects))
+        await self.run(
+            group_id, lambda shard, effects: shard.members.join(group_id, request, waiter, effects)
+        )
         reply = await waiter
         assert isinstance(reply, JoinReply)
         return reply
@@ -194,7 +194,7 @@ class GroupCoordinator:
         waiter: asyncio.Future[Reply] = self._loop.create_future()
         await self.run(
             member.group_id,
-            lambda shard, effects: shard.sync(member, protocol, assignments, waiter, effects),
+            lambda shard, effects: shard.members.sync(member, protocol, assignments, waiter, effects),
         )
         reply = await waiter
         assert isinstance(reply, SyncReply)
@@ -203,7 +203,7 @@ class GroupCoordinator:
     def heartbeat(self, member: Committer) -> ErrorCode:
         """Carry out Heartbeat, at once: a heartbeat changes nothing that the log holds. Raises Unavailable."""
         loaded = self._loaded(member.group_id)
-        error = loaded.shard.heartbeat(member, self._clock.now_ms())
+        error = loaded.shard.members.heartbeat(member, self._clock.now_ms())
         if error is ErrorCode.rebalance_in_progress:
             self._timers.set(loaded, member.group_id, self._clock.now_ms())
         return error
@@ -212,12 +212,14 @@ class GroupCoordinator:
         self, group_id: str, leaving: Sequence[tuple[str, str | None]]
     ) -> ErrorCode | list[ErrorCode]:
         """Carry out LeaveGroup. Raises Unavailable."""
-        return await self.run(group_id, lambda shard, effects: shard.leave(group_id, leaving, effects))
+        return await self.run(
+            group_id, lambda shard, effects: shard.members.leave(group_id, leaving, effects)
+        )
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:
         """Carry out a ConsumerGroupHeartbeat that is checked. Raises HeartbeatRefused, Unavailable."""
         return await self.run(
-            request.group_id, lambda shard, effects: shard.consumer_heartbeat(request, effects)
+            request.group_id, lambda shard, effects: shard.members.consumer_heartbeat(request, effects)
         )
 
     async def commit(self, committer: Committer, records: Sequence[OffsetCommitRecord]) -> ErrorCode:
@@ -244,7 +246,7 @@ class GroupCoordinator:
         self, loaded: LoadedShard[GroupShard], committer: Committer, records: Sequence[OffsetCommitRecord]
     ) -> Operation[GroupShard, ErrorCode]:
         def judge(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
-            error = shard.check_commit(committer, now_ms)
+            error = shard.commits.check(committer, now_ms)
             if error is ErrorCode.none:
                 error = self._check_room(loaded, records)
             return Change(error, records if error is ErrorCode.none else ())
@@ -267,7 +269,7 @@ class GroupCoordinator:
         taken_part: list[tuple[Partition, int]] = []
 
         def operation(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
-            error = shard.check_commit_in_transaction(committer, now_ms)
+            error = shard.commits.check_in_transaction(committer, now_ms)
             if error is ErrorCode.none:
                 error = self._check_room(loaded, records)
             if error is not ErrorCode.none or not records:
@@ -289,7 +291,7 @@ class GroupCoordinator:
     def _check_room(
         self, loaded: LoadedShard[GroupShard], records: Sequence[OffsetCommitRecord]
     ) -> ErrorCode:
-        if self._is_too_large(loaded, records) or not loaded.shard.has_room_for(records):
+        if self._is_too_large(loaded, records) or not loaded.shard.commits.has_room_for(records):
             return ErrorCode.invalid_commit_offset_size
         return ErrorCode.none
 
@@ -304,7 +306,7 @@ class GroupCoordinator:
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Return the error if a member may not fetch its group's offsets. Raises Unavailable."""
-        return self._loaded(group_id).shard.check_fetch(group_id, member_id, member_epoch)
+        return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
     async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
         """Return the result of `look` in the shard of a group, once everything that `look` can have seen is durable.
@@ -373,14 +375,14 @@ class GroupCoordinator:
         """Move all deadlines with the clock, so that no time-out ends sooner or later than before."""
         now_ms = self._clock.now_ms()
         for loaded in self.shards:
-            loaded.shard.clock_was_set(by_ms)
-            for group_id in loaded.shard.group_ids():
+            loaded.shard.stored.clock_was_set(by_ms)
+            for group_id in loaded.shard.stored.group_ids():
                 self._timers.drop(group_id)
                 self._timers.set(loaded, group_id, now_ms)
 
     def _expire(self, loaded: LoadedShard[GroupShard], group_id: str) -> None:
         with contextlib.suppress(Unavailable):  # the next request loads the shard again
-            self._apply(loaded, group_id, lambda shard, effects: shard.expire(group_id, effects))
+            self._apply(loaded, group_id, lambda shard, effects: shard.members.expire(group_id, effects))
 
     def _clean_later(self) -> None:
         interval_s = self._config.int("offsets.retention.check.interval.ms") / 1000

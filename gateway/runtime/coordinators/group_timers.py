@@ -20,7 +20,7 @@ class GroupTimers:
 
     def set(self, loaded: LoadedShard[GroupShard], group_id: str, now_ms: int) -> None:
         """Wake up at the group's next deadline; a timer that is due earlier stays."""
-        deadline_ms = loaded.shard.next_deadline_ms(group_id)
+        deadline_ms = loaded.shard.members.next_deadline_ms(group_id)
         if deadline_ms is None or deadline_ms == NEVER:
             self.drop(group_id)
             return

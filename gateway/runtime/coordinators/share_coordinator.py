@@ -285,7 +285,7 @@ class ShareCoordinator:
                 text = "This gateway holds no more share groups."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         return await self._groups.run(
-            request.group_id, lambda shard, effects: shard.share_heartbeat(request, effects)
+            request.group_id, lambda shard, effects: shard.members.share_heartbeat(request, effects)
         )
 
     def group(self, group_id: str) -> ShareGroup | None:

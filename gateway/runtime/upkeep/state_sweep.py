@@ -169,4 +169,4 @@ class StateSweep:
     async def _forget_offsets(self, group_id: str, leaks: list[StateLeak]) -> None:
         places = [(leak.topic, leak.partition) for leak in leaks]
         gone = [place for place in places if not self._exists(*place)]
-        await self._groups.run(group_id, lambda shard, effects: shard.forget_offsets(group_id, gone, effects))
+        await self._groups.run(group_id, lambda shard, effects: shard.commits.forget(group_id, gone, effects))

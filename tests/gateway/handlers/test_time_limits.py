@@ -75,7 +75,7 @@ async def node(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Node]:
         await services.groups.ensure_topic()
         await services.shares.ensure_topic()
         record = OffsetCommitRecord("readers", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
-        await services.groups.run("readers", lambda shard, effects: shard.commit([record], effects))
+        await services.groups.run("readers", lambda shard, effects: shard.commits.commit([record], effects))
         await services.shares.begin_group(share_key(node), "orders", 1)
         yield node
         disk.may_flush.set()
@@ -176,7 +176,7 @@ async def forget_topic(node: Node) -> Any:
 
 
 def offsets_of(node: Node) -> Any:
-    return node.services.groups.shards.of("readers").shard.fetch_offsets("readers")
+    return node.services.groups.shards.of("readers").shard.offsets.of("readers")
 
 
 DONE: dict[Ask, Callable[[Node], bool]] = {
@@ -301,7 +301,7 @@ class TestLists:
         for number in range(20):
             record = OffsetCommitRecord(f"g{number}", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
             await services.groups.run(
-                record.group_id, lambda shard, effects, record=record: shard.commit([record], effects)
+                record.group_id, lambda shard, effects, record=record: shard.commits.commit([record], effects)
             )
             await services.transactions.begin_producer(f"t{number}", 1000, Producer())
             partition.append(batch(1, producer_id=100 + number, base_sequence=0), NOW_MS)

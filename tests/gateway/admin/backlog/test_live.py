@@ -39,7 +39,7 @@ async def commit(node: Node, group: str, *offsets: int) -> None:
         OffsetCommitRecord(group, "orders", index, CommittedOffset(offset, -1, "", NOW_MS))
         for index, offset in enumerate(offsets)
     ]
-    await node.services.groups.run(group, lambda shard, effects: shard.commit(records, effects))
+    await node.services.groups.run(group, lambda shard, effects: shard.commits.commit(records, effects))
 
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 100])

@@ -78,7 +78,7 @@ async def commit(node: Node, group: str, topic: str, partition: int = 0) -> None
     """
     await node.services.groups.ensure_topic()
     record = OffsetCommitRecord(group, topic, partition, CommittedOffset(7, -1, "", NOW_MS))
-    await node.services.groups.run(group, lambda shard, effects: shard.commit([record], effects))
+    await node.services.groups.run(group, lambda shard, effects: shard.commits.commit([record], effects))
 
 
 def share_key(node: Node, topic: str | None, partition: int = 0, group: str = "sharers") -> SharePartitionKey:
@@ -152,7 +152,7 @@ class TestState:
             assert all(leak.removed for leak in (await sweep(node, remove=True)).leaks)
             assert (await sweep(node)).leaks == []
             shard = node.services.groups.shards.of("readers").shard
-            assert set(shard.fetch_offsets("readers")) == {("orders", 0)}
+            assert set(shard.offsets.of("readers")) == {("orders", 0)}
 
     async def test_share_state_of_a_topic_that_is_gone(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:

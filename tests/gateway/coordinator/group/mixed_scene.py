@@ -101,7 +101,7 @@ class MixedScene(Scene):
         )
         check(request)
         effects = self.effects()
-        reply = self.shard.consumer_heartbeat(request, effects)
+        reply = self.shard.members.consumer_heartbeat(request, effects)
         self.take(effects)
         return reply
 
@@ -143,12 +143,12 @@ class MixedScene(Scene):
         return found.get(TOPIC, [])
 
     def commit_error(self, member_id: str, generation_id: int) -> ErrorCode:
-        return self.shard.check_commit(Committer(GROUP, generation_id, member_id), self.now_ms)
+        return self.shard.commits.check(Committer(GROUP, generation_id, member_id), self.now_ms)
 
     def reloaded(self) -> GroupShard:
         """Return the group as a restart would rebuild it from the bytes in the log."""
         shard = GroupShard(
-            self.shard.limits, self.shard.max_groups, self.shard.consumers.limits_of, OneTopic()
+            self.shard.stored.limits, self.shard.stored.max_groups, self.shard.consumers.limits_of, OneTopic()
         )
         for record in self.records:
             read = decode(*encode(record))

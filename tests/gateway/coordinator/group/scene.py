@@ -109,7 +109,7 @@ class Scene:
             can_skip_assignment=who.can_skip_assignment,
         )
         effects = self.effects()
-        self.shard.join(group_id, request, self.asked, effects)
+        self.shard.members.join(group_id, request, self.asked, effects)
         self.take(effects)
         return self.asked
 
@@ -127,7 +127,7 @@ class Scene:
         if generation_id is None:
             generation_id = self.generation_id
         committer = Committer(GROUP, generation_id, member_id, group_instance_id)
-        self.shard.sync(committer, protocol, assignments or {}, self.asked, effects)
+        self.shard.members.sync(committer, protocol, assignments or {}, self.asked, effects)
         self.take(effects)
         return self.asked
 
@@ -135,13 +135,13 @@ class Scene:
         self, member_id: str, generation_id: int | None = None, group_instance_id: str | None = None
     ) -> ErrorCode:
         generation_id = self.generation_id if generation_id is None else generation_id
-        return self.shard.heartbeat(
+        return self.shard.members.heartbeat(
             Committer(GROUP, generation_id, member_id, group_instance_id), self.now_ms
         )
 
     def leave(self, *leaving: tuple[str, str | None]) -> ErrorCode | Sequence[ErrorCode]:
         effects = self.effects()
-        errors = self.shard.leave(GROUP, leaving, effects)
+        errors = self.shard.members.leave(GROUP, leaving, effects)
         self.take(effects)
         return errors
 
@@ -150,19 +150,21 @@ class Scene:
     def advance(self, time_ms: int) -> None:
         """Advance the clock, and call the shard at every deadline as a timer would."""
         end_ms = self.now_ms + time_ms
-        while (deadline_ms := self.shard.next_deadline_ms(GROUP)) is not None and deadline_ms <= end_ms:
+        while (
+            deadline_ms := self.shard.members.next_deadline_ms(GROUP)
+        ) is not None and deadline_ms <= end_ms:
             self.now_ms = max(self.now_ms, deadline_ms)
             self.expire()
         self.now_ms = end_ms
 
     def expire(self) -> None:
         effects = self.effects()
-        self.shard.expire(GROUP, effects)
+        self.shard.members.expire(GROUP, effects)
         self.take(effects)
 
     def next_in_ms(self) -> int | None:
         """Return the time until something is due; None when nothing is."""
-        deadline_ms = self.shard.next_deadline_ms(GROUP)
+        deadline_ms = self.shard.members.next_deadline_ms(GROUP)
         return None if deadline_ms is None or deadline_ms == NEVER else deadline_ms - self.now_ms
 
     # Answers.
@@ -193,7 +195,7 @@ class Scene:
 
     def replayed(self) -> GroupShard:
         """Return the shard as a restart would rebuild it from the records."""
-        shard = GroupShard(self.shard.limits, self.shard.max_groups)
+        shard = GroupShard(self.shard.stored.limits, self.shard.stored.max_groups)
         for record in self.records:
             shard.replay(record, self.now_ms)
         return shard
@@ -218,5 +220,5 @@ class Scene:
 
     def commit(self, record: OffsetCommitRecord) -> None:
         effects = self.effects()
-        self.shard.commit([record], effects)
+        self.shard.commits.commit([record], effects)
         self.take(effects)

@@ -372,9 +372,9 @@ class TestGroupSize:
         scene = Scene(self.limits)
         first, second = scene.stable(Who(), Who())
         scene.shard = scene.replayed()
-        scene.shard.limits = replace(LIMITS, max_size=max_size)
+        scene.shard.stored.limits = replace(LIMITS, max_size=max_size)
         effects = scene.effects()
-        scene.shard.loaded(effects)
+        scene.shard.members.loaded(effects)
         scene.take(effects)
         if max_size == 2:
             assert scene.state is GroupState.STABLE
@@ -390,6 +390,6 @@ class TestGroupSize:
         scene = Scene(self.limits)
         scene.stable(Who())
         given = scene.joined(scene.join(Who(requires_known_member_id=True))).member_id
-        scene.shard.limits = replace(LIMITS, max_size=1)
+        scene.shard.stored.limits = replace(LIMITS, max_size=1)
         assert scene.error(scene.join(Who(given))) is ErrorCode.group_max_size_reached
         assert not scene.group.pending_members

@@ -108,7 +108,7 @@ class TestLeave:
     def test_unknown_groups(self) -> None:
         scene = Scene()
         assert scene.leave(("m", None), ("", "i")) == [ErrorCode.unknown_member_id] * 2
-        assert scene.shard.leave("", [("m", None)], scene.effects()) is ErrorCode.invalid_group_id
+        assert scene.shard.members.leave("", [("m", None)], scene.effects()) is ErrorCode.invalid_group_id
 
 
 class TestSession:

@@ -66,7 +66,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         super().__init__()
         self.scene = Scene(replace(LIMITS, max_size=MAX_SIZE))
         self.clients = [Client(self.scene, who) for who in CLIENTS]
-        self.shadow = GroupShard(self.scene.shard.limits, 100)
+        self.shadow = GroupShard(self.scene.shard.stored.limits, 100)
         self.replayed = 0
         self.answers_seen = 0
         self.last_generation_id = 0
@@ -164,7 +164,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         client = self.clients[number]
         generation_id = -1 if client.reply is None else client.reply.generation_id
         committer = Committer(GROUP, generation_id, client.who.member_id, client.who.group_instance_id)
-        if self.scene.shard.check_commit(committer, self.scene.now_ms) is ErrorCode.none:
+        if self.scene.shard.commits.check(committer, self.scene.now_ms) is ErrorCode.none:
             value = CommittedOffset(number, -1, "", self.scene.now_ms)
             self.scene.commit(OffsetCommitRecord(GROUP, "t", partition, value))
 
@@ -272,7 +272,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             return
         for at_ms, is_due in ((deadline_ms - 1, False), (deadline_ms, True)):
             tried, effects = copy.deepcopy(group), Effects(at_ms)
-            classic_sessions.expire(tried, self.scene.shard.limits, effects)
+            classic_sessions.expire(tried, self.scene.shard.stored.limits, effects)
             has_acted = bool(effects.records or effects.replies) or fingerprint(tried) != fingerprint(group)
             assert has_acted == is_due
 
@@ -281,7 +281,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         for record in self.scene.records[self.replayed :]:
             self.shadow.replay(record, self.scene.now_ms)
         self.replayed = len(self.scene.records)
-        assert self.shadow.fetch_offsets(GROUP) == self.scene.shard.fetch_offsets(GROUP)
+        assert self.shadow.offsets.of(GROUP) == self.scene.shard.offsets.of(GROUP)
         group = self.group
         if group is None or not group.is_stored or group.is_simple or not group.generation_id:
             return

@@ -143,7 +143,7 @@ class TestUpgrade:
         for member_id, expected in ((old, NONE), ("new", ErrorCode.unsupported_version)):
             epoch = scene.consumers.members[member_id].member_epoch
             committer = Committer(GROUP, epoch, member_id, has_member_epoch=False)
-            assert scene.shard.check_commit(committer, scene.now_ms) is expected
+            assert scene.shard.commits.check(committer, scene.now_ms) is expected
 
     @pytest.mark.parametrize("who", [Who(), Who(protocol_type="connect")])
     def test_a_group_with_an_unreadable_protocol_stays_classic(self, who: Who) -> None:

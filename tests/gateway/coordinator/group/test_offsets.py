@@ -26,7 +26,7 @@ def clean_up(scene: Scene) -> set[str]:
     effects = scene.effects()
     scene.shard.clean_up(RETENTION_MS, effects)
     scene.take(effects)
-    return {topic for topic, _ in scene.shard.fetch_offsets(GROUP)}
+    return {topic for topic, _ in scene.shard.offsets.of(GROUP)}
 
 
 def wait(scene: Scene, time_ms: int, *members: str) -> None:

@@ -57,7 +57,7 @@ class TestCheckCommit:
     def check(
         self, scene: Scene, generation_id: int, member_id: str = "", instance: str | None = None
     ) -> ErrorCode:
-        return scene.shard.check_commit(Committer(GROUP, generation_id, member_id, instance), scene.now_ms)
+        return scene.shard.commits.check(Committer(GROUP, generation_id, member_id, instance), scene.now_ms)
 
     def test_unknown_group(self) -> None:
         scene = Scene(max_groups=1)
@@ -113,7 +113,7 @@ class TestCheckCommit:
 class TestDeleteOffsets:
     def delete(self, scene: Scene, *topics: str) -> ErrorCode | list[ErrorCode]:
         effects = scene.effects()
-        errors = scene.shard.delete_offsets(GROUP, [(topic, 0) for topic in topics], effects)
+        errors = scene.shard.commits.delete(GROUP, [(topic, 0) for topic in topics], effects)
         scene.take(effects)
         return errors
 
@@ -127,7 +127,7 @@ class TestDeleteOffsets:
         scene.records.clear()
         assert self.delete(scene, "t", "t", "never") == [NONE] * 3
         assert scene.records == [OffsetCommitRecord(GROUP, "t", 0, None)]
-        assert scene.shard.fetch_offsets(GROUP) == {("u", 0): OFFSET}
+        assert scene.shard.offsets.of(GROUP) == {("u", 0): OFFSET}
 
     @pytest.mark.parametrize(
         "state", [GroupState.STABLE, GroupState.COMPLETING_REBALANCE, GroupState.PREPARING_REBALANCE]
@@ -136,7 +136,7 @@ class TestDeleteOffsets:
         scene, _ = in_state(state)
         commit(scene, "t", "u")
         assert self.delete(scene, "t", "u") == [ErrorCode.group_subscribed_to_topic, NONE]
-        assert set(scene.shard.fetch_offsets(GROUP)) == {("t", 0)}
+        assert set(scene.shard.offsets.of(GROUP)) == {("t", 0)}
 
     def test_any_topic_may_be_subscribed_before_the_first_generation(self) -> None:
         scene = Scene()
@@ -193,7 +193,7 @@ class TestDeleteGroup:
             GroupMetadataRecord(GROUP, None),
         ]
         assert set(scene.shard.groups) == {"other"}
-        assert scene.shard.next_deadline_ms(GROUP) is None
+        assert scene.shard.members.next_deadline_ms(GROUP) is None
         scene.expire()
 
     def test_a_member_id_given_before_is_unknown_after(self) -> None:
@@ -215,8 +215,8 @@ def test_forget_topics_but() -> None:
         OffsetCommitRecord(GROUP, "gone", 0, None),
         OffsetCommitRecord("other", "gone", 0, None),
     ]
-    assert list(scene.shard.fetch_offsets(GROUP)) == [("kept", 0)]
-    assert scene.shard.fetch_offsets("other") == {}
+    assert list(scene.shard.offsets.of(GROUP)) == [("kept", 0)]
+    assert scene.shard.offsets.of("other") == {}
 
 
 class TestWhatTheLogHolds:
@@ -254,7 +254,7 @@ class TestWhatTheLogHolds:
         held = self.held(scene)
         assert held.groups[GROUP].metadata() == scene.group.metadata()
         assert held.groups[GROUP].state is state
-        assert held.fetch_offsets(GROUP) == scene.shard.fetch_offsets(GROUP)
+        assert held.offsets.of(GROUP) == scene.shard.offsets.of(GROUP)
 
     @pytest.mark.parametrize("state", [GroupState.COMPLETING_REBALANCE, GroupState.PREPARING_REBALANCE])
     def test_a_group_that_rebalances(self, state: GroupState) -> None:
@@ -311,13 +311,13 @@ class TestRestart:
 class TestTime:
     def test_of_an_unknown_group(self) -> None:
         scene = Scene()
-        assert scene.shard.next_deadline_ms(GROUP) is None
+        assert scene.shard.members.next_deadline_ms(GROUP) is None
         scene.expire()
 
     def test_of_a_simple_group(self) -> None:
         scene = Scene()
         commit(scene, "t")
-        assert scene.shard.next_deadline_ms(GROUP) == NEVER
+        assert scene.shard.members.next_deadline_ms(GROUP) == NEVER
 
     def test_nothing_is_due_before(self) -> None:
         scene = Scene()
@@ -336,6 +336,6 @@ def test_waiters() -> None:
     scene = Scene()
     leader, follower = scene.completing(CONSUMER, CONSUMER)
     syncing = scene.sync(follower)
-    assert list(scene.shard.waiters()) == [syncing]
+    assert list(scene.shard.stored.waiters()) == [syncing]
     joining = scene.join(Who(leader, protocols=(("range", b"new"),), rebalance_timeout_ms=REBALANCE_MS))
-    assert list(scene.shard.waiters()) == [joining]
+    assert list(scene.shard.stored.waiters()) == [joining]

@@ -34,7 +34,7 @@ class Scene(scene.Scene):
 
     def beat(self, request: ShareHeartbeat) -> HeartbeatReply:
         effects = self.effects()
-        reply = self.shard.share_heartbeat(request, effects)
+        reply = self.shard.members.share_heartbeat(request, effects)
         self.take(effects)
         return reply
 
@@ -75,22 +75,22 @@ class TestKinds:
         for _ in range(2):
             assert made.error(made.join(scene.Who(), GROUP)) is ErrorCode.inconsistent_group_protocol
             with pytest.raises(HeartbeatRefused) as refused:
-                made.shard.consumer_heartbeat(
+                made.shard.members.consumer_heartbeat(
                     consumer_scene.joining("c", "flights", group_id=GROUP), made.effects()
                 )
             assert refused.value.error_code is NOT_FOUND
             for committer in (Committer(GROUP), Committer(GROUP, 3, "a")):
-                assert made.shard.check_commit(committer, 0) is NOT_FOUND
-                assert made.shard.check_commit_in_transaction(committer, 0) is NOT_FOUND
-            assert made.shard.delete_offsets(GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
-            assert not made.shard.is_read_alone(GROUP)
+                assert made.shard.commits.check(committer, 0) is NOT_FOUND
+                assert made.shard.commits.check_in_transaction(committer, 0) is NOT_FOUND
+            assert made.shard.commits.delete(GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
+            assert not made.shard.stored.is_read_alone(GROUP)
             made.restart()
 
     def test_a_group_of_another_kind_takes_no_share_members(self) -> None:
         made = Scene()
         made.shard.replay(OffsetCommitRecord("offsets", "flights", 0, OFFSET), 0)
         made.join(scene.Who(), "classic")
-        made.shard.consumer_heartbeat(
+        made.shard.members.consumer_heartbeat(
             consumer_scene.joining("c", "flights", group_id="consumers"), made.effects()
         )
         for group_id in ("offsets", "classic", "consumers"):
@@ -127,10 +127,10 @@ class TestLog:
     def test_silent_members_are_removed_and_reported(self) -> None:
         made = with_a_member()
         made.restart()
-        deadline_ms = made.shard.next_deadline_ms(GROUP)
+        deadline_ms = made.shard.members.next_deadline_ms(GROUP)
         assert deadline_ms == made.now_ms + 1_000
         effects = Effects(deadline_ms)
-        made.shard.expire(GROUP, effects)
+        made.shard.members.expire(GROUP, effects)
         assert effects.gone_sharers == [(GROUP, "a")]
         made.take(effects)
         made.restart()
@@ -141,7 +141,7 @@ class TestLog:
         assert made.beat(asking("a", -1)) == HeartbeatReply("a", -1, None)
         made.restart()
         assert made.shard.shares.groups[GROUP].state_text == "Empty"
-        assert GROUP in made.shard.group_ids()
+        assert GROUP in made.shard.stored.group_ids()
 
     def test_a_deleted_group_stays_deleted(self) -> None:
         made = with_a_member()

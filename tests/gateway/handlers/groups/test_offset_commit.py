@@ -113,7 +113,7 @@ async def test_both_ways_answer_the_same(
 @pytest.mark.parametrize("version", versions(API))
 async def test_what_is_committed(node: Node, version: int) -> None:
     await begun(node, version, asked(node, version, {"t": {0: "", 1: "some"}}))
-    committed = await node.services.groups.read(GROUP, lambda shard: dict(shard.fetch_offsets(GROUP)))
+    committed = await node.services.groups.read(GROUP, lambda shard: dict(shard.offsets.of(GROUP)))
     leader_epoch = 3 if version >= offset_commit.FIRST_WITH_LEADER_EPOCH else -1
     assert {place: value._replace(expire_timestamp_ms=-1) for place, value in committed.items()} == {
         ("t", 0): CommittedOffset(5, leader_epoch, "", NOW_MS),
@@ -123,7 +123,7 @@ async def test_what_is_committed(node: Node, version: int) -> None:
 
 async def test_nothing_is_committed_with_too_long_metadata(node: Node) -> None:
     await begun(node, 9, asked(node, 9, REQUESTS["too long"]))
-    committed = await node.services.groups.read(GROUP, lambda shard: set(shard.fetch_offsets(GROUP)))
+    committed = await node.services.groups.read(GROUP, lambda shard: set(shard.offsets.of(GROUP)))
     assert committed == {("t", 0)}
 
 

@@ -86,7 +86,7 @@ async def read_with_share_group(node: Node, group: str, offset: int) -> None:
 
 def committed(node: Node, group: str) -> int:
     (shard,) = node.services.groups.loaded_shards()
-    return shard.fetch_offsets(group)[TOPIC, 0].offset
+    return shard.offsets.of(group)[TOPIC, 0].offset
 
 
 def start_offset(node: Node, group: str) -> int:
@@ -337,7 +337,7 @@ class TestSkipping:
             assert (committed(node, "slow"), committed(node, "fast")) == (3, 4)
             assert start_offset(node, "sharers") == 3
             (shard,) = node.services.groups.loaded_shards()
-            value = shard.fetch_offsets("slow")[TOPIC, 0]
+            value = shard.offsets.of("slow")[TOPIC, 0]
             assert (value.metadata, value.commit_timestamp_ms) == ("kept", committed_ms)
             skipped = node.services.backlog.skipped
             assert skipped.of("slow", (TOPIC, 0)).records == {Limit.TTL: 2}

@@ -91,7 +91,7 @@ async def form_group(groups: GroupCoordinator, group_id: str, client_id: str) ->
 
 async def offsets_of(groups: GroupCoordinator, group_id: str) -> dict[int, int]:
     shard = await groups.durable_shard(group_id)
-    return {partition: value.offset for (_, partition), value in shard.fetch_offsets(group_id).items()}
+    return {partition: value.offset for (_, partition), value in shard.offsets.of(group_id).items()}
 
 
 def contents(groups: GroupCoordinator) -> dict[str, Any]:
@@ -186,7 +186,7 @@ class TestRestart:
                 await commit(groups, group_id, 3)
                 await commit(groups, group_id, 5)
             await groups.run(
-                "given-up", lambda shard, effects: shard.delete_offsets("given-up", [(TOPIC, 0)], effects)
+                "given-up", lambda shard, effects: shard.commits.delete("given-up", [(TOPIC, 0)], effects)
             )
             before = contents(groups)
         async with open_node(tmp_path, *AT_ONCE) as node:

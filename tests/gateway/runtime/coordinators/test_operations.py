@@ -49,7 +49,7 @@ async def delete(node: Node, group_id: str) -> ErrorCode:
 def offsets(groups: GroupCoordinator) -> dict[str, int]:
     """What every group has committed."""
     (shard,) = groups.loaded_shards()
-    return {group_id: shard.fetch_offsets(group_id)[PLACE].offset for group_id in shard.offsets.groups()}
+    return {group_id: shard.offsets.of(group_id)[PLACE].offset for group_id in shard.offsets.groups()}
 
 
 def offsets_log(node: Node) -> Partition:
@@ -133,7 +133,7 @@ class TestRounds:
             loaded = groups.shards.at(0)
 
             def judge(shard: GroupShard, _: int) -> Change[int]:
-                return Change(shard.fetch_offsets("g")[PLACE].offset, [record("g", 2)])
+                return Change(shard.offsets.of("g")[PLACE].offset, [record("g", 2)])
 
             assert groups.shards.apply(loaded, judge) == (1, 1)
             assert await waiting is ErrorCode.none

@@ -1,0 +1,287 @@
+"""What members of groups do: join, sync, send heartbeats, leave, and run out of time.
+
+A rebalance in progress lives in memory: after a restart, members either send a heartbeat or time out. A group whose
+members change their protocol one by one is converted on the way (see `migration`).
+Source: Kafka's `GroupMetadataManager`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.change import Waiter
+from gateway.coordinator.group import classic_members, classic_sessions, migration
+from gateway.coordinator.group import classic_rebalance as rebalance
+from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
+from gateway.coordinator.group.classic_rebalance import Join
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup
+from gateway.coordinator.group.consumer_request import (
+    Heartbeat,
+    HeartbeatRefused,
+    HeartbeatReply,
+)
+from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+from gateway.coordinator.group.member_bytes import MEMBER_BYTES
+from gateway.coordinator.group.records import GroupMetadataRecord
+from gateway.coordinator.group.share_heartbeat import ShareHeartbeat
+from gateway.coordinator.group.stored_groups import StoredGroups
+
+
+class Members:
+    """The members of all groups of one partition."""
+
+    def __init__(self, stored: StoredGroups) -> None:
+        self._stored = stored
+
+    def loaded(self, effects: Effects) -> None:
+        """Finish loading: a group that now has more members than allowed rebalances, and some of them can't join again.
+
+        Source: Kafka's GroupMetadataManager.onLoaded.
+        """
+        stored = self._stored
+        for group in stored.groups.values():
+            if len(group.members) > stored.limits.max_size:
+                rebalance.prepare_rebalance(group, stored.limits, effects)
+
+    def join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
+        """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
+        stored = self._stored
+        limits = stored.limits
+        if not group_id:
+            effects.reply(waiter, _refused(request, ErrorCode.invalid_group_id))
+            return
+        if not limits.min_session_timeout_ms <= request.session_timeout_ms <= limits.max_session_timeout_ms:
+            effects.reply(waiter, _refused(request, ErrorCode.invalid_session_timeout))
+            return
+        size_bytes = MEMBER_BYTES + sum(len(name) + len(data) for name, data in request.protocols)
+        if not stored.member_bytes.admit(size_bytes, effects.now_ms):
+            effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
+            return
+        consumer_group = stored.consumers.groups.get(group_id)
+        if consumer_group is not None and consumer_group.members:
+            self._join_consumers(consumer_group, request, waiter, effects)
+            return
+        group = stored.groups.get(group_id)
+        if group is None:
+            if request.member_id:
+                effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
+                return
+            if group_id in stored.shares.groups:
+                effects.reply(waiter, _refused(request, ErrorCode.inconsistent_group_protocol))
+                return
+            if consumer_group is not None:
+                stored.consumers.delete(group_id, effects)
+            elif stored.is_full:
+                effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
+                return
+            group = stored.groups[group_id] = ClassicGroup(group_id, effects.now_ms)
+        rebalance.join(group, request, waiter, limits, effects)
+
+    def sync(
+        self,
+        committer: Committer,
+        protocol: tuple[str | None, str | None],
+        assignments: Mapping[str, bytes],
+        waiter: Waiter,
+        effects: Effects,
+    ) -> None:
+        """Handle a SyncGroup; answer it when the leader has assigned."""
+        stored = self._stored
+        consumer_group = stored.consumers.groups.get(committer.group_id)
+        if consumer_group is not None:
+            who = committer.member_id, committer.group_instance_id
+            try:
+                reply = classic_members.sync(
+                    consumer_group, who, committer.generation_id, protocol, stored.topics, effects.now_ms
+                )
+            except GroupError as error:
+                reply = SyncReply(error_code=error.error_code)
+            effects.reply(waiter, reply)
+            return
+        group = self._find(committer.group_id)
+        if isinstance(group, ErrorCode):
+            effects.reply(waiter, SyncReply(error_code=group))
+            return
+        if not stored.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms):
+            # Kafka's answer to an assignment that its log refuses
+            effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
+            return
+        rebalance.sync(
+            group,
+            committer.member_id,
+            committer.group_instance_id,
+            committer.generation_id,
+            protocol,
+            assignments,
+            waiter,
+            effects,
+        )
+
+    def heartbeat(self, member: Committer, now_ms: int) -> ErrorCode:
+        """Handle a Heartbeat of a classic member."""
+        who = member.member_id, member.group_instance_id
+        consumer_group = self._stored.consumers.groups.get(member.group_id)
+        group = self._find(member.group_id)
+        try:
+            if consumer_group is not None:
+                return classic_members.heartbeat(consumer_group, *who, member.generation_id, now_ms)
+            if isinstance(group, ErrorCode):
+                return group
+            return classic_sessions.heartbeat(group, *who, member.generation_id, now_ms)
+        except GroupError as error:
+            return error.error_code
+
+    def leave(
+        self, group_id: str, leaving: Sequence[tuple[str, str | None]], effects: Effects
+    ) -> ErrorCode | list[ErrorCode]:
+        """Handle a LeaveGroup; return one error for the request, or one for each (member_id, instance_id)."""
+        stored = self._stored
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        consumer_group = stored.consumers.groups.get(group_id)
+        if consumer_group is not None:
+            errors, records = classic_members.leave(consumer_group, leaving)
+            effects.records += records
+            if records:
+                self._members_removed(consumer_group, effects)
+            return errors
+        group = stored.groups.get(group_id)
+        if group is None:
+            return [ErrorCode.unknown_member_id] * len(leaving)
+        return classic_sessions.leave(group, leaving, stored.limits, effects)
+
+    def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
+        """Return the classic group, or the error that answers a request for it."""
+        if not group_id:
+            return ErrorCode.invalid_group_id
+        return self._stored.groups.get(group_id) or ErrorCode.unknown_member_id
+
+    def consumer_heartbeat(self, request: Heartbeat, effects: Effects) -> HeartbeatReply:
+        """Handle a valid ConsumerGroupHeartbeat. Raises HeartbeatRefused.
+
+        A classic group becomes a consumer group and keeps its offsets. A classic group with members does so only if
+        the policy allows it.
+        """
+        stored = self._stored
+        if request.member_epoch == 0:
+            size_bytes = MEMBER_BYTES + sum(map(len, request.subscribed_names or ()))
+            if not stored.member_bytes.admit(size_bytes, effects.now_ms):
+                text = f"The members of this gateway's groups hold {stored.member_bytes.limit_bytes} bytes, the most allowed."
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+        group = stored.groups.get(request.group_id)
+        if group is None:
+            if request.member_epoch == 0 and request.group_id in stored.shares.groups:
+                text = f"Group {request.group_id} is not a consumer group."
+                raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+            if stored.is_full and not stored.knows(request.group_id):
+                text = f"This gateway holds {stored.max_groups} groups, the most allowed."
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+            reply = stored.consumers.heartbeat(request, stored.topics, effects)
+            if request.member_epoch == LEAVING:
+                self._members_removed(stored.consumers.groups[request.group_id], effects)
+            return reply
+        is_empty = group.state is GroupState.EMPTY
+        if request.member_epoch != 0 or not (is_empty or self._may_upgrade(group)):
+            text = f"Group {request.group_id} is not a consumer group."
+            raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+        if not group.is_simple:
+            effects.records.append(GroupMetadataRecord(group.group_id, None))
+        if not is_empty:
+            converted = migration.upgraded(group, stored.topics, effects.now_ms)
+            effects.records += migration.creation_records(converted)
+            stored.consumers.groups[request.group_id] = converted
+        try:
+            reply = stored.consumers.heartbeat(request, stored.topics, effects)
+        except HeartbeatRefused:
+            stored.consumers.groups.pop(request.group_id, None)
+            raise
+        migration.have_all_join_again(group, effects)
+        del stored.groups[request.group_id]
+        return reply
+
+    def share_heartbeat(self, request: ShareHeartbeat, effects: Effects) -> HeartbeatReply:
+        """Handle a valid ShareGroupHeartbeat. Raises HeartbeatRefused."""
+        stored = self._stored
+        if stored.is_read_alone(request.group_id):
+            text = f"Group {request.group_id} is not a share group."
+            raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+        return stored.shares.heartbeat(request, stored.topics, effects)
+
+    # Groups that change their protocol.
+
+    def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
+        static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
+        try:
+            reply, records = classic_members.join(
+                group,
+                request,
+                self._stored.topics,
+                self._stored.consumers.limits_of(group.group_id),
+                effects.now_ms,
+            )
+        except GroupError as error:
+            effects.reply(waiter, _refused(request, error.error_code))
+            return
+        effects.records += records
+        effects.reply(waiter, reply)
+        # the static member that was replaced may have been the last one of the consumer protocol
+        replaces_consumer = static is not None and static.classic is None
+        if replaces_consumer and self._may_downgrade(group):
+            self._downgrade(group, effects)
+
+    def _members_removed(self, group: ConsumerGroup, effects: Effects) -> None:
+        """Turn a consumer group with only classic members into a classic group, if the policy allows it."""
+        if self._may_downgrade(group):
+            self._downgrade(group, effects)
+            rebalance.prepare_rebalance(self._stored.groups[group.group_id], self._stored.limits, effects)
+
+    def _may_upgrade(self, group: ClassicGroup) -> bool:
+        return migration.may_upgrade(group, self._stored.consumers.limits_of(group.group_id))
+
+    def _may_downgrade(self, group: ConsumerGroup) -> bool:
+        return migration.may_downgrade(
+            group, self._stored.consumers.limits_of(group.group_id), self._stored.limits.max_size
+        )
+
+    def _downgrade(self, group: ConsumerGroup, effects: Effects) -> None:
+        stored = self._stored
+        converted = migration.downgraded(group, stored.topics, effects.now_ms)
+        stored.consumers.delete(group.group_id, effects)
+        stored.groups[group.group_id] = converted
+        effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
+
+    # Time.
+
+    def expire(self, group_id: str, effects: Effects) -> None:
+        """Remove the members of one group whose time is up, and end its phases whose time is up."""
+        stored = self._stored
+        if group_id in stored.shares.groups:
+            stored.shares.expire(group_id, effects)
+            return
+        consumer_group = stored.consumers.groups.get(group_id)
+        if consumer_group is not None:
+            size = len(consumer_group.members)
+            stored.consumers.expire(group_id, effects)
+            if len(consumer_group.members) < size:
+                self._members_removed(consumer_group, effects)
+            return
+        group = stored.groups.get(group_id)
+        if group is not None:
+            classic_sessions.expire(group, stored.limits, effects)
+
+    def next_deadline_ms(self, group_id: str) -> int | None:
+        """Return the time at which `expire` should be called for a group; None for a group that no longer exists."""
+        stored = self._stored
+        if group_id in stored.consumers.groups:
+            return stored.consumers.next_deadline_ms(group_id)
+        if group_id in stored.shares.groups:
+            return stored.shares.next_deadline_ms(group_id)
+        group = stored.groups.get(group_id)
+        return None if group is None else classic_sessions.next_deadline_ms(group)
+
+
+def _refused(request: Join, error: ErrorCode) -> JoinReply:
+    return JoinReply(error_code=error, member_id=request.member_id)
