@@ -12,7 +12,7 @@ from log.errors import (
     ProducerLimitReached,
     TransactionCoordinatorFenced,
 )
-from log.files.storage import NO_DESCRIPTORS
+from log.files.descriptors import NO_DESCRIPTORS
 from log.segments.regions import Appended
 from seq_validator import Duplicate, Rejected, RejectionReason
 

@@ -231,7 +231,7 @@ class _Cleaner:
                 self.bytes_read += at
                 self.throttle.count(at)
         finally:
-            self.storage.release(file)
+            self.storage.descriptors.release(file)
 
 
 def _fits(header: BatchHeader, next_offset: int, end_offset: int) -> bool:
@@ -301,7 +301,7 @@ class _Output:
         self.pending_bytes = 0
         self.written_bytes = 0
         storage.create(self.file)
-        storage.pin(self.file)
+        storage.descriptors.pin(self.file)
 
     @property
     def size_bytes(self) -> int:
@@ -359,5 +359,5 @@ class _Output:
             self.storage.delete(self.file.path)
 
     def close(self) -> None:
-        self.storage.release(self.file)
-        self.storage.unpin(self.file)
+        self.storage.descriptors.release(self.file)
+        self.storage.descriptors.unpin(self.file)

@@ -205,7 +205,7 @@ def _is_all_there(
             if last and not _has_batch_that_ends_with(storage, file, contents, base_offset + last[1]):
                 return False
     finally:
-        storage.release(file)
+        storage.descriptors.release(file)
     return True
 
 
@@ -245,13 +245,13 @@ def _cut_before_the_next(
     path = swap_path(directory, base_offset, LOG_SUFFIX)
     front = _contents_of(environment, directory, base_offset, path, before=min(later))
     file = DataFile(path)
-    storage.pin(file)
+    storage.descriptors.pin(file)
     try:
         storage.truncate(file, front.size_bytes)
         storage.sync(file)
     finally:
-        storage.unpin(file)
-        storage.release(file)
+        storage.descriptors.unpin(file)
+        storage.descriptors.release(file)
     return front
 
 
@@ -280,7 +280,7 @@ def _contents_of(
             end_offset = batch.last_offset + 1
             position += batch.size_bytes
     finally:
-        storage.release(file)
+        storage.descriptors.release(file)
     return _Contents(end_offset, position, is_sound=True)
 
 

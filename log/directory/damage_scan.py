@@ -89,7 +89,7 @@ def _ranges_of(
         try:
             found += [part for part in scan if isinstance(part, DamagedRange)]
         finally:
-            storage.release(file)
+            storage.descriptors.release(file)
         missing = scan.missing() if is_last else None
         if missing is not None:
             found.append(missing)

@@ -53,14 +53,14 @@ def _rewrite(
     try:
         for start, end in _kept(ranges, size_bytes):
             written = _copy(storage, old, start, end, new, written)
-        storage.pin(new)
+        storage.descriptors.pin(new)
         try:
             storage.sync(new)
         finally:
-            storage.unpin(new)
+            storage.descriptors.unpin(new)
     finally:
-        storage.release(old)
-        storage.release(new)
+        storage.descriptors.release(old)
+        storage.descriptors.release(new)
     storage.rename(new.path, path)
     storage.sync_directory(directory)
     segment = Segment(LogEnvironment(storage), directory, base_offset, written, now_ms)
@@ -95,4 +95,4 @@ def _end_behind(storage: Storage, directory: str, partition: DamagedPartition) -
     if last.end_offset >= partition.durable_end_offset > bases[-1]:
         file = DataFile(f"{directory}/{offset_name(partition.durable_end_offset, LOG_SUFFIX)}")
         storage.create(file)
-        storage.release(file)
+        storage.descriptors.release(file)

@@ -86,6 +86,6 @@ def make_durable(storage: Storage, path: str, content: bytes) -> None:
     file = DataFile(path)
     storage.sync_path(path)
     storage.forget_cached(file)
-    storage.retire(file)
+    storage.descriptors.retire(file)
     if storage.read_file(path) != content:
         storage.replace_file(path, content)

@@ -121,7 +121,7 @@ class Unflushed:
             # Too many to hold open: closed segments can be flushed by name as well.
             paths = [file.path for file in files[:-_FILES_PINNED_AT_ONCE]] + paths
             files = files[-_FILES_PINNED_AT_ONCE:]
-        if not self._storage.may_pin(len(files)):
+        if not self._storage.descriptors.may_pin(len(files)):
             paths, files = [file.path for file in files] + paths, []
         self._pin(files)
         ticket = FlushTicket(
@@ -169,11 +169,11 @@ class Unflushed:
         pinned: list[DataFile] = []
         try:
             for file in files:
-                self._storage.pin(file)
+                self._storage.descriptors.pin(file)
                 pinned.append(file)
         except OSError:
             for file in pinned:
-                self._storage.unpin(file)
+                self._storage.descriptors.unpin(file)
             raise
 
     def _flushed_bytes(self, active: Segment) -> int:
@@ -194,7 +194,7 @@ class Unflushed:
         if ticket in self._out:
             self._out.remove(ticket)
         for file in ticket.data:
-            self._storage.unpin(file)
+            self._storage.descriptors.unpin(file)
 
     def complete(self, ticket: FlushTicket) -> bool:
         """Move the durable end by a ticket that ran; False for a ticket of an earlier life of the log."""

@@ -1,12 +1,11 @@
 # ruff: noqa: PTH120 - paths are plain strings here
-"""Opens, pins, reads and writes the data files of one process, on a `Disk` (log.files.disk) that makes the system calls.
+"""Reads and writes the files of one data directory, on a `Disk` (log.files.disk) that makes the system calls.
 
-`Storage` keeps at most `max_open_files` descriptors open and closes the least recently used ones (second chance). A
-`DataFile` is a file name with a descriptor that `Storage` opens when needed. Tests put a simulated disk under the storage.
-All methods raise OSError. Only `sync`, `sync_directory`, `bring_in`, `drop_cached` and the methods that take paths (whole files
-and directories) may be called from another thread than the owner's. An owner that must not wait for the disk sets `waits` to
-False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another thread must read
-into the page cache first.
+A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.descriptors) opens when needed. Tests put a simulated
+disk under the storage. All methods raise OSError. Only `sync`, `sync_directory`, `bring_in`, `drop_cached` and the methods that
+take paths (whole files and directories) may be called from another thread than the owner's. An owner that must not wait for the
+disk sets `waits` to False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another
+thread must read into the page cache first.
 """
 
 from __future__ import annotations
@@ -19,18 +18,19 @@ from typing import TYPE_CHECKING, Final
 
 from log.errors import DirectoryLocked
 from log.files import page_cache
-from log.files.data_file import CLOSED, JUST_WRITTEN_BYTES, NEVER, DataFile, NotCached, Place
+from log.files.data_file import JUST_WRITTEN_BYTES, NEVER, NotCached, Place
+from log.files.descriptors import Descriptors
 from log.files.disk import FileSystemFlush, SystemDisk
 from log.files.file_names import DELETED_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from log.files.data_file import DataFile
     from log.files.disk import Disk, FileEntry
     from log.format.record_batch import Buffer
 
 DEFAULT_MAX_OPEN_FILES: Final = 512
-NO_DESCRIPTORS: Final = frozenset({errno.EMFILE, errno.ENFILE})
 _BROUGHT_IN: Final = 1024
 """Paths remembered as read into the page cache, directory entry and inode included; the oldest is forgotten."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
@@ -42,11 +42,11 @@ class Storage:
     """Files of one data directory."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES, disk: Disk | None = None) -> None:
-        """Bound the descriptors kept open; pinned files may exceed the bound. Without `disk` use the operating system's."""
+        """Keep at most `max_open_files` data files open; pinned files may exceed it. Without `disk` use the operating system's."""
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
         self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
-        self.max_open_files = max_open_files
+        self.descriptors = Descriptors(disk, max_open_files)
         self.waits = True
         """Whether `read` and `check_brought_in` may wait for the disk; if False, they raise NotCached instead."""
         self.tells_cached = disk.tells_cached
@@ -54,29 +54,20 @@ class Storage:
         self._bytes_written = 0
         self._brought_in: dict[str, None] = {}
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
-        self._open_files: dict[DataFile, None] = {}
         self._locks: dict[str, int] = {}
-        self._outliving = 0
-        self._pinned = 0
-        weakref.finalize(self, _close_descriptors, disk.close, self._open_files, self._locks)
-
-    @property
-    def open_files(self) -> int:
-        """The number of data files that are open now."""
-        return len(self._open_files)
+        weakref.finalize(self, _unlock_all, disk.close, self._locks)
 
     # Data files.
 
     def create(self, file: DataFile) -> None:
         """Create the file empty, or empty it, and open it."""
-        self.release(file)
-        self._adopt(file, self._descriptor_of(file.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC))
+        self.descriptors.create(file)
 
     def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
         """Write the buffers one after the other at `position` with one system call. Return the bytes written, perhaps fewer."""
         descriptor = file.descriptor
         if descriptor < 0:
-            descriptor = self._open(file)
+            descriptor = self.descriptors.open(file)
         file.recently_used = True
         if self._bytes_written - file.written_after >= JUST_WRITTEN_BYTES:
             file.written_after = self._bytes_written
@@ -91,7 +82,7 @@ class Storage:
             return self._read_cached(file, size_bytes, position)
         descriptor = file.descriptor
         if descriptor < 0:
-            descriptor = self._open(file)
+            descriptor = self.descriptors.open(file)
         file.recently_used = True
         return self._pread(descriptor, size_bytes, position)
 
@@ -99,13 +90,13 @@ class Storage:
         """Send up to `size_bytes` from `position` on to a non-blocking socket by sendfile. Return the bytes sent."""
         descriptor = file.descriptor
         if descriptor < 0:
-            descriptor = self._open(file)
+            descriptor = self.descriptors.open(file)
         file.recently_used = True
         return self._sendfile(socket_descriptor, descriptor, position, size_bytes)
 
     def truncate(self, file: DataFile, size_bytes: int) -> None:
         """Cut the file to `size_bytes`."""
-        self._disk.ftruncate(file.descriptor if file.descriptor >= 0 else self._open(file), size_bytes)
+        self._disk.ftruncate(file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), size_bytes)
 
     def sync(self, file: DataFile) -> None:
         """Make the file's bytes durable. After one failure every later call fails: a second fsync would report false success."""
@@ -123,7 +114,7 @@ class Storage:
         After a failed flush the page cache may hold bytes that the disk never got. The kernel drops only flushed pages, so
         `sync` the file first.
         """
-        self._disk.drop_cached(file.descriptor if file.descriptor >= 0 else self._open(file), 0, 0)
+        self._disk.drop_cached(file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), 0, 0)
 
     # The page cache.
 
@@ -138,7 +129,7 @@ class Storage:
         try:
             return self._is_cached(file, position, size_bytes)
         except page_cache.Untold:
-            self.tells_cached = False
+            self._stop_asking()
             return True
 
     @contextlib.contextmanager
@@ -204,80 +195,30 @@ class Storage:
             and self._bytes_written - file.written_after < 2 * JUST_WRITTEN_BYTES
         )
 
+    def _stop_asking(self) -> None:
+        """Take everything for cached from now on, and let the kernel read ahead."""
+        self.tells_cached = False
+        self.descriptors.reads_ahead = True
+
     def _is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
-        descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
+        descriptor = file.descriptor if file.descriptor >= 0 else self.descriptors.open(file)
         return self._disk.is_cached(descriptor, position, size_bytes)
 
     def _read_cached(self, file: DataFile, size_bytes: int, position: int) -> bytes:
         if not file.retired and not self._opens_at_once(file):
             raise NotCached((Place(file.path, position, size_bytes),))
-        descriptor = file.descriptor if file.descriptor >= 0 else self._open(file)
+        descriptor = file.descriptor if file.descriptor >= 0 else self.descriptors.open(file)
         file.recently_used = True
         large = size_bytes > _BUFFER_BYTES
         buffer = memoryview(bytearray(size_bytes)) if large else self._buffer[:size_bytes]
         try:
             count = self._disk.read_cached(descriptor, buffer, position)
         except page_cache.Untold:
-            self.tells_cached = False
+            self._stop_asking()
             return self._pread(descriptor, size_bytes, position)
         if count < 0:
             raise NotCached((Place(file.path, position, size_bytes),))
         return bytes(buffer[:count])
-
-    def may_pin(self, count: int) -> bool:
-        """Return whether `count` more files can be pinned without exceeding `max_open_files`."""
-        return self._pinned + count <= self.max_open_files
-
-    def pin(self, file: DataFile) -> None:
-        """Open the file and keep its descriptor until `unpin`."""
-        if file.descriptor < 0:
-            self._open(file)
-        self._pinned += not file.pins
-        file.pins += 1
-
-    def unpin(self, file: DataFile) -> None:
-        """Undo one `pin`."""
-        file.pins -= 1
-        self._pinned -= not file.pins
-        if not file.pins and file.closing:
-            self.release(file)
-        elif len(self._open_files) > self.max_open_files:
-            self._close_least_recently_used(keep=None)
-
-    def release(self, file: DataFile) -> None:
-        """Close the descriptor, at once or when the last pin goes."""
-        file.closing = file.pins > 0
-        if file.closing or file.descriptor < 0:
-            return
-        self._open_files.pop(file, None)
-        descriptor, file.descriptor = file.descriptor, CLOSED
-        self._close(descriptor)
-
-    def retire(self, file: DataFile, *, for_readers: bool = False) -> None:
-        """Close the file for good. Its name may soon belong to another file, and a read must never return that file's bytes.
-
-        With `for_readers` readers that have begun may finish, even after the file's name is gone. At most `max_open_files`
-        retired files are kept open for readers; readers of further files fail.
-        """
-        if for_readers and file.readers and self._outliving < self.max_open_files:
-            with contextlib.suppress(OSError):
-                self.pin(file)
-                file.outlives_name = True
-                self._outliving += 1
-        file.retired = True
-        self.release(file)
-
-    def begin_reading(self, file: DataFile) -> None:
-        """Count a reader that will read on later. The reader must call `end_reading` once."""
-        file.readers += 1
-
-    def end_reading(self, file: DataFile) -> None:
-        """Undo one `begin_reading`."""
-        file.readers -= 1
-        if not file.readers and file.outlives_name:
-            file.outlives_name = False
-            self._outliving -= 1
-            self.unpin(file)
 
     # Whole files and directories.
 
@@ -415,63 +356,14 @@ class Storage:
         if descriptor is not None:
             self._disk.close(descriptor)
 
-    # Descriptors.
-
-    def _open(self, file: DataFile) -> int:
-        if file.retired:
-            raise FileNotFoundError(errno.ENOENT, "the file is no longer part of the log", file.path)
-        descriptor = self._descriptor_of(file.path, os.O_RDWR | os.O_CLOEXEC)
-        self._adopt(file, descriptor)
-        return descriptor
-
-    def _descriptor_of(self, path: str, flags: int) -> int:
-        """Open a data file. If the process has no descriptor left, close another data file and try again."""
-        try:
-            return self._disk.open(path, flags, 0o644)
-        except OSError as error:
-            if error.errno not in NO_DESCRIPTORS or not any(not file.pins for file in self._open_files):
-                raise
-        self._close_least_recently_used(keep=None, down_to=len(self._open_files) - 1)
-        return self._disk.open(path, flags, 0o644)
-
-    def _adopt(self, file: DataFile, descriptor: int) -> None:
-        if self.tells_cached:
-            self._disk.be_asked(descriptor)
-        file.descriptor = descriptor
-        file.recently_used = True
-        file.closing = False
-        self._open_files[file] = None
-        if len(self._open_files) > self.max_open_files:
-            self._close_least_recently_used(keep=file)
-
-    def _close_least_recently_used(self, keep: DataFile | None, down_to: int | None = None) -> None:
-        enough = self.max_open_files if down_to is None else down_to
-        for _ in range(2 * len(self._open_files)):
-            candidate = next(iter(self._open_files))
-            del self._open_files[candidate]
-            if candidate is keep or candidate.pins or candidate.recently_used:
-                candidate.recently_used = False
-                self._open_files[candidate] = None
-                continue
-            descriptor, candidate.descriptor = candidate.descriptor, CLOSED
-            self._close(descriptor)
-            if len(self._open_files) <= enough:
-                return
-
     def _sync(self, file: DataFile) -> None:
         self._disk.fdatasync(file.descriptor)
 
-    def _close(self, descriptor: int) -> None:
-        self._disk.close(descriptor)
 
 
-def _close_descriptors(
-    close: Callable[[int], None], open_files: dict[DataFile, None], locks: dict[str, int]
-) -> None:
-    """Close all descriptors of a storage that was garbage-collected."""
-    for descriptor in (*(file.descriptor for file in open_files), *locks.values()):
+def _unlock_all(close: Callable[[int], None], locks: dict[str, int]) -> None:
+    """Release all locks of a storage that was garbage-collected."""
+    for descriptor in locks.values():
         with contextlib.suppress(OSError):
             close(descriptor)
-    for file in open_files:
-        file.descriptor = CLOSED
     locks.clear()

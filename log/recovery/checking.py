@@ -194,11 +194,11 @@ class Checking:
             self._sync(segment)
 
     def _sync(self, segment: Segment) -> None:
-        self._storage.pin(segment.file)
+        self._storage.descriptors.pin(segment.file)
         try:
             self._storage.sync(segment.file)
         finally:
-            self._storage.unpin(segment.file)
+            self._storage.descriptors.unpin(segment.file)
 
     def _drop_segments_from(self, index: int) -> None:
         segments = self._listing.segments

@@ -127,7 +127,7 @@ class Listing:
 
     def remove(self, segment: Segment) -> None:
         """Delete the files of a segment. Raises OSError."""
-        self.storage.release(segment.file)
+        self.storage.descriptors.release(segment.file)
         self.environment.forget_indexes(segment.file.path)
         for suffix in SEGMENT_SUFFIXES:
             self.storage.delete(segment.path(suffix))

@@ -23,7 +23,7 @@ def remove_segments(environment: LogEnvironment, segments: Iterable[Segment], du
     A crash may leave such files behind; loading the log deletes them.
     """
     for segment in segments:
-        environment.storage.retire(segment.file, for_readers=True)
+        environment.storage.descriptors.retire(segment.file, for_readers=True)
         environment.forget_indexes(segment.file.path)
         for suffix in SEGMENT_SUFFIXES:
             path = segment.path(suffix)

@@ -113,7 +113,7 @@ class KeptRegion(FileRegion):
         """Point at the bytes, and count a reader so that the file stays open."""
         super().__init__(storage, file, position, size_bytes, segment_base_offset)
         self._released = False
-        storage.begin_reading(file)
+        storage.descriptors.begin_reading(file)
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
         """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file is lost."""
@@ -129,7 +129,7 @@ class KeptRegion(FileRegion):
         """Let the file go. A second call does nothing."""
         if not self._released:
             self._released = True
-            self._storage.end_reading(self._file)
+            self._storage.descriptors.end_reading(self._file)
 
     def _check(self) -> None:
         file = self._file

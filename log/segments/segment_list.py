@@ -112,7 +112,7 @@ class SegmentList:
     def retire(self, *, for_readers: bool = False) -> None:
         """Close the files and drop the cached indexes. With `for_readers` readers that have begun may finish."""
         for segment in self.segments:
-            self._storage.retire(segment.file, for_readers=for_readers)
+            self._storage.descriptors.retire(segment.file, for_readers=for_readers)
             self._environment.forget_indexes(segment.file.path)
 
     def drop_cached(self) -> None:

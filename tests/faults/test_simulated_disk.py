@@ -212,7 +212,7 @@ class TestPowerCut:
         ):
             with pytest.raises(PowerCut):
                 call()
-        storage.release(file)
+        storage.descriptors.release(file)
         Storage(disk=disk.process()).lock("/d/.lock")
         assert disk.content("/d/a") == b""
 
@@ -358,7 +358,7 @@ def test_the_page_cache_can_be_asked() -> None:
     disk.put("/d/a", b"one")
     storage = Storage(disk=disk.process())
     file = DataFile("/d/a")
-    storage.pin(file)
+    storage.descriptors.pin(file)
     storage.waits = False
     assert storage.read(file, 9, 0) == b"one"
     disk.make_cold("/d/a")

@@ -29,7 +29,7 @@ from tests.support.batches import read_batches
 NOW_MS = 1_700_000_000_000
 DISK_OPERATIONS: Final = frozenset(
     name for name, member in vars(Storage).items() if callable(member) and not name.startswith("_")
-) - {"pin", "unpin", "release", "retire"}
+)
 SMALL = LogConfig(segment_bytes=600, index_interval_bytes=100, file_delete_delay_ms=0)
 
 

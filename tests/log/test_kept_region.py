@@ -69,15 +69,15 @@ def test_gives_its_descriptor_back(tmp_path: Path) -> None:
     regions = [keep(log, 0), keep(log, 0), keep(log, 39)]
     dropped = keep(log, 20)
     by_closing(log)
-    assert storage.open_files == 3
+    assert len(storage.descriptors) == 3
     del dropped
-    assert storage.open_files == 2
+    assert len(storage.descriptors) == 2
     for region in regions:
         assert region.read()
         region.release()
         region.release()
 
-    assert storage.open_files == 0
+    assert len(storage.descriptors) == 0
 
 
 def test_of_a_file_that_was_closed_meanwhile(tmp_path: Path) -> None:

@@ -139,7 +139,7 @@ class PartitionLife(RuleBasedStateMachine):
         assert log.size_bytes == sum(
             size for path, size in self.life.disk.files(log.directory).items() if path.endswith(".log")
         )
-        assert self.life.storage.open_files <= 3
+        assert len(self.life.storage.descriptors) <= 3
 
     @invariant()
     def readers_of_committed_records_see_what_is_committed(self) -> None:

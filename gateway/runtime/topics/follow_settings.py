@@ -18,7 +18,7 @@ def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> N
     """
 
     def apply() -> None:
-        storage.max_open_files = split_file_handles(
+        storage.descriptors.limit = split_file_handles(
             handles_limit, config.int("seqgate.log.max.open.files")
         ).files
 

@@ -310,6 +310,6 @@ class TestLoad:
             flush(get(directory, partition))
         for partition in range(20):
             assert offsets_read(get(directory, partition), 0) == list(range(20))
-        assert storage.open_files <= 5
+        assert len(storage.descriptors) <= 5
         directory.close()
-        assert storage.open_files == 0
+        assert len(storage.descriptors) == 0

@@ -160,7 +160,7 @@ class TestTickets:
         log.environment.delete_due(NOW_MS * 2)
         persist(ticket)
         log.complete_flush(ticket)
-        assert storage.open_files <= 1
+        assert len(storage.descriptors) <= 1
         assert log.recovery_point == 30
 
     def test_ticket_from_before_a_reopening_is_void(self, tmp_path: Path) -> None:

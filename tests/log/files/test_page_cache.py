@@ -22,7 +22,7 @@ def written(tmp_path: Path, storage: Storage) -> DataFile:
     storage.sync_path(str(path))
     storage.drop_cached(Place(str(path), 0, SIZE))
     file = DataFile(str(path))
-    storage.pin(file)
+    storage.descriptors.pin(file)
     return file
 
 
