@@ -98,7 +98,7 @@ def begin_cleaning(
         directory=log.directory,
         token=token,
         segments=[
-            JobSegment(segment.base_offset, next_base, segment.size_bytes, segment.has_aborted)
+            JobSegment(segment.base_offset, next_base, segment.size_bytes, segment.aborts.has_any)
             for segment, next_base in zip(segments.segments, segments.bases[1:], strict=False)
             if next_base <= end_offset
         ],
@@ -162,7 +162,7 @@ def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
     except OSError as error:
         log.fail(f"a cleaned segment could not take its place: {error}", error)
     new = Segment(environment, log.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms)
-    new.has_aborted = cleaned.has_aborted
+    new.aborts.has_any = cleaned.has_aborted
     segments.replace(place, new)
     # A start accepts the old and the new name, so nobody waits for a flush of the directory.
     log.unflushed.add([], log.directory)

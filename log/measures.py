@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from log.segments.index_checks import start_for_time
+from log.segments.positions import position_before, position_of
 from seq_validator import Duplicate
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def bytes_from(log: PartitionLog, offset: int) -> int:
         return 0
     segments = log.segments.holding(offset)
     with log.reading():
-        position = segments[0].position_of(offset, segments[0].size_bytes)
+        position = position_of(segments[0], offset, segments[0].size_bytes)
     return sum(segment.size_bytes for segment in segments) - position
 
 
@@ -109,7 +110,7 @@ def offset_with_bytes_left(log: PartitionLog, max_bytes: int) -> int:
 def _first_at(log: PartitionLog, number: int, wanted: int) -> int:
     """Return the base offset of the segment's first batch at the position `wanted` or after it."""
     segment = log.segments.segments[number]
-    start = segment.position_before(wanted)
+    start = position_before(segment, wanted)
     for position, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
         if position >= wanted:
             return max(batch.base_offset, log.log_start_offset)

@@ -246,7 +246,7 @@ class _Aborted:
         self.storage = storage
         self.job = job
         self.first_base_offset = segments[0].base_offset if segments else 0
-        self.with_index = [segment for segment in segments if segment.has_aborted]
+        self.with_index = [segment for segment in segments if segment.aborts.has_any]
         self.entries: dict[int, list[AbortedTransaction]] = {}
 
     def beginning_in(self, base_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:
@@ -330,9 +330,7 @@ class _Output:
 
     def note_aborted(self, entries: Sequence[AbortedTransaction]) -> None:
         for entry in entries:
-            self.segment.add_aborted(
-                entry.producer_id, entry.first_offset, entry.last_offset, entry.last_stable_offset
-            )
+            self.segment.aborts.add(entry)
 
     def finish(self, sources: list[int], modified_ms: int) -> CleanedSegment:
         """Write the rest and the indexes, make all files durable, and return the cleaned segment."""
@@ -351,7 +349,7 @@ class _Output:
             sources=sources,
             suffixes=[LOG_SUFFIX, *contents],
             size_bytes=self.size_bytes,
-            has_aborted=self.segment.has_aborted,
+            has_aborted=self.segment.aborts.has_any,
         )
 
     def discard(self) -> None:

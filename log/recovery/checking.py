@@ -116,7 +116,7 @@ class Checking:
             limit=next_base if next_base <= self._recovery_point else EVERYWHERE,
         )
         segment.start_over()
-        if segment.has_aborted:
+        if segment.aborts.has_any:
             listing.doubted.add(segment.base_offset)
         damage: list[DamagedRange] = []
         for part in scan:

@@ -76,7 +76,7 @@ class Listing:
             size_bytes = files[offset_name(base_offset, LOG_SUFFIX)]
             segment = Segment(self.environment, self.directory, base_offset, size_bytes, self.now_ms)
             aborted_bytes = files.get(offset_name(base_offset, TRANSACTION_INDEX_SUFFIX))
-            segment.has_aborted = bool(aborted_bytes)
+            segment.aborts.has_any = bool(aborted_bytes)
             if aborted_bytes == 0:
                 # The log never writes an empty transaction index: a crash kept its name and lost its bytes.
                 self.doubted.add(base_offset)

@@ -217,7 +217,7 @@ class _Loader:
             self._rebuild_transaction_indexes(
                 [segment for segment in self.segments if segment.base_offset in false], undecided
             )
-        self.segments[-1].hold_transaction_index()
+        self.segments[-1].aborts.hold()
 
     def _rebuild_transaction_indexes(self, doubted: list[Segment], undecided: Undecided) -> None:
         rebuild_transaction_indexes(

@@ -14,6 +14,7 @@ from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from log.format.end_marker import read_end_marker
 from log.recovery.parts import parts_of
 from log.segments.damage import DamagedRange
+from log.segments.positions import position_of
 from log.state.producer_snapshots import restore_newest, write_snapshot
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _replay(
     now_ms: int,
 ) -> None:
     try:
-        position = segment.position_of(start, segment.size_bytes) if start > segment.base_offset else 0
+        position = position_of(segment, start, segment.size_bytes) if start > segment.base_offset else 0
         for part in parts_of(segment, position):
             if isinstance(part, DamagedRange):
                 if part.end_offset > start:

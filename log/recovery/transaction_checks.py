@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Final
 from log.errors import CorruptRecord
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import crc_matches
+from log.segments.positions import position_of
 from log.segments.transaction_index import ENTRY
 
 if TYPE_CHECKING:
@@ -39,9 +40,9 @@ def not_borne_out(segments: Sequence[Segment]) -> set[int]:
     earliest = _NEVER
     left = MOST_LOOKED_UP
     for segment in reversed(segments):
-        if not segment.has_aborted:
+        if not segment.aborts.has_any:
             continue
-        for entry in reversed(list(ENTRY.iter_unpack(segment.transaction_index().entries))):
+        for entry in reversed(list(ENTRY.iter_unpack(segment.aborts.index().entries))):
             if not left:
                 return found
             left -= 1
@@ -94,7 +95,7 @@ def _is_begin(segments: Sequence[Segment], producer_id: int, offset: int) -> boo
 
 def _batch_of(segment: Segment, offset: int) -> tuple[int, BatchHeader] | None:
     """Return the position and header of the first batch that ends at `offset` or later. Raises CorruptRecord, OSError."""
-    position = segment.position_of(offset, segment.size_bytes)
+    position = position_of(segment, offset, segment.size_bytes)
     header = segment.header_at(position)
     return (position, header) if header is not None else None
 

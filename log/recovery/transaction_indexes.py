@@ -13,7 +13,7 @@ from log.files.file_names import TRANSACTION_INDEX_SUFFIX
 from log.format.end_marker import read_end_marker
 from log.recovery.parts import parts_of
 from log.segments.damage import DamagedRange
-from log.segments.transaction_index import ENTRY
+from log.segments.transaction_index import AbortedTransaction
 from log.state.ongoing_transactions import OngoingTransactions
 from log.state.producer_snapshots import restore_newest
 
@@ -28,16 +28,14 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 _EVERYWHERE: Final = 2**63 - 1
-_Aborted = tuple[int, int, int, int]
-"""Producer id, first offset, last offset (the marker's), last stable offset."""
 
 
 def has_sane_index(segment: Segment, end_offset: int) -> bool:
     """Return whether the segment has no aborted transactions, or a readable and plausible transaction index."""
-    if not segment.has_aborted:
+    if not segment.aborts.has_any:
         return True
     try:
-        return segment.transaction_index().is_sane(segment.base_offset, end_offset)
+        return segment.aborts.index().is_sane(segment.base_offset, end_offset)
     except OSError as error:
         _logger.warning("%s can't be read and is rebuilt: %s", segment.path(TRANSACTION_INDEX_SUFFIX), error)
         return False
@@ -77,7 +75,7 @@ def rebuild_transaction_indexes(
     )
     known = {segment.base_offset: _known_in_damage(segment) for segment in doubted}
     for segment in doubted:
-        segment.forget_aborted()
+        segment.aborts.forget()
     start = 0 if covered is None else covered
     rebuilt = {segment.base_offset for segment in doubted}
     ends = [segment.base_offset for segment in segments[1:]]
@@ -93,24 +91,23 @@ def _write(environment: LogEnvironment, directory: str, doubted: Sequence[Segmen
     storage = environment.storage
     for segment in doubted:
         path = segment.path(TRANSACTION_INDEX_SUFFIX)
-        if segment.has_aborted and segment is not active:
-            for written in segment.write_transaction_index():
+        if segment.aborts.has_any and segment is not active:
+            for written in segment.aborts.write():
                 storage.sync_path(written)
             segment.become_closed()
-        elif not segment.has_aborted and storage.exists(path):
+        elif not segment.aborts.has_any and storage.exists(path):
             storage.delete(path)
     storage.sync_directory(directory)
 
 
-def _known_in_damage(segment: Segment) -> list[_Aborted] | None:
+def _known_in_damage(segment: Segment) -> list[AbortedTransaction] | None:
     """Return the aborts that the segment's present index has in damaged ranges; None without a plausible index."""
-    if not segment.damage or not segment.has_aborted or not has_sane_index(segment, _EVERYWHERE):
+    if not segment.damage or not segment.aborts.has_any or not has_sane_index(segment, _EVERYWHERE):
         return None
-    entries = ENTRY.iter_unpack(segment.transaction_index().entries)
     return [
-        (producer_id, first_offset, last_offset, last_stable_offset)
-        for _, producer_id, first_offset, last_offset, last_stable_offset in entries
-        if any(found.first_offset <= last_offset < found.end_offset for found in segment.damage)
+        aborted
+        for aborted in segment.aborts.index().transactions()
+        if any(found.first_offset <= aborted.last_offset < found.end_offset for found in segment.damage)
     ]
 
 
@@ -127,7 +124,7 @@ class _Follower:
             (first_offset, producer_id) for producer_id, first_offset in open_transactions.items()
         )
 
-    def read(self, segment: Segment, start: int, known: Sequence[_Aborted] | None, *, is_noted: bool) -> None:
+    def read(self, segment: Segment, start: int, known: Sequence[AbortedTransaction] | None, *, is_noted: bool) -> None:
         """Follow the transactions in a segment from the offset `start` on. Add its aborts to the index if `is_noted`.
 
         `known` are the aborts whose markers are damaged; None when they are unknown.
@@ -150,7 +147,7 @@ class _Follower:
             _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400 - the sentence says it
 
     def _pass(
-        self, segment: Segment, found: DamagedRange, known: Sequence[_Aborted] | None, *, is_noted: bool
+        self, segment: Segment, found: DamagedRange, known: Sequence[AbortedTransaction] | None, *, is_noted: bool
     ) -> None:
         """Add the aborts in a damaged range from an earlier index. Without such an index all open transactions are undecided."""
         if not is_noted:
@@ -158,12 +155,12 @@ class _Follower:
         if known is None:
             self._undecided.passed(found, self._first_offsets.values())
             return
-        for producer_id, first_offset, last_offset, last_stable_offset in known:
-            if found.first_offset <= last_offset < found.end_offset:
-                open_from = self._first_offsets.pop(producer_id, None)
+        for aborted in known:
+            if found.first_offset <= aborted.last_offset < found.end_offset:
+                open_from = self._first_offsets.pop(aborted.producer_id, None)
                 if open_from is not None:
-                    self._ongoing.end(open_from, last_offset, last_offset + 1)
-                segment.add_aborted(producer_id, first_offset, last_offset, last_stable_offset)
+                    self._ongoing.end(open_from, aborted.last_offset, aborted.last_offset + 1)
+                segment.aborts.add(aborted)
 
     def _end(self, segment: Segment, position: int, batch: BatchHeader, *, is_noted: bool) -> None:
         marker = read_end_marker(self._storage.read(segment.file, batch.size_bytes, position))
@@ -175,4 +172,6 @@ class _Follower:
         offset = batch.base_offset
         last_stable_offset = self._ongoing.end(first_offset, offset, offset + 1)
         if is_noted and not marker.is_commit:
-            segment.add_aborted(batch.producer_id, first_offset, offset, last_stable_offset)
+            segment.aborts.add(
+                AbortedTransaction(first_offset, batch.producer_id, offset, last_stable_offset)
+            )

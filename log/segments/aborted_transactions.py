@@ -8,6 +8,8 @@ from __future__ import annotations
 from bisect import bisect_left
 from typing import TYPE_CHECKING
 
+from log.segments.positions import offset_after
+
 if TYPE_CHECKING:
     from log.segments.regions import FileRegion
     from log.segments.segment_list import SegmentList
@@ -17,11 +19,9 @@ if TYPE_CHECKING:
 def add_aborted(segments: SegmentList, aborted: AbortedTransaction) -> None:
     """Add an aborted transaction whose marker was just appended to the active segment's transaction index."""
     active = segments.active
-    if not active.has_aborted:
+    if not active.aborts.has_any:
         segments.aborting.append(active.base_offset)
-    active.add_aborted(
-        aborted.producer_id, aborted.first_offset, aborted.last_offset, aborted.last_stable_offset
-    )
+    active.aborts.add(aborted)
 
 
 def aborted_between(segments: SegmentList, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
@@ -36,7 +36,7 @@ def aborted_between(segments: SegmentList, first_offset: int, upper_bound: int) 
     holding = segments.bases[segments.number_of(first_offset)]
     for base_offset in segments.aborting[bisect_left(segments.aborting, holding) :]:
         segment = segments.segments[bisect_left(segments.bases, base_offset)]
-        if segment.transaction_index().collect(first_offset, upper_bound, found):
+        if segment.aborts.index().collect(first_offset, upper_bound, found):
             break
     return found
 
@@ -50,7 +50,7 @@ def aborted_in(
     index.
     """
     number = bisect_left(segments.bases, region.segment_base_offset)
-    relative_offset = segments.segments[number].offset_after(region.end_position)
+    relative_offset = offset_after(segments.segments[number], region.end_position)
     if relative_offset is not None:
         upper_bound = region.segment_base_offset + relative_offset
     else:
@@ -65,7 +65,7 @@ def aborted_from(segments: SegmentList, marker_offset: int, before_offset: int) 
     """
     found: list[AbortedTransaction] = []
     for base_offset in segments.aborting[bisect_left(segments.aborting, marker_offset) :]:
-        index = segments.segments[bisect_left(segments.bases, base_offset)].transaction_index()
+        index = segments.segments[bisect_left(segments.bases, base_offset)].aborts.index()
         for aborted in index.transactions():
             if aborted.first_offset < before_offset:
                 found.append(aborted)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 from log.errors import CorruptRecord, IncompatibleFormat
 from log.segments.damage import next_range, range_at, range_holding
 from log.segments.examination import examine
+from log.segments.positions import position_of
 from log.segments.regions import FileRegion
 
 if TYPE_CHECKING:
@@ -197,7 +198,7 @@ class LogReader:
             return segment.size_bytes
         if upper_bound == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
             return self._high_watermark_position[1]
-        return segment.position_of(upper_bound, segment.size_bytes)
+        return position_of(segment, upper_bound, segment.size_bytes)
 
     def _start_position(self, segment: Segment, offset: int, end: int) -> int:
         if offset <= segment.base_offset:
@@ -205,4 +206,4 @@ class LogReader:
         known = self._known_positions.get(offset)
         if known is not None and known[0] == segment.base_offset:
             return known[1]
-        return segment.position_of(offset, end)
+        return position_of(segment, offset, end)

@@ -20,11 +20,11 @@ from log.files.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
-from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, crc_matches, parse_header
-from log.segments.damage import range_at, range_holding
-from log.segments.index_checks import checked_entry, has_timestamp
+from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
+from log.segments.headers import headers, headers_around
+from log.segments.index_checks import has_timestamp
 from log.segments.indexes import TIME_ENTRY, SegmentIndexes
-from log.segments.transaction_index import TransactionIndex
+from log.segments.segment_aborts import SegmentAborts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -46,11 +46,9 @@ class Segment:
     """A log file with its indexes. Positions and sizes in bytes, timestamps in ms.
 
     A closed segment reads `max_timestamp` and `offset_of_max_timestamp` from the time index on first use.
-    `has_aborted` is True when a marker in the segment aborted a transaction.
     """
 
     __slots__ = (
-        "_aborted",
         "_bytes_since_entry",
         "_environment",
         "_first_timestamp",
@@ -58,12 +56,12 @@ class Segment:
         "_is_found",
         "_max_timestamp",
         "_offset_of_max_timestamp",
+        "aborts",
         "base_offset",
         "created_ms",
         "damage",
         "directory",
         "file",
-        "has_aborted",
         "size_bytes",
     )
 
@@ -88,8 +86,7 @@ class Segment:
         self._offset_of_max_timestamp = base_offset
         self._first_timestamp: int | None = None
         self._bytes_since_entry = 0
-        self._aborted: TransactionIndex | None = None
-        self.has_aborted = False
+        self.aborts = SegmentAborts(environment, self.file.path)
         self.damage: tuple[DamagedRange, ...] = ()
         """The known damaged ranges, in ascending order. `batches` skips them."""
 
@@ -184,37 +181,17 @@ class Segment:
             OFFSET_INDEX_SUFFIX: bytes(indexes.offset_entries),
             TIME_INDEX_SUFFIX: bytes(indexes.time_entries),
         }
-        if self._aborted is not None:
-            contents[TRANSACTION_INDEX_SUFFIX] = bytes(self._aborted.entries)
+        aborted = self.aborts.entries
+        if aborted is not None:
+            contents[TRANSACTION_INDEX_SUFFIX] = aborted
         return contents
-
-    def write_transaction_index(self) -> list[str]:
-        """Write the transaction index if the segment holds one in memory. Return its path, if any; the caller persists it."""
-        if self._aborted is None:
-            return []
-        path = self.path(TRANSACTION_INDEX_SUFFIX)
-        storage = self._environment.storage
-        storage.write_file(path + TEMPORARY_SUFFIX, bytes(self._aborted.entries))
-        storage.rename(path + TEMPORARY_SUFFIX, path)
-        return [path]
-
-    def add_aborted(
-        self, producer_id: int, first_offset: int, last_offset: int, last_stable_offset: int
-    ) -> None:
-        """Add to the transaction index a marker in this segment that aborted a transaction."""
-        if self._aborted is None:
-            self._aborted = TransactionIndex()
-            self.has_aborted = True
-        self._aborted.add(producer_id, first_offset, last_offset, last_stable_offset)
 
     def become_closed(self) -> None:
         """Hand the indexes to the caches, as no more batches will be appended."""
         if self._indexes is not None:
             self._environment.index_cache.put(self.file.path, self._indexes)
             self._indexes = None
-        if self._aborted is not None:
-            self._environment.transaction_index_cache.put(self.file.path, self._aborted)
-            self._aborted = None
+        self.aborts.hand_over()
 
     def become_active(self) -> None:
         """Keep the indexes in memory, as batches will be appended."""
@@ -259,30 +236,6 @@ class Segment:
             return self.rebuild_indexes()
         self._environment.index_cache.put(self.file.path, indexes)
         return indexes
-
-    def transaction_index(self) -> TransactionIndex:
-        """Return the transaction index, from memory or from the disk. Raises OSError, NotCached."""
-        if self._aborted is not None:
-            return self._aborted
-        cached = self._environment.transaction_index_cache.get(self.file.path)
-        if cached is None:
-            storage, path = self._environment.storage, self.path(TRANSACTION_INDEX_SUFFIX)
-            storage.check_brought_in((path,))
-            cached = TransactionIndex(storage.read_file(path))
-            self._environment.transaction_index_cache.put(self.file.path, cached)
-        return cached
-
-    def hold_transaction_index(self) -> None:
-        """Keep the transaction index in memory, as batches will be appended. Raises OSError."""
-        if self.has_aborted:
-            self._aborted = self.transaction_index()
-            self._environment.transaction_index_cache.drop(self.file.path)
-
-    def forget_aborted(self) -> None:
-        """Drop the transaction index, to rebuild it with `add_aborted`."""
-        self._aborted = None
-        self.has_aborted = False
-        self._environment.transaction_index_cache.drop(self.file.path)
 
     def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
         """Rebuild both indexes from all batch headers, in memory and on disk, and return them.
@@ -362,40 +315,10 @@ class Segment:
 
         Raises CorruptRecord at a header that can't be right, OSError.
         """
+        storage, file, base_offset = self._environment.storage, self.file, self.base_offset
         if self.damage:
-            return self._headers_around_damage(position, end, chunk_bytes)
-        return self._headers(position, end, chunk_bytes)
-
-    def _headers_around_damage(
-        self, position: int, end: int, chunk_bytes: int
-    ) -> Iterator[tuple[int, BatchHeader]]:
-        for found in self.damage:
-            if found.position >= end:
-                break
-            behind = found.position + found.size_bytes
-            if position < behind:
-                yield from self._headers(position, found.position, chunk_bytes)
-                position = behind
-        yield from self._headers(position, end, chunk_bytes)
-
-    def _headers(self, position: int, end: int, chunk_bytes: int) -> Iterator[tuple[int, BatchHeader]]:
-        """Yield (position, header) of each batch that starts in [position, end), a stretch without known damage."""
-        storage = self._environment.storage
-        next_offset = self.base_offset
-        while position + HEADER_BYTES <= end:
-            data = storage.read(self.file, min(chunk_bytes, end - position), position)
-            at = 0
-            while len(data) - at >= HEADER_BYTES:
-                batch = parse_header(data, at)
-                base_offset = batch.base_offset
-                if base_offset < next_offset or not batch.is_plausible:
-                    raise CorruptRecord(f"{self.file.path} is damaged at position {position + at}")
-                yield position + at, batch
-                next_offset = base_offset + batch.last_offset_delta + 1
-                at += batch.size_bytes
-            if not at:
-                return
-            position += at
+            return headers_around(self.damage, storage, file, base_offset, position, end, chunk_bytes)
+        return headers(storage, file, base_offset, position, end, chunk_bytes)
 
     def largest_timestamp(self) -> int:
         """Return the timestamp for retention: the largest of the records, or without one the file's modification time."""
@@ -407,53 +330,6 @@ class Segment:
         if self._first_timestamp is not None:
             return self._first_timestamp
         return self._read_first_timestamp() if self.size_bytes else NO_TIMESTAMP
-
-    def position_of(self, offset: int, end: int) -> int:
-        """Return the position of the batch or damaged range that holds `offset`; `end` when the offset lies beyond.
-
-        Raises CorruptRecord at a header that can't be right, OSError, NotCached.
-        """
-        damaged = range_holding(self.damage, offset) if self.damage else None
-        if damaged is not None:
-            return min(damaged.position, end)
-        start = self.position_for(offset - self.base_offset)
-        for position, batch in self.batches(start, end, _LOOKUP_CHUNK_BYTES):
-            if batch.last_offset >= offset:
-                if batch.base_offset != offset and not self._is_borne_out(position, batch, offset):
-                    raise CorruptRecord(f"{self.file.path} is damaged at position {position}")
-                return position
-        return end
-
-    def _is_borne_out(self, position: int, batch: BatchHeader, offset: int) -> bool:
-        """Return whether a batch found for an offset inside of it can be right: the next batch begins at a later offset."""
-        behind = position + batch.size_bytes
-        if self.damage and range_at(self.damage, behind) is not None:
-            return True
-        after = self.header_at(behind) if behind < self.size_bytes else None
-        if after is not None:
-            return after.is_plausible and after.base_offset > batch.last_offset
-        if batch.base_offset > offset:
-            return True
-        whole = memoryview(self.read_at(position, batch.size_bytes))
-        return len(whole) == batch.size_bytes and crc_matches(batch, whole)
-
-    def position_for(self, relative_offset: int) -> int:
-        """Return the position of a batch at or before the one that holds the offset. Raises CorruptRecord, OSError, NotCached."""
-        entry = checked_entry(self, lambda indexes: indexes.entry_for(relative_offset))
-        return entry[1] if entry is not None else 0
-
-    def position_before(self, position: int) -> int:
-        """Return the position of a batch at or before `position`. Raises CorruptRecord, OSError, NotCached."""
-        entry = checked_entry(self, lambda indexes: indexes.entry_before(position))
-        return entry[1] if entry is not None else 0
-
-    def offset_after(self, position: int) -> int | None:
-        """Return the last relative offset of the first indexed batch at or after `position`; None without such an entry.
-
-        Raises CorruptRecord, OSError, NotCached.
-        """
-        entry = checked_entry(self, lambda indexes: indexes.entry_after(position))
-        return entry[0] if entry is not None else None
 
     def _load_max_timestamp(self) -> None:
         last = self._last_time()

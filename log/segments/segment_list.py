@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from log.errors import CorruptRecord
 from log.format.record_batch import whole_batches
+from log.segments.positions import position_for
 from log.segments.reader import LogReader
 from log.segments.segment import Segment
 
@@ -46,7 +47,7 @@ class SegmentList:
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
         self.size_bytes = sum(segment.size_bytes for segment in segments)
-        self.aborting = [segment.base_offset for segment in segments if segment.has_aborted]
+        self.aborting = [segment.base_offset for segment in segments if segment.aborts.has_any]
         """Base offsets of the segments that hold markers of aborts."""
         self.reader = LogReader(environment, self.segments, self.bases)
 
@@ -86,7 +87,7 @@ class SegmentList:
         self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
         self.segments[place] = [new]
         self.bases[place] = [new.base_offset]
-        self.aborting[:] = [segment.base_offset for segment in self.segments if segment.has_aborted]
+        self.aborting[:] = [segment.base_offset for segment in self.segments if segment.aborts.has_any]
         self.reader.forget_segments([segment.base_offset for segment in old])
 
     def number_of(self, offset: int) -> int:
@@ -107,7 +108,7 @@ class SegmentList:
 
     def write_indexes(self) -> list[str]:
         """Write all indexes of the active segment; return their paths, which are not durable yet. Raises OSError."""
-        return [*self.active.write_indexes(), *self.active.write_transaction_index()]
+        return [*self.active.write_indexes(), *self.active.aborts.write()]
 
     def retire(self, *, for_readers: bool = False) -> None:
         """Close the files and drop the cached indexes. With `for_readers` readers that have begun may finish."""
@@ -126,7 +127,7 @@ class SegmentList:
     def headers_from(self, number: int, offset: int) -> Iterator[BatchHeader]:
         """Yield the headers of the batches of one segment that end at `offset` or later."""
         segment = self.segments[number]
-        start = segment.position_for(max(0, offset - segment.base_offset))
+        start = position_for(segment, max(0, offset - segment.base_offset))
         for _, batch in segment.batches(start, segment.size_bytes, _CHUNK_BYTES):
             if batch.last_offset >= offset:
                 yield batch

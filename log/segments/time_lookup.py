@@ -13,6 +13,7 @@ from log.files.data_file import NotCached
 from log.format.batch_rewriting import plain_records, stored_records
 from log.format.records import as_int64
 from log.segments.index_checks import start_for_time
+from log.segments.positions import position_for, position_of
 from log.segments.regions import TimestampAndOffset
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ def first_not_before(
     for segment in segments:
         if segment.max_timestamp < timestamp_ms:
             continue
-        start = segment.position_for(start_for_time(segment, timestamp_ms - 1))
+        start = position_for(segment, start_for_time(segment, timestamp_ms - 1))
         for position, batch in segment.batches(start, segment.size_bytes):
             if batch.max_timestamp >= timestamp_ms and batch.last_offset >= log_start_offset:
                 found = _in_batch(
@@ -66,7 +67,7 @@ def first_of_largest(
         return None
     segment = max(holding, key=lambda candidate: candidate.max_timestamp)
     largest = segment.max_timestamp
-    start = segment.position_of(segment.offset_of_max_timestamp, segment.size_bytes)
+    start = position_of(segment, segment.offset_of_max_timestamp, segment.size_bytes)
     for position, batch in segment.batches(start, segment.size_bytes):
         if batch.max_timestamp == largest:
             return _first_of_largest_in_batch(environment, config, segment, position, batch)

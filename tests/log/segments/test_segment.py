@@ -9,6 +9,7 @@ import pytest
 
 from log import CorruptRecord, Storage
 from log.environment import LogEnvironment
+from log.segments.positions import offset_after, position_before, position_of
 from log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, fill, open_log
 
@@ -40,7 +41,7 @@ class TestIndexes:
             whole[:-1] if damage == "torn" else b"\0\0\0\x01\x7f\0\0\0"
         )
         segment = closed_segment(directory)
-        assert segment.position_of(4, segment.size_bytes) == 4 * len(batch())
+        assert position_of(segment, 4, segment.size_bytes) == 4 * len(batch())
         assert path.stat().st_size % 8 == 0
         assert segment.max_timestamp == NOW_MS + 5
 
@@ -93,16 +94,16 @@ class TestDamagedEntries:
             segment.become_active()
         size = len(batch())
         for offset in range(6):
-            assert segment.position_of(offset, segment.size_bytes) == offset * size
+            assert position_of(segment, offset, segment.size_bytes) == offset * size
         assert (directory / f"{0:020d}.index").read_bytes() == b""
 
     def test_what_lies_behind_a_position_is_not_told_too_low(self, directory: Path) -> None:
         segment = _segment_with_entry(directory, 1, 3)
-        assert segment.offset_after(3 * len(batch())) is None
+        assert offset_after(segment, 3 * len(batch())) is None
 
     def test_what_lies_before_a_position_is_a_batch(self, directory: Path) -> None:
         segment = _segment_with_entry(directory, 2, 2, shift=7)
-        assert segment.position_before(3 * len(batch())) % len(batch()) == 0
+        assert position_before(segment, 3 * len(batch())) % len(batch()) == 0
 
 
 def _segment_with_entry(

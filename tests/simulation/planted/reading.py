@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from log import FileRegion, PartitionLog, lookups
-from log.segments import aborted_transactions
+from log.segments import aborted_transactions, positions
 from log.segments.indexes import OFFSET_ENTRY
 from log.segments.segment import Segment
 from log.segments.segment_list import SegmentList
@@ -74,11 +74,11 @@ def aborts_within_the_answer_only() -> list[Change]:
 @fault
 def index_off_by_one() -> list[Change]:
     """the search for an offset starts one index entry too late"""
-    position_for = Segment.position_for
+    position_for = positions.position_for
 
-    def after(self: Segment, relative_offset: int) -> int:
-        position = position_for(self, relative_offset)
-        positions = (at for _, at in OFFSET_ENTRY.iter_unpack(self.indexes().offset_entries))
-        return next((at for at in positions if at > position), position)
+    def after(segment: Segment, relative_offset: int) -> int:
+        position = position_for(segment, relative_offset)
+        indexed = (at for _, at in OFFSET_ENTRY.iter_unpack(segment.indexes().offset_entries))
+        return next((at for at in indexed if at > position), position)
 
-    return [(Segment, "position_for", after)]
+    return [(positions, "position_for", after)]

@@ -98,8 +98,8 @@ def aborts_forgotten_at_start() -> list[Change]:
 
     def forget(self: _Loader, _: Undecided) -> None:
         for segment in self.segments:
-            segment.forget_aborted()
-        self.segments[-1].hold_transaction_index()
+            segment.aborts.forget()
+        self.segments[-1].aborts.hold()
 
     return [(_Loader, "load_transaction_indexes", forget)]
 
@@ -112,6 +112,6 @@ def high_watermark_goes_back() -> list[Change]:
     def behind(self: PartitionLog, *args: Any) -> None:
         begin_with(self, *args)
         self.high_watermark = max(self.log_start_offset, self.segments.active.base_offset)
-        self.segments.high_watermark_moved(self.high_watermark, self.log_end_offset)
+        self.segments.reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
 
     return [(PartitionLog, "_begin_with", behind)]
