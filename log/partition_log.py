@@ -22,8 +22,8 @@ from typing import TYPE_CHECKING, NoReturn
 from log.durability.log_start import LogStart
 from log.durability.unflushed import Unflushed
 from log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed
-from log.files.file_names import PARTITION_METADATA
 from log.files.descriptors import NO_DESCRIPTORS
+from log.files.file_names import PARTITION_METADATA
 from log.format.batch_validation import check_batch
 from log.format.record_batch import TRANSACTIONAL_FLAG
 from log.format.stamping import stamp

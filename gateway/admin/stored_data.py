@@ -17,7 +17,7 @@ from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
 from log import CorruptRecord, DirectoryLocked, IncompatibleFormat, LogError, Storage
 from log.directory.damage_scan import durable_ends
-from log.directory.log_directory import LOCK
+from log.directory.directory_files import LOCK
 from log.files.file_names import LOG_SUFFIX, parse_offset_name
 from log.files.versions import META, read_properties
 from log.format.record_batch import HEADER_BYTES, BatchHeader, crc_matches, parse_header

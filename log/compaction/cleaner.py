@@ -246,7 +246,7 @@ class _Aborted:
         self.storage = storage
         self.job = job
         self.first_base_offset = segments[0].base_offset if segments else 0
-        self.with_index = [segment for segment in segments if segment.aborts.has_any]
+        self.with_index = [segment for segment in segments if segment.has_aborted]
         self.entries: dict[int, list[AbortedTransaction]] = {}
 
     def beginning_in(self, base_offset: int, end_offset: int) -> Iterator[AbortedTransaction]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from log.directory.log_directory import RECOVERY_POINTS
+from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import peek_stored_logs
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets

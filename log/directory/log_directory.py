@@ -11,9 +11,7 @@ Source: Kafka's `LogManager`, `CleanShutdownFileHandler`, `MetaProperties`.
 
 from __future__ import annotations
 
-import base64
 import logging
-import threading
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,33 +19,23 @@ from typing import TYPE_CHECKING, Final
 
 from log.config import LogConfig
 from log.directory.closing import close_logs
+from log.directory.directory_files import LOCK
+from log.directory.identity import take_identity
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
-from log.directory.stored_logs import (
-    CLEAN_SHUTDOWN,
-    STORED_LOGS,
-    StoredLog,
-    check_stored_logs,
-    looks_unchanged,
-    read_stored_logs,
-    write_stored_logs,
-)
+from log.directory.recovery_points import RecoveryPoints
+from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
 from log.durability.durability import make_durable
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import (
     CorruptCheckpoint,
-    check_checkpoint,
-    decode_offsets,
     decode_partition_metadata,
-    encode_offsets,
     encode_partition_metadata,
 )
 from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.storage import Storage
-from log.files.versions import DIRECTORY_VERSION, META, read_properties
 from log.log_lists import LogLists
 from log.partition_log import PartitionLog
-from log.segments.damage_register import DAMAGED_BATCHES
 from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
@@ -55,13 +43,6 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-LOCK: Final = ".lock"
-RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
-KNOWN_NAMES: Final = frozenset(
-    {LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES}
-)
-"""Files of the data directory itself. A sweep reports any other file as a leak."""
 FILES_PER_STEP: Final = 200
 """Files deleted in one call of `delete_pending`; the rest go with the next call."""
 _UNKNOWN: Final = StoredLog(None, None, 0)
@@ -88,11 +69,7 @@ class LogDirectory:
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
         self._deletion = PartitionDeletion(environment, path)
-        self._prepared_points: tuple[dict[tuple[str, int], StoredLog], dict[tuple[str, int], int]] = {}, {}
-        self._written_points: dict[tuple[str, int], int] = {}
-        self._gathering: list[dict[tuple[str, int], int]] = []
-        """The recovery points that unfinished checkpoints have gathered."""
-        self._checkpoint_lock = threading.Lock()
+        self._recovery_points = RecoveryPoints(environment, str(path))
 
     @classmethod
     def open(
@@ -116,7 +93,7 @@ class LogDirectory:
         storage.lock(str(path / LOCK))
         try:
             environment.damage.load(storage, str(path))
-            directory._read_identity(node_id)
+            directory.cluster_id, directory.directory_id = take_identity(storage, str(path), node_id)
             directory._config = config or directory._config
             directory._find_logs()
         except BaseException:
@@ -126,45 +103,9 @@ class LogDirectory:
             raise
         return directory
 
-    def _read_identity(self, node_id: int) -> None:
-        path = str(self.path / META)
-        if not self._storage.exists(path):
-            self.cluster_id, self.directory_id = _fresh_id(), _fresh_id()
-            self._write_identity(node_id)
-            return
-        fields = read_properties(self._storage, path)
-        if fields.get("node.id") != str(node_id):
-            raise IncompatibleFormat(
-                f"The data in {self.path} belongs to node.id {fields.get('node.id')}, this gateway is node.id {node_id}."
-            )
-        self.cluster_id = fields.get("cluster.id", "")
-        self.directory_id = fields.get("directory.id", "")
-        self._check_formats()
-        if int(fields["version"]) < DIRECTORY_VERSION:
-            # Raise the version before writing a file that an earlier release can't read.
-            self._write_identity(node_id)
-
-    def _write_identity(self, node_id: int) -> None:
-        lines = (
-            f"version={DIRECTORY_VERSION}",
-            f"cluster.id={self.cluster_id}",
-            f"node.id={node_id}",
-            f"directory.id={self.directory_id}",
-            "",
-        )
-        self._storage.replace_file(str(self.path / META), "\n".join(lines).encode())
-
-    def _check_formats(self) -> None:
-        """Check the versions of the directory's own files, before changing any file. Raises IncompatibleFormat, OSError."""
-        check_stored_logs(self._storage, str(self.path))
-        for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
-            path = str(self.path / name)
-            if self._storage.exists(path):
-                check_checkpoint(self._storage.read_file(path), path)
-
     def _find_logs(self) -> None:
         stopped, self.was_clean = read_stored_logs(self._storage, str(self.path))
-        recovery_points = self._read_recovery_points()
+        recovery_points = self._recovery_points.read()
         cut = 0
         for name in sorted(self._storage.list_directory(str(self.path))):
             key = parse_partition_directory(name)
@@ -264,21 +205,6 @@ class LogDirectory:
             self._deletion.remove(directory, 0)
             return None
 
-    def _read_recovery_points(self) -> dict[tuple[str, int], int]:
-        path = str(self.path / RECOVERY_POINTS)
-        if not self._storage.exists(path):
-            # No log is compacted before the recovery points were written once.
-            self.environment.recovery_points_lost = self._storage.exists(str(self.path / CLEANER_OFFSETS))
-            return {}
-        try:
-            points = decode_offsets(self._storage.read_file(path), path)
-        except CorruptCheckpoint as error:
-            logger.warning("%s Every log is checked from its start.", error)
-            self.environment.recovery_points_lost = True
-            return {}
-        self._written_points = points
-        return dict(points)
-
     # Partitions.
 
     def get(self, topic: str, partition: int, *, is_mended: bool = True) -> PartitionLog | None:
@@ -338,7 +264,7 @@ class LogDirectory:
         if self._storage.exists(directory):
             # Files that a failed creation or deletion left must not become records of the new topic.
             self._deletion.remove(directory, 0)
-        if key in self._written_points or key in self._prepared_points[1] or key in self._prepared_points[0]:
+        if self._recovery_points.has(key):
             # The recovery point of the log that had this name must not vouch for the new one.
             self.checkpoint()
         self._storage.make_undurable_directory(directory)
@@ -371,8 +297,7 @@ class LogDirectory:
         """Close and forget a log. Return the time (ms) for which its files stay; None for an unknown log."""
         self.environment.damage.forget(str(self.path / f"{key[0]}-{key[1]}"))
         log = self._logs.pop(key, None)
-        for gathered in self._gathering:
-            gathered.pop(key, None)  # this recovery point must not vouch for a later log of the same name
+        self._recovery_points.forget(key)
         if log is not None:
             log.close(clean=False)
             return log.config.file_delete_delay_ms
@@ -407,28 +332,11 @@ class LogDirectory:
 
     def gather_checkpoint(self) -> Iterator[None]:
         """Gather the recovery points, and yield after each log so that the caller can do other work between."""
-        opened: dict[tuple[str, int], int] = {}
-        self._gathering.append(opened)
-        try:
-            for log in self.logs():
-                if self._logs.get((log.topic, log.partition)) is log:
-                    opened[log.topic, log.partition] = log.recovery_point
-                yield
-            self._prepared_points = self._stored.copy(), opened
-        finally:
-            self._gathering.remove(opened)
+        return self._recovery_points.gather(self._logs, self._stored)
 
     def write_checkpoint(self) -> None:
-        """Write the recovery points that were gathered last. Any thread may call. Raises OSError.
-
-        The file has the points of closed logs too, so that a damaged `stored-logs` loses no recovery point.
-        """
-        with self._checkpoint_lock:
-            stored, opened = self._prepared_points
-            points = {key: log.recovery_point for key, log in stored.items()} | opened
-            if points != self._written_points:
-                self._storage.replace_file(str(self.path / RECOVERY_POINTS), encode_offsets(points))
-                self._written_points = points
+        """Write the recovery points that were gathered last. Any thread may call. Raises OSError."""
+        self._recovery_points.write()
 
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and release the lock. If every log closed cleanly, write `.kafka_cleanshutdown`.
@@ -445,8 +353,7 @@ class LogDirectory:
             all_clean = all_clean and stop is not None
         try:
             if clean:
-                self._prepared_points = self._stored, points
-                self.write_checkpoint()
+                self._recovery_points.write_last(self._stored, points)
                 write_stored_logs(self._storage, str(self.path), stored_logs, all_clean=all_clean)
         except OSError as error:
             logger.warning(
@@ -458,11 +365,3 @@ class LogDirectory:
             self._logs.clear()
             self._stored.clear()
             self._storage.unlock(str(self.path / LOCK))
-
-
-def _fresh_id() -> str:
-    """Return a random id in Kafka's base64 form, never with a leading dash, which would look like an option."""
-    text = "-"
-    while text.startswith("-"):
-        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-    return text

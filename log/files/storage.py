@@ -96,7 +96,9 @@ class Storage:
 
     def truncate(self, file: DataFile, size_bytes: int) -> None:
         """Cut the file to `size_bytes`."""
-        self._disk.ftruncate(file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), size_bytes)
+        self._disk.ftruncate(
+            file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), size_bytes
+        )
 
     def sync(self, file: DataFile) -> None:
         """Make the file's bytes durable. After one failure every later call fails: a second fsync would report false success."""
@@ -358,7 +360,6 @@ class Storage:
 
     def _sync(self, file: DataFile) -> None:
         self._disk.fdatasync(file.descriptor)
-
 
 
 def _unlock_all(close: Callable[[int], None], locks: dict[str, int]) -> None:

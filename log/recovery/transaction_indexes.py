@@ -124,7 +124,9 @@ class _Follower:
             (first_offset, producer_id) for producer_id, first_offset in open_transactions.items()
         )
 
-    def read(self, segment: Segment, start: int, known: Sequence[AbortedTransaction] | None, *, is_noted: bool) -> None:
+    def read(
+        self, segment: Segment, start: int, known: Sequence[AbortedTransaction] | None, *, is_noted: bool
+    ) -> None:
         """Follow the transactions in a segment from the offset `start` on. Add its aborts to the index if `is_noted`.
 
         `known` are the aborts whose markers are damaged; None when they are unknown.
@@ -147,7 +149,12 @@ class _Follower:
             _logger.error("aborted transactions may be missing: %s", error)  # noqa: TRY400 - the sentence says it
 
     def _pass(
-        self, segment: Segment, found: DamagedRange, known: Sequence[AbortedTransaction] | None, *, is_noted: bool
+        self,
+        segment: Segment,
+        found: DamagedRange,
+        known: Sequence[AbortedTransaction] | None,
+        *,
+        is_noted: bool,
     ) -> None:
         """Add the aborts in a damaged range from an earlier index. Without such an index all open transactions are undecided."""
         if not is_noted:

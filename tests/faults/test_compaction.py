@@ -15,7 +15,7 @@ from log import LogConfig, PartitionLog, StorageFailed
 from log.cleaning import Cleaning, abandon_swap, begin_swap, finish_swap
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
-from log.directory.log_directory import CLEANER_OFFSETS, RECOVERY_POINTS
+from log.directory.directory_files import CLEANER_OFFSETS, RECOVERY_POINTS
 from log.files.checkpoints import encode_offsets
 from log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.format.record_batch import HEADER_BYTES

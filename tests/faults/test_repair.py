@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from log import LogDirectory, Storage
 from log.directory.damage_scan import scan_directory
-from log.directory.log_directory import LOCK
+from log.directory.directory_files import LOCK
 from log.directory.repair import give_up
 from log.format.record_batch import whole_batches
 from tests.faults.crash_images import images, left_by_power_cut

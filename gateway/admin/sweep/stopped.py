@@ -18,8 +18,8 @@ from gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
 from gateway.metadata.image import MetadataImage
 from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from log import Storage, parse_partition_directory
+from log.directory.directory_files import KNOWN_NAMES
 from log.directory.leaks import FileLeak, leaks_of_directory, leaks_of_partition
-from log.directory.log_directory import KNOWN_NAMES
 
 Progress = Callable[[int, int], None]
 """Called with the number of directories swept so far, and of all directories."""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from log import LogDirectory, Storage
-from log.directory.log_directory import CLEANER_OFFSETS
+from log.directory.directory_files import CLEANER_OFFSETS
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
 
 logger = logging.getLogger(__name__)

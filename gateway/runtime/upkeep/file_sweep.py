@@ -19,6 +19,7 @@ from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.tasks import Task
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, parse_partition_directory
+from log.directory.directory_files import KNOWN_NAMES
 from log.directory.leaks import (
     FileLeak,
     LeakKind,
@@ -26,7 +27,6 @@ from log.directory.leaks import (
     leaks_of_directory,
     leaks_of_partition,
 )
-from log.directory.log_directory import KNOWN_NAMES
 from log.files.file_names import DELETED_SUFFIX
 
 logger = logging.getLogger(__name__)

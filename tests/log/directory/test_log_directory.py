@@ -8,9 +8,11 @@ from pathlib import Path
 import pytest
 
 from log import DirectoryLocked, IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage
-from log.directory.log_directory import FILES_PER_STEP, META, RECOVERY_POINTS
+from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.log_directory import FILES_PER_STEP
 from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.checkpoints import encode_partition_metadata
+from log.files.versions import META
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 

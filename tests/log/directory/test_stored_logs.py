@@ -10,7 +10,7 @@ import pytest
 
 from log import IncompatibleFormat, LogConfig, LogDirectory, Storage, lookups
 from log.directory import closing
-from log.directory.log_directory import RECOVERY_POINTS
+from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from log.files.disk import FileSystemFlush
 from log.format.records import NewRecord, build_batch

@@ -13,7 +13,7 @@ from gateway.admin.damage.messages import Repair
 from gateway.admin.status.messages import StatusRequest
 from gateway.cli import app
 from log import LogDirectory, Storage
-from log.directory.log_directory import RECOVERY_POINTS
+from log.directory.directory_files import RECOVERY_POINTS
 from log.format.record_batch import whole_batches
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create

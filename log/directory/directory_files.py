@@ -1,0 +1,30 @@
+"""The files of a data directory itself, beside the partitions, and the check of their versions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, check_stored_logs
+from log.files.checkpoints import check_checkpoint
+from log.files.versions import META
+from log.segments.damage_register import DAMAGED_BATCHES
+
+if TYPE_CHECKING:
+    from log.files.storage import Storage
+
+LOCK: Final = ".lock"
+RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
+KNOWN_NAMES: Final = frozenset(
+    {LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES}
+)
+"""Files of the data directory itself. A sweep reports any other file as a leak."""
+
+
+def check_versions(storage: Storage, root: str) -> None:
+    """Check that this release reads the files of the directory, before it changes any. Raises IncompatibleFormat, OSError."""
+    check_stored_logs(storage, root)
+    for name in (RECOVERY_POINTS, CLEANER_OFFSETS):
+        path = f"{root}/{name}"
+        if storage.exists(path):
+            check_checkpoint(storage.read_file(path), path)

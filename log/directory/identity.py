@@ -1,0 +1,66 @@
+"""The identity of a data directory, in `meta.properties`: the node that it belongs to, and its cluster.
+
+Source: Kafka's `MetaProperties`.
+"""
+
+from __future__ import annotations
+
+import base64
+import uuid
+from typing import TYPE_CHECKING, NamedTuple
+
+from log.directory.directory_files import check_versions
+from log.errors import IncompatibleFormat
+from log.files.versions import DIRECTORY_VERSION, META, read_properties
+
+if TYPE_CHECKING:
+    from log.files.storage import Storage
+
+
+class Identity(NamedTuple):
+    """The ids of a data directory, in Kafka's base64 form."""
+
+    cluster_id: str
+    directory_id: str
+
+
+def take_identity(storage: Storage, root: str, node_id: int) -> Identity:
+    """Return the identity of a data directory, a fresh one for a new directory. Raises OSError.
+
+    Raises IncompatibleFormat, before changing any file, if the directory belongs to another node or to a later release.
+    """
+    path = f"{root}/{META}"
+    if not storage.exists(path):
+        identity = Identity(_fresh_id(), _fresh_id())
+        _write(storage, path, node_id, identity)
+        return identity
+    fields = read_properties(storage, path)
+    if fields.get("node.id") != str(node_id):
+        raise IncompatibleFormat(
+            f"The data in {root} belongs to node.id {fields.get('node.id')}, this gateway is node.id {node_id}."
+        )
+    identity = Identity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
+    check_versions(storage, root)
+    if int(fields["version"]) < DIRECTORY_VERSION:
+        # Raise the version before writing a file that an earlier release can't read.
+        _write(storage, path, node_id, identity)
+    return identity
+
+
+def _write(storage: Storage, path: str, node_id: int, identity: Identity) -> None:
+    lines = (
+        f"version={DIRECTORY_VERSION}",
+        f"cluster.id={identity.cluster_id}",
+        f"node.id={node_id}",
+        f"directory.id={identity.directory_id}",
+        "",
+    )
+    storage.replace_file(path, "\n".join(lines).encode())
+
+
+def _fresh_id() -> str:
+    """Return a random id in Kafka's base64 form, never with a leading dash, which would look like an option."""
+    text = "-"
+    while text.startswith("-"):
+        text = base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+    return text

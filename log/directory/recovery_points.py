@@ -1,0 +1,96 @@
+"""The checkpoint of recovery points: below which offset each log of a data directory is durable.
+
+A start after a crash checks each log from its recovery point on. So the point of a deleted log must not vouch for a later log of
+the same name.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
+
+from log.directory.directory_files import CLEANER_OFFSETS, RECOVERY_POINTS
+from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
+
+if TYPE_CHECKING:
+    from log.directory.stored_logs import StoredLog
+    from log.environment import LogEnvironment
+    from log.partition_log import PartitionLog
+
+_logger = logging.getLogger(__name__)
+Key = tuple[str, int]
+"""The topic and the partition of a log."""
+
+
+class RecoveryPoints:
+    """Gathers the recovery points of all logs, and writes them when they have changed. Only `write` may run in any thread."""
+
+    def __init__(self, environment: LogEnvironment, root: str) -> None:
+        """Take the data directory. `read` reads the checkpoint."""
+        self._environment = environment
+        self._storage = environment.storage
+        self._root = root
+        self._path = f"{root}/{RECOVERY_POINTS}"
+        self._gathered: tuple[Mapping[Key, StoredLog], Mapping[Key, int]] = {}, {}
+        """The closed logs, and the points of the open ones, as they were gathered last."""
+        self._written: dict[Key, int] = {}
+        self._gathering: list[dict[Key, int]] = []
+        """The points that unfinished checkpoints have gathered."""
+        self._lock = threading.Lock()
+
+    def read(self) -> dict[Key, int]:
+        """Return the points of the checkpoint; none without a readable one. Raises OSError, IncompatibleFormat."""
+        if not self._storage.exists(self._path):
+            # No log is compacted before the recovery points were written once.
+            self._environment.recovery_points_lost = self._storage.exists(f"{self._root}/{CLEANER_OFFSETS}")
+            return {}
+        try:
+            points = decode_offsets(self._storage.read_file(self._path), self._path)
+        except CorruptCheckpoint as error:
+            _logger.warning("%s Every log is checked from its start.", error)
+            self._environment.recovery_points_lost = True
+            return {}
+        self._written = points
+        return dict(points)
+
+    def gather(self, opened: Mapping[Key, PartitionLog], stored: dict[Key, StoredLog]) -> Iterator[None]:
+        """Gather the points, and yield after each open log so that the caller can do other work between."""
+        points: dict[Key, int] = {}
+        self._gathering.append(points)
+        try:
+            for key, log in list(opened.items()):
+                if opened.get(key) is log:
+                    points[key] = log.recovery_point
+                yield
+            self._gathered = stored.copy(), points
+        finally:
+            self._gathering.remove(points)
+
+    def forget(self, key: Key) -> None:
+        """Drop a log from the checkpoints that are being gathered."""
+        for points in self._gathering:
+            points.pop(key, None)
+
+    def has(self, key: Key) -> bool:
+        """Return whether the checkpoint has a point of the log, or will have it with the next `write`."""
+        stored, points = self._gathered
+        return key in self._written or key in points or key in stored
+
+    def write(self) -> None:
+        """Write the points that were gathered last. Raises OSError.
+
+        The file has the points of closed logs too, so that a damaged `stored-logs` loses no recovery point.
+        """
+        with self._lock:
+            stored, opened = self._gathered
+            points = {key: log.recovery_point for key, log in stored.items()} | dict(opened)
+            if points != self._written:
+                self._storage.replace_file(self._path, encode_offsets(points))
+                self._written = points
+
+    def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:
+        """Write the points of all logs at a stop: of those that were closed before, and of those closed now. Raises OSError."""
+        self._gathered = stored, closed
+        self.write()
