@@ -1,7 +1,8 @@
-"""Every row of the settings table: what can be altered takes effect at once, what can not is refused.
+"""Every row of the settings table: an alterable setting takes effect at once, any other is refused.
 
-A new dynamic setting passes when the parts that use it read it each time they need it, keep it by `Config.follow`, wait by
-an `Interval`, or take it as a topic's policy; the walk over the table below finds one that is read once at the start.
+A new dynamic setting passes if its users read it whenever they need it, keep it by `Config.follow`, wait by
+an `Interval`, or take it as a topic's policy. The walk over the table finds a setting that is read only once,
+at the start.
 """
 
 from __future__ import annotations
@@ -46,11 +47,11 @@ READ_ANEW = (
     Compaction._run.__code__,
     DiskRoom.check_free_space.__code__,
 )
-"""Who reads during the start too, and again after each change, or every so often."""
+"""The code that reads at the start, and again after each change or at intervals."""
 
 
 class _Recorded(dict[str, SettingValue | None]):
-    """The values; tells of each that is looked up."""
+    """The values of a config; reports each one that is read."""
 
     def __init__(self, values: dict[str, SettingValue | None], looked_up: Callable[[str], None]) -> None:
         super().__init__(values)
@@ -62,7 +63,7 @@ class _Recorded(dict[str, SettingValue | None]):
 
 
 class RecordingConfig(Config):
-    """Knows what was read outside of those who follow, and by whom."""
+    """A config that knows which settings were read other than by following them, and by which code."""
 
     def __init__(self, static: dict[str, SettingValue]) -> None:
         self.following = 0
@@ -104,7 +105,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 
 def another(setting: Setting) -> str | None:
-    """A text that the setting accepts and that is not its default; None when there is none."""
+    """Return a text that the setting accepts and that is not its default; None if there is none."""
     default = setting.default
     candidates: list[Any] = [*setting.choices, "1", "2", setting.minimum]
     if setting.type is SettingType.BOOLEAN:
@@ -137,7 +138,7 @@ SEEN: dict[str, Callable[[Gateway], object]] = {
     "seqgate.transaction.partitions.max": lambda gateway: gateway.services.transactions.limits.max_partitions,
     "transaction.partition.verification.enable": lambda gateway: gateway.services.transactions.verifies,
 }
-"""What the part that keeps a setting goes by."""
+"""Where to see the value that a part of the gateway uses."""
 
 
 READ_BY_NOBODY = {"min.insync.replicas": "every partition has one replica, so that any value means the same"}

@@ -45,7 +45,9 @@ async def running(
 async def with_cold_log(
     data_dir: Path, *settings: str, record_bytes: int = 20_000, partitions: int = 1
 ) -> AsyncIterator[tuple[Gateway, ColdStorage]]:
-    """A gateway with a topic of segments of two batches, of which all but the last are cold, their indexes as well."""
+    """Return a gateway with a topic of segments of two batches; all but the last segment are cold, with their
+    indexes.
+    """
     async with running(data_dir) as before:
         await asyncio.to_thread(_fill, bootstrap(before), record_bytes, partitions)
     storage = ColdStorage()
@@ -77,7 +79,7 @@ def _fill(address: str, record_bytes: int, partitions: int) -> None:
 
 
 def produce(wire: Wire, number: int, record_bytes: int, partitions: int = 1) -> int:
-    """Append one batch of one record with the time `number` to each partition; returns its offset."""
+    """Append a batch with one record at time `number` to each partition; return its offset."""
     batch = Batch(records(1, record_bytes, prefix=f"{number}-"), base_timestamp=number).encode()
     data = [{"index": index, "records": batch} for index in range(partitions)]
     request = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": TOPIC, "partition_data": data}]}
@@ -98,7 +100,7 @@ def fetch(offset: int, *, partitions: int = 1, max_wait_ms: int = 0) -> dict[str
 
 
 def offsets_in(answer: Any) -> list[list[int]]:
-    """The base offsets of the batches of each partition; all must be whole and have the right CRC."""
+    """Return the base offsets of each partition's batches; check that all are whole and have the right CRC."""
     found = []
     for row in answer.fields["responses"][0]["partitions"]:
         assert row["error_code"] == 0, row
@@ -118,7 +120,7 @@ async def eventually(condition: Callable[[], bool], what: str) -> None:
 
 @SIZES
 async def test_others_go_on_while_one_waits_for_the_disk(tmp_path: Path, record_bytes: int) -> None:
-    """Its own later requests keep their place."""
+    """Later requests of the waiting client keep their order."""
     async with with_cold_log(tmp_path / "data", record_bytes=record_bytes) as (gateway, storage):
         with Wire(bootstrap(gateway)) as slow, Wire(bootstrap(gateway)) as other:
             asked = [slow.send("fetch", FETCH, fetch(0)), slow.send("api_versions", VERSIONS, {})]
@@ -160,7 +162,9 @@ async def test_many_partitions_are_brought_in_together(tmp_path: Path) -> None:
 
 
 async def test_what_is_cached_is_answered_without_the_rest(tmp_path: Path) -> None:
-    """A partition at its tail does not wait for one that must be read from the disk; that one follows."""
+    """A partition whose data is cached does not wait for one that needs the disk; the second is answered
+    later.
+    """
     async with with_cold_log(tmp_path / "data", partitions=2) as (gateway, storage):
         request = fetch(0, partitions=2)
         request["topics"][0]["partitions"][1]["fetch_offset"] = BATCHES - 1
@@ -193,7 +197,7 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path, rec
 @SIZES
 @pytest.mark.parametrize("offset", [0, 1], ids=["at its start", "inside"])
 async def test_a_segment_deleted_meanwhile(tmp_path: Path, record_bytes: int, offset: int) -> None:
-    """Records whose sending has begun are sent; of others the client learns that they are gone."""
+    """Records whose sending has begun are sent; for the others the client learns that they are gone."""
     async with with_cold_log(tmp_path / "data", record_bytes=record_bytes) as (gateway, storage):
         with Wire(bootstrap(gateway)) as slow, Wire(bootstrap(gateway)) as other:
             asked = slow.send("fetch", FETCH, fetch(offset))
@@ -242,7 +246,9 @@ async def test_where_it_is_off_the_disk_is_waited_for(tmp_path: Path, record_byt
 
 @SIZES
 async def test_what_does_not_stay_cached_is_read_all_the_same(tmp_path: Path, record_bytes: int) -> None:
-    """Where memory is so short that what was brought in is gone before it is read, it is waited for."""
+    """Memory is so short that data leaves the page cache before it is sent. The gateway then waits for the
+    disk.
+    """
     async with with_cold_log(tmp_path / "data", record_bytes=record_bytes) as (gateway, storage):
         storage.keeps = False
         storage.gate.set()

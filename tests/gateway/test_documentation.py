@@ -92,4 +92,4 @@ def test_every_test_that_a_page_names_exists(page: Path) -> None:
 
 
 async def _handler(context: object, request: object) -> None:
-    """Does nothing."""
+    """Do nothing."""

@@ -1,4 +1,6 @@
-"""A start that is refused leaves nothing behind: no thread, no task, no lock, and the directory as the clean stop left it."""
+"""A refused start leaves nothing behind: no thread, task or lock, and the directory as the last clean stop
+left it.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def gateway(root: Path, *listeners: str) -> Gateway:
 
 
 async def stopped(root: Path) -> None:
-    """A directory that a clean stop left, with all topics of coordinators, each of which has a record."""
+    """Return a cleanly stopped directory with all coordinators' topics, each with a record."""
     before = gateway(root, ANY_PORT)
     await before.start()
     services = before.services
@@ -60,7 +62,7 @@ async def stopped(root: Path) -> None:
 
 
 async def refused(root: Path, *listeners: str) -> str:
-    """Why a gateway does not start; checks that it leaves nothing behind."""
+    """Return why a gateway does not start; check that the attempt leaves nothing behind."""
     threads, tasks = set(threading.enumerate()), asyncio.all_tasks()
     with pytest.raises(StartFailed) as refusal:
         await gateway(root, *listeners).start()
@@ -81,7 +83,7 @@ class TestARefusedStart:
         assert sentence in await refused(tmp_path, ANY_PORT)
 
     async def test_for_a_port_that_is_taken(self, tmp_path: Path) -> None:
-        """Whatever listens already stops listening again."""
+        """Listeners that were already open are closed again."""
         await stopped(tmp_path)
         with socket.create_server(("127.0.0.1", 0)) as taken, socket.create_server(("127.0.0.1", 0)) as free:
             first = "{}:{}".format(*free.getsockname())

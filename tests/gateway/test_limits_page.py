@@ -1,4 +1,4 @@
-"""docs/limits.md names settings and tests that exist."""
+"""docs/limits.md names only settings and tests that exist."""
 
 from __future__ import annotations
 

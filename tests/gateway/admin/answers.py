@@ -1,4 +1,4 @@
-"""Answers of a node to the requests of commands, without a control socket."""
+"""Answers of a node to requests of commands, without a control socket."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ UPTIME_MS = 5_000
 
 
 def live(node: Node) -> LiveGateway:
-    """Return the gateway of a node that runs since `UPTIME_MS`."""
+    """Return the node as a running gateway whose uptime is `UPTIME_MS`."""
     return LiveGateway(node.services, gateway_source(node.services), lambda: TRAFFIC, NOW_MS - UPTIME_MS)
 
 

@@ -1,4 +1,4 @@
-"""Lists longer than a page come whole over the control socket."""
+"""Lists longer than a page arrive complete over the control socket."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ MANY = 2 * PAGE_ROWS + 500
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    """A node that answers on its control socket."""
+    """A node with a control socket."""
     async with open_node(tmp_path) as opened:
         control = ControlServer(opened.services, tmp_path)
         assert await control.start()

@@ -1,4 +1,4 @@
-"""The list of operations agrees with the requests, the functions, the commands and the documentation."""
+"""The list of operations agrees with the requests, functions, commands and documentation."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def requests_in_folders() -> Iterator[type[Request[Any]]]:
 
 
 def hints(function: Any) -> tuple[list[Any], Any]:
-    """Return the types of the parameters, and of the answer."""
+    """Return the types of a function's parameters, and of its answer."""
     found = get_type_hints(function)
     return [kind for name, kind in found.items() if name != "return"], found["return"]
 

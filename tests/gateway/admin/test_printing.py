@@ -1,4 +1,4 @@
-"""Numbers and times are printed for people."""
+"""The commands print numbers and times for people."""
 
 from __future__ import annotations
 

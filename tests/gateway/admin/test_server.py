@@ -1,4 +1,4 @@
-"""The control socket: who may ask, how much, and for how long."""
+"""The control socket: which users may connect, how large a request may be, and how long it may take."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tests.gateway.handlers.support import Node, open_node
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    """A node with one partition; its data directory is not that of the sockets."""
+    """A node with one partition, whose data directory is not that of the control sockets."""
     async with open_node(tmp_path / "data") as opened:
         await create(opened, "a")
         yield opened
@@ -36,7 +36,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 @pytest.fixture
 async def running(node: Node, tmp_path: Path) -> AsyncIterator[Path]:
-    """The directory of a control server that answers."""
+    """The directory of a running control server."""
     control = ControlServer(node.services, tmp_path)
     assert await control.start()
     yield tmp_path
@@ -44,7 +44,7 @@ async def running(node: Node, tmp_path: Path) -> AsyncIterator[Path]:
 
 
 class StatusOfAnotherVersion(Request[BlockPage], tag="status"):
-    """Asks for the status, and expects another answer."""
+    """A client that asks for the status and expects an answer of another version."""
 
 
 async def ask_raw(directory: Path, data: bytes) -> dict[str, Any]:

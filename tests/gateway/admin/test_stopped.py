@@ -1,4 +1,4 @@
-"""Commands read the data directory of a stopped node; only a claim and a move change it."""
+"""Commands read the data directory of a stopped node; only claims and moves of producer ids change it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ LATER_MS = NOW_MS + 5_000
 
 
 async def answer(data_dir: Path, request: Request[A]) -> A:
-    """Return the answer, found in a thread because some operations run an event loop of their own."""
+    """Return the answer. A thread finds it, because some operations run an event loop of their own."""
     stopped = StoppedGateway(data_dir, load_config(overrides=[f"log.dirs={data_dir}"]), LATER_MS)
     result: A = await asyncio.to_thread(answer_stopped, stopped, request)
     return result
@@ -185,7 +185,7 @@ def test_every_stopped_operation_is_tried_here() -> None:
 async def test_damaged_metadata_is_neither_cut_nor_passed_over(
     tmp_path: Path, request_: Request[Any]
 ) -> None:
-    """A gateway that lost claims would hand their ids out again."""
+    """If a repair dropped claims of producer ids, the gateway would hand these ids out again."""
     async with open_node(tmp_path) as node:
         for _ in range(3):
             await live_answer(node, ClaimBlockRequest(10, "loader"))

@@ -28,7 +28,7 @@ def test_every_row_is_sound(setting: Setting) -> None:
 
 
 def test_defaults_that_differ_from_kafka_are_these_only() -> None:
-    """Compare with the defaults that Kafka 4.3.1 reports in DescribeConfigs."""
+    """Compares with the defaults that Kafka 4.3.1 reports in DescribeConfigs."""
     kafka = {
         "log.segment.bytes": "1073741824",
         "log.index.interval.bytes": "4096",

@@ -1,4 +1,4 @@
-"""Partitions by topic id."""
+"""A map of partitions by topic id and index."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Requests of the administrative APIs, in every version that has the fields."""
+"""Requests of the administrative APIs, in every version that has the needed fields."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def describe(
 async def alter(
     node: Node, resource_type: int, name: str, configs: dict[str, str | None], *, version: int = 1
 ) -> Any:
-    """Return the one result of an IncrementalAlterConfigs request; None deletes a configuration."""
+    """Send IncrementalAlterConfigs and return its only result; None deletes a config."""
 
     def make(module: Any) -> dict[str, Any]:
         changes = tuple(

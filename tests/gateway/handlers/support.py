@@ -1,4 +1,4 @@
-"""A node without sockets: real logs in a temporary directory; handlers are called as the dispatcher calls them."""
+"""A node without sockets: real logs in a temporary directory. Tests call handlers as the dispatcher does."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class FixedClock:
-    """A clock that stands still unless a test moves it."""
+    """A clock that stands still until a test moves it."""
 
     def __init__(self) -> None:
         self.time_ms = NOW_MS
@@ -35,14 +35,14 @@ class FixedClock:
 
 
 class FixedMachine(Machine):
-    """A machine on which time passes only when a test moves its clock."""
+    """A machine whose time passes only when a test moves its clock."""
 
     def seconds(self) -> float:
         return self.clock.now_ms() / 1000
 
 
 class FakePeer:
-    """A connection that ends when a test says so."""
+    """A client connection that ends when a test closes it."""
 
     peer_host = "127.0.0.1"
     listener_name = "PLAINTEXT"
@@ -62,16 +62,18 @@ class FakePeer:
 
 
 class Node:
-    """The services of one node, and `ask` to send it a request."""
+    """The services of one node; `ask` sends it a request."""
 
     def __init__(self, services: Services, clock: FixedClock) -> None:
         self.services = services
         self.peer = FakePeer()
-        """The client that asks."""
+        """The client that sends the requests."""
         self.clock = clock
 
     async def ask(self, api: Api, version: int, make: Callable[[ModuleType], dict[str, Any]]) -> Any:
-        """Handle the request, made from kio's module of its version, and check that the answer can be encoded."""
+        """Handle the request, built from kio's module of its version, and check that the answer can be
+        encoded.
+        """
         module = load_payload_module(api.key, version, EntityType.request)
         request = build(load_request_schema(api.key, version), **make(module))
         context = RequestContext(self.services, api.key, version, 7, "test", self.peer)

@@ -143,7 +143,7 @@ class TestAlter:
 
 
 async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path: Path) -> None:
-    """Its coordinator decides what is deleted, whatever the configurations say."""
+    """The coordinator decides which records are deleted, whatever the topic's configs say."""
     async with open_node(tmp_path) as node:
         await node.services.groups.ensure_topic()
         name = "__consumer_offsets"

@@ -1,4 +1,6 @@
-"""Share groups of a topic with delayed records, on real logs: when records come, and what a restart changes."""
+"""Share groups read a topic with delayed records, on real logs: when records arrive, and what a restart
+changes.
+"""
 
 from __future__ import annotations
 
@@ -56,7 +58,7 @@ def partition_of(node: Node) -> Partition:
 
 
 class Reader:
-    """One member, which accepts every record that it gets."""
+    """A member that accepts every record that it gets."""
 
     def __init__(self, node: Node, topic_id: uuid.UUID) -> None:
         self.node = node
@@ -141,11 +143,11 @@ async def test_transactions(tmp_path: Path, committed_only: bool) -> None:
         configs = {"share.isolation.level": isolation, "share.auto.offset.reset": "earliest"}
         await alter(node, GROUP_CONFIGS, GROUP, configs)
         partition = partition_of(node)
-        await append(node, batch(50, 500, producer_id=7, sequence=0))  # 0 1
-        await append(node, batch(500, producer_id=8, sequence=0))  # 2
+        await append(node, batch(50, 500, producer_id=7, sequence=0))  # offsets 0 and 1
+        await append(node, batch(500, producer_id=8, sequence=0))  # offset 2
         node.clock.time_ms += 50
         assert await reader.read() == ([] if committed_only else [0])
-        for producer_id, commit in ((7, True), (8, False)):  # 3 4
+        for producer_id, commit in ((7, True), (8, False)):  # offsets 3 and 4
             info = partition.append_end_marker(
                 producer_id, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS
             )
@@ -236,7 +238,7 @@ async def test_a_producer_must_retry_when_too_many_records_wait(tmp_path: Path) 
         node.services.log_directory.environment.delayed_limit.change(1, 10)
 
         def send(records: bytes) -> int:
-            """Return the error; 0 when the batch was appended."""
+            """Append a batch; return its error, 0 for none."""
             answer = append_batch(
                 node.services, 9, partition_of(node), memoryview(records), None, node.clock.now_ms()
             )

@@ -1,4 +1,6 @@
-"""A group id that stands for a producer name is no group: nobody joins it, commits to it, or changes it."""
+"""A group id that stands for a producer name is not a group: no client can join it, commit to it, or change
+it.
+"""
 
 from __future__ import annotations
 
@@ -31,7 +33,7 @@ SETTINGS = (
     "share.coordinator.state.topic.num.partitions=1",
 )
 COMMITTED = {"partition_index": 0, "committed_offset": 5, "committed_leader_epoch": -1}
-"""Send a commit of one partition."""
+"""A commit of one partition."""
 SHARED = {"group_id": GROUP, "member_id": "m", "share_session_epoch": 0, "max_records": 1, "max_bytes": 1}
 
 
@@ -88,7 +90,7 @@ REQUESTS: dict[str, Plain] = {
     "delete_share_group_offsets": {"topics": [{"topic_name": TOPIC}]},
     "add_offsets_to_txn": {"transactional_id": "t", "producer_id": 1, "producer_epoch": 0},
 }
-"""The answers to whatever a client does with such a group."""
+"""Every request that a client can send for such a group."""
 
 
 @pytest.mark.parametrize("name", REQUESTS)

@@ -1,4 +1,4 @@
-"""Answers to a producer for duplicates: acknowledged, not stored, and not before the original is decided."""
+"""Duplicates are acknowledged and not stored, but not before the outcome of their originals is decided."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ VERSION = 9
 RETRY, STORAGE, FENCED, INVALID_RECORD = 19, 56, 90, 87
 TRANSACTIONAL = 0x10
 TURNS = 100
-"""Turns of the event loop: a request that did not wait for the disk would be answered after a few."""
+"""Turns of the event loop after which a request that does not wait for the disk is answered."""
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def bytes_of(batch: Batch) -> bytes:
 
 
 def begin(node: Node, *batches: Batch, acks: int = -1) -> Any:
-    """Send a request with a batch for each partition in turn."""
+    """Begin a request with a batch for each partition in turn."""
     return begin_with(node, [bytes_of(batch) for batch in batches], acks)
 
 
@@ -66,7 +66,7 @@ def begin_with(node: Node, received: Iterable[bytes | bytearray], acks: int = -1
 
 
 def rows_of(answer: Any) -> list[tuple[int, int]]:
-    """Return (error, base offset) by partition."""
+    """Return error and base offset by partition."""
     frame = answer.answer if isinstance(answer, Deferred) else answer
     assert isinstance(frame, bytes)
     fields = decode("produce", VERSION, frame[4:], correlation_id=7).fields
@@ -97,7 +97,7 @@ async def give_turns() -> None:
 async def test_a_duplicate_waits_until_its_original_is_durable(
     node: Node, disk: HeldDisk, *, is_broken: bool
 ) -> None:
-    # the offset from which names are tracked is persisted with the first of them
+    # the offset from which names are tracked is persisted together with the first names
     assert await answered(begin(node, named("a", 0), named("b", 0))) == [(0, 0), (0, 0)]
     with disk.held(TOPIC):
         first = begin(node, named("a", 1, 2))
@@ -124,7 +124,7 @@ async def test_a_duplicate_of_a_durable_record_is_answered_at_once(node: Node) -
 async def test_the_rest_of_a_long_request_is_done_later(
     node: Node, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
-    """Decoding the records of one batch may take a second; other requests run before the next batch."""
+    """Decoding the records of one batch may take a second. Other requests run before the next batch."""
     memory = node.services.backlog.held.room = RequestMemory(1_000)
     monkeypatch.setattr(produce, "LONG_S", 0.0)
     received = [bytearray(bytes_of(named("a", 1))), bytearray(bytes_of(named("b", 1, 2)))]
@@ -132,7 +132,7 @@ async def test_the_rest_of_a_long_request_is_done_later(
     assert memory.used_bytes == len(received[1])
     assert [partition_of(node, index).log.log_end_offset for index in range(2)] == [1, 0]
     for buffer in received:
-        buffer[:] = bytes(len(buffer))  # the next request joins it
+        buffer[:] = bytes(len(buffer))  # the next request waits behind it
     assert answer.holds_back
     await eventually(lambda: answer.answer is not None)
     assert answer.answer == b"" if acks == 0 else rows_of(answer) == [(0, 0)] * 2
@@ -158,7 +158,7 @@ async def test_where_there_is_no_room_to_keep_the_rest_it_is_refused(
 
 
 async def test_a_batch_behind_an_undecided_one_is_refused(node: Node) -> None:
-    """Its producer is unknown, so any first sequence of it would be accepted."""
+    """Its producer is unknown, so the gateway would accept any first sequence."""
     partition = partition_of(node)
     partition.append(bytes_of(replace(named("a", 1).of(1000, 0, 0), attributes=TRANSACTIONAL)), NOW_MS)
     first, second = named("a", 1).of(2000, 0, 0), named("b", 1).of(2000, 0, 1)
@@ -198,7 +198,7 @@ async def test_a_batch_behind_one_whose_names_are_in_replay_is_refused(
         assert log.record_states.names is not None
         patch.setattr(log.record_states.names, "replay_offset", 0)
         patch.setattr(RecordStates, "replay_names", lambda *_: False)
-        # the second has no name: it need not wait, but must not be first
+        # the second batch has no name: it need not wait, but it must not be stored first
         assert rows_of(begin(node, first)) == rows_of(begin(node, second)) == [(RETRY, -1)]
     assert await answered(begin(node, first)) == [(0, 0)]
     assert await answered(begin(node, second)) == [(0, 1)]

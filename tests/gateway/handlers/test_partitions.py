@@ -39,7 +39,7 @@ def partition_of(node: Node, topic: str = "t", index: int = 0) -> Partition:
 
 
 async def produce(node: Node, count: int = 10, *, topic: str = "t") -> None:
-    """Append one batch of an idempotent producer to partition 0, durably."""
+    """Append a batch of an idempotent producer to partition 0, durably."""
     partition = partition_of(node, topic)
     records = [NewRecord(b"v%d" % number, timestamp=NOW_MS) for number in range(count)]
     partition.append(build_batch(records, producer_id=4711, producer_epoch=2, base_sequence=0), NOW_MS)
@@ -67,7 +67,7 @@ class TestDeleteRecords:
 
     @classmethod
     async def begin_deletion(cls, node: Node, disk: HeldDisk) -> asyncio.Task[list[tuple[int, int, str]]]:
-        """Ask to delete five records, up to where the disk is to make the new start durable."""
+        """Begin a deletion of five records, up to the moment at which the disk must persist the new start."""
         deleting = asyncio.create_task(cls.delete(node, (0, 5)))
         async with asyncio.timeout(PATIENCE_S):
             while not disk.waiting:
@@ -121,7 +121,9 @@ class TestDeleteRecords:
         assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
 
     async def test_a_topic_deleted_meanwhile(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        """The disk is not held here: the deletion of the topic waits for the flush under way, and would wait for ever."""
+        """Here the disk is not held: the topic's deletion waits for the flush in flight, and would wait for
+        ever.
+        """
         await produce(node)
 
         async def delete_topic(*_: object) -> None:

@@ -1,4 +1,4 @@
-"""The answers to readers of committed records: Fetch, ListOffsets, and DescribeProducers beside them."""
+"""The answers to readers of committed records: Fetch and ListOffsets, and also DescribeProducers."""
 
 from __future__ import annotations
 

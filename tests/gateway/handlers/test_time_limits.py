@@ -1,4 +1,6 @@
-"""Administrative requests while the disk stands still: answered when the time is up, and carried out when it continues."""
+"""Administrative requests while the disk hangs: they are answered when time is up, and carried out when the
+disk continues.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ Ask = Callable[[Node], Awaitable[Any]]
 
 
 class SlowDisk(Storage):
-    """Flushes wait until they may go on."""
+    """A disk whose flushes wait until the test lets them continue."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +66,9 @@ def disk() -> SlowDisk:
 
 @pytest.fixture
 async def node(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Node]:
-    """Make a topic with a record, a group that has read it, and a share group that has begun it."""
+    """A node with a record in a topic, a group that has read it, and a share group that has begun to read the
+    topic.
+    """
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         services = node.services
         await create(node, "orders")
@@ -86,7 +90,7 @@ def allow_ms(node: Node, time_ms: int) -> None:
 
 
 class LeapingLoop:
-    """The event loop, on which an hour passes between any two looks at its clock."""
+    """The event loop with a clock on which an hour passes between any two readings."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop

@@ -1,4 +1,4 @@
-"""The APIs of transactions in every version, with the codes that Apache Kafka 4.3.1 answers."""
+"""The transaction APIs in every version, with the error codes of Apache Kafka 4.3.1."""
 
 from __future__ import annotations
 
@@ -189,7 +189,7 @@ class TestEndTxn:
     @pytest.mark.parametrize("version", versions(end_txn.API))
     async def test_every_version(self, node: Node, client: Client, version: int, commit: bool) -> None:
         await add(node, client, 3, (TOPIC, 0))
-        for _ in range(2):  # asked again it is the same
+        for _ in range(2):  # a repeated request gets the same answer
             answer = await end(node, client, version, commit=commit)
             assert answer.error_code is ErrorCode.none
             if version >= 5:
@@ -246,7 +246,7 @@ class TestList:
 
     @pytest.fixture
     async def ids(self, node: Node) -> list[int]:
-        """Return the producer ids of a-idle, b-idle and b-open."""
+        """Return the producer ids of the transactional ids a-idle, b-idle and b-open."""
         clients = [Client(node, name) for name in ("a-idle", "b-idle", "b-open")]
         for client in clients:
             await client.begin()

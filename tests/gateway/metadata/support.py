@@ -1,4 +1,4 @@
-"""An image built from decisions, as in a gateway."""
+"""Metadata images built from decisions, as in a gateway."""
 
 from __future__ import annotations
 

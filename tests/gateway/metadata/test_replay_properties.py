@@ -1,4 +1,4 @@
-"""Replaying the stored records of any decisions gives the same image as the live one, and its counts are right."""
+"""Replaying the stored records of any decisions gives the same image as the live one, with correct counts."""
 
 from __future__ import annotations
 

@@ -84,7 +84,7 @@ def test_counts_of_billions_take_no_memory(key: int, version: int, fill: bytes) 
 
 
 class TestTooManyItems:
-    """A request must not block all other clients while it is decoded."""
+    """Decoding one request must not block all other clients."""
 
     def test_topics_of_a_produce_request(self) -> None:
         body = b"\xff\xff\0\1\0\0\0\1" + (MAX_ITEMS + 1).to_bytes(4, "big") + bytes(6 * (MAX_ITEMS + 1))
@@ -121,7 +121,7 @@ def request_module(name: str, version: int) -> Any:
 
 
 def made(entity_type: Any, **values: Any) -> Any:
-    """Return an entity with the values whose fields its version has."""
+    """Return an entity with those of the values whose fields exist in its version."""
     return entity_type(
         **{key: value for key, value in values.items() if key in entity_type.__dataclass_fields__}
     )

@@ -1,4 +1,4 @@
-"""kio's reader decodes the hand-written Produce answer to the rows that were encoded, in every version."""
+"""kio decodes the hand-written Produce answer to the encoded rows, in every version."""
 
 from __future__ import annotations
 

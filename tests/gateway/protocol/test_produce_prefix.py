@@ -1,4 +1,4 @@
-"""A repeat of a Produce request gives the same result as the whole decoder, or is not taken for a repeat."""
+"""A repeat of a Produce request gives the full decoder's result, or is not recognized as a repeat."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ def test_null_records_are_not_taken_for_a_repeat(version: int) -> None:
 @settings(max_examples=200)
 @given(data=st.data(), name=st.text("abc", min_size=1, max_size=4))
 def test_damaged_bytes_are_no_repeat_or_decode_the_same(version: int, data: st.DataObject, name: str) -> None:
-    """When damaged bytes pass for a repeat of a decoded request, the whole decoder gives the same result."""
+    """If damaged bytes are recognized as a repeat, the full decoder must give the same result."""
     original = request(version, name, (3, b"r" * 70))
     end = prefix_end(memoryview(original), version, client_id_bytes(original))
     damaged = bytearray(original)
@@ -128,7 +128,7 @@ def test_damaged_bytes_are_no_repeat_or_decode_the_same(version: int, data: st.D
 @settings(max_examples=100)
 @given(data=st.data())
 def test_both_ways_agree_on_requests_for_one_partition(version: int, data: st.DataObject) -> None:
-    """When the whole decoder accepts bytes in the plain layout, both ways find the same records."""
+    """If the full decoder accepts bytes in the plain layout, both decoders find the same records."""
     damaged = bytearray(request(version, "abc", (3, b"r" * 70)))
     for _ in range(data.draw(st.integers(1, 3))):
         damaged[data.draw(st.integers(8, 48))] = data.draw(st.integers(0, 255))

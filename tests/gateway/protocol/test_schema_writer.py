@@ -1,4 +1,4 @@
-"""Every answer is encoded byte for byte as kio encodes it."""
+"""Every answer is encoded to the same bytes as by kio."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ ERRORS = list(ErrorCode)
 
 
 def any_of(annotation: Any, kafka_type: str | None, dice: random.Random) -> Any:
-    """Return a value for a field of this type. Together the values reach every branch of a writer."""
+    """Return a value for a field of this type. The values together reach every branch of a writer."""
     options = get_args(annotation)
     if type(None) in options:
         inner = next(option for option in options if option is not type(None))
         return None if dice.random() < 0.3 else any_of(inner, kafka_type, dice)
     if get_origin(annotation) is tuple:
-        # A length of two bytes where items are small. With nested items the size would multiply.
+        # The length of this array takes two bytes. Only arrays with small items get it, because nested items
+        # would multiply.
         counts = (0, 1, 2) if is_dataclass(options[0]) else (0, 1, 130)
         return tuple(any_of(options[0], kafka_type, dice) for _ in range(dice.choice(counts)))
     if is_dataclass(annotation):
@@ -61,7 +62,7 @@ def filled(entity_type: Any, dice: random.Random) -> Any:
     values = {}
     for field in fields(entity_type):
         if "tag" in field.metadata and dice.random() < 0.5:
-            continue  # The default value, which is not written.
+            continue  # The writer leaves default values out.
         values[field.name] = any_of(field.type, field.metadata.get("kafka_type"), dice)
     return entity_type(**values)
 
@@ -99,7 +100,7 @@ def test_the_frame_has_its_size_and_header(key: int, version: int) -> None:
 
 
 def test_a_null_in_a_field_that_can_not_be_null_is_refused() -> None:
-    entity_type: Any = load_response_schema(10, 2)  # FindCoordinator
+    entity_type: Any = load_response_schema(10, 2)  # for FindCoordinator
     entity = filled(entity_type, random.Random(1))
     with pytest.raises(TypeError):
         written(entity_type(**{**{f.name: getattr(entity, f.name) for f in fields(entity)}, "host": None}))

@@ -1,4 +1,4 @@
-"""The rules of backlog quotas and TTL on any log and any readers."""
+"""The rules of backlog quotas and TTL, for any log and any readers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOW_MS = 100_000
 
 @dataclass
 class Batches:
-    """A partition of one-record batches: the sizes and ages of its records, from the start offset on."""
+    """A partition of one-record batches: the records' sizes and ages from the start offset on."""
 
     log_start_offset: int
     sizes: list[int]
@@ -106,7 +106,7 @@ def test_eviction_moves_slow_readers_until_the_quota_is_kept(
     moves = eviction_moves(view, found, of, NOW_MS)
     if of.policy is not Policy.EVICT or before.exceeded is None:
         slow = [reader for reader in found if position(view, reader) < view.skippable_end_offset]
-        # a reader before another one may have younger records before it
+        # a reader that is further behind may have younger records ahead of it
         assert not moves or (of.policy is Policy.EVICT and of.quota_ms >= 0 and slow)
     for move in moves:
         assert not move.reader.in_transaction

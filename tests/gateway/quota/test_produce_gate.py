@@ -1,4 +1,4 @@
-"""A gate refuses batches before anything is written, and lets a producer's batches in again in their order."""
+"""A gate refuses batches before they are written, and later admits a producer's batches in their order."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_the_table_of_refused_producers_is_bounded() -> None:
     st.integers(0, 2**31 - 1),
 )
 def test_batches_of_a_producer_enter_in_order(in_flight: int, steps: list[str | int], first: int) -> None:
-    """A producer has up to 5 batches in flight; refused ones come again, in any order of arrival."""
+    """A producer has up to 5 batches in flight. Refused batches come again, in any order."""
     found = gate(FULL)
     entered: list[int] = []
     waiting = list(range(in_flight))
@@ -110,7 +110,7 @@ def test_batches_of_a_producer_enter_in_order(in_flight: int, steps: list[str | 
             continue
         if step not in waiting or found.refusal(7, 0, (first + step) & (2**31 - 1), now_ms) is not None:
             continue
-        # from its first batch on the log knows the producer, and accepts only the next sequence
+        # once its first batch is stored, the log accepts only the producer's next sequence
         if not entered or step == entered[-1] + 1:
             entered.append(step)
             waiting.remove(step)

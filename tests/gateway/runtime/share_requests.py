@@ -1,4 +1,4 @@
-"""Requests of members of share groups of one topic, as the dispatcher would hand them over."""
+"""Requests of share group members for one topic, as the dispatcher hands them over."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SETTINGS = (
 
 
 async def begin(node: Node, configs: dict[str, str | None] | None = None) -> uuid.UUID:
-    """Create a topic and what share groups need; return the topic's id."""
+    """Create a topic and the topics that share groups need; return the topic's id."""
     await node.services.groups.ensure_topic()
     await node.services.shares.ensure_topic()
     await create(node, TOPIC, configs=configs)

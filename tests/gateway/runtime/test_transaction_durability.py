@@ -1,4 +1,6 @@
-"""Nothing of a transaction is answered or visible before its decision is durable: the disk is held, and all wait."""
+"""No answer and no record of a transaction appears before its decision is durable: a held disk makes
+everything wait.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from tests.support.transactional_client import PARTITIONS, TOPIC, Client, Outcom
 SETTINGS = ("transaction.state.log.num.partitions=1",)
 PATIENCE_S = 60.0
 TURNS = 200
-"""Turns of the event loop: a request that did not wait for the disk would be done after a few."""
+"""Turns of the event loop after which a request that does not wait for the disk is done."""
 
 
 @pytest.fixture
@@ -32,7 +34,7 @@ async def eventually(is_met: Callable[[], bool]) -> None:
 
 
 async def begun(node: Node) -> Client:
-    """A client with a record in each partition."""
+    """Return a client with a record in each partition."""
     await create(node, TOPIC, PARTITIONS)
     await node.services.transactions.ensure_topic()
     client = Client(node, "payments")

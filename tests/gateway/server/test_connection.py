@@ -1,4 +1,4 @@
-"""A connection takes turns with the others."""
+"""Connections take turns on the event loop."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class FakeTransport:
 
 
 class SteppedLoop:
-    """The loop with a clock that goes as told."""
+    """An event loop whose clock the test moves."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.now_s = 0.0
@@ -58,7 +58,7 @@ class SteppedLoop:
 
 
 class FakeServer:
-    """A server, dispatcher and outbox that note what they are given."""
+    """A server, dispatcher and outbox that note their input."""
 
     def __init__(self) -> None:
         self.loop: Any = asyncio.get_running_loop()
@@ -205,7 +205,7 @@ async def test_the_limit_of_answers_that_wait_follows_its_setting() -> None:
 
 
 class TestWithoutMemory:
-    """The connection that asks for too much is dropped, with one line; nobody else notices."""
+    """Only the connection that needs too much memory is closed, with one log line."""
 
     LARGE = struct.pack(">i", 1 << 20) + bytes(1 << 15)
 

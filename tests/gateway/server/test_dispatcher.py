@@ -1,4 +1,4 @@
-"""Requests that are begun in tasks, and clients that do not wait for their answers."""
+"""Requests handled in tasks, and clients that do not wait for their answers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LIST_GROUPS, VERSION = 16, 4
 
 
 class Handler:
-    """Waits until it is cancelled; `heard` tells how far it came."""
+    """A handler that waits until it is cancelled; `heard` says how far it got."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -37,7 +37,9 @@ class Handler:
 async def test_a_client_that_hangs_up_in_the_same_turn(
     tmp_path: Path, recwarn: pytest.WarningsRecorder, *, is_eager: bool
 ) -> None:
-    """The dispatcher begins the client's last pipelined request, and only then learns that the connection is lost."""
+    """The dispatcher begins the client's last pipelined request, and learns only then that the connection is
+    lost.
+    """
     handler = Handler()
     api = Api(
         key=LIST_GROUPS,

@@ -1,4 +1,4 @@
-"""A coroutine that begins at once does what it would do as a task."""
+"""A coroutine that is started eagerly does the same as a task."""
 
 from __future__ import annotations
 

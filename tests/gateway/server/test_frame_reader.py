@@ -1,4 +1,4 @@
-"""However the bytes of a connection are cut, the same frames come out."""
+"""The frames of a connection are the same, however its bytes are split."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.server.frame_reader import FrameReader
 
 
 def feed(reader: FrameReader, piece: bytes) -> list[bytes]:
-    """What a connection does with bytes that arrived in the shared buffer."""
+    """Do what a connection does with bytes that arrived in the shared buffer."""
     frames = []
     view = memoryview(piece)
     position = 0

@@ -1,4 +1,4 @@
-"""Answers on their way out: one connection's end costs no other its answer."""
+"""Sending answers: when one connection ends, the others still get their answers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gateway.server.outbox import Outbox
 
 
 class FakeTransport:
-    """Behaves as uvloop's: a write after the end raises."""
+    """A transport like uvloop's: a write after its end raises."""
 
     def __init__(self) -> None:
         self.closed = False

@@ -4,7 +4,7 @@ from gateway.server.request_memory import RequestMemory
 
 
 class Scene:
-    """A budget, and what was granted late."""
+    """A memory budget, and the grants that came late."""
 
     def __init__(self, limit_bytes: int = 100) -> None:
         self.memory = RequestMemory(limit_bytes)

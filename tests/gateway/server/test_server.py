@@ -1,4 +1,4 @@
-"""The server closes idle connections and drops stalled ones."""
+"""The server closes idle connections and stalled ones."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def test_only_clients_on_this_machine_are_spared_congestion_control(
     server, _ = new_server(setting)
     connected = FakeSocket()
     server.suit_peer(cast("Any", connected), host)
-    # only Linux lets a socket choose; elsewhere nobody is spared
+    # only Linux lets a socket choose its congestion control; elsewhere nothing changes
     option = getattr(socket, "TCP_CONGESTION", None)
     expected = [] if option is None else [(socket.IPPROTO_TCP, option, name) for name in chosen]
     assert connected.options == expected

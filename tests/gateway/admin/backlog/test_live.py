@@ -1,4 +1,4 @@
-"""The backlogs of a topic of a running gateway, page by page."""
+"""The backlogs of a topic in a running gateway, page by page."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ PARTITIONS = 3
 
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
-    """A node with one batch of ten records in each partition; of two groups, one has read the first partition."""
+    """A node with a batch of ten records in each partition, and two groups; one group has read the first
+    partition.
+    """
     async with open_node(tmp_path, "offsets.topic.num.partitions=1") as opened:
         opened.services.backlog.start()
         await create(opened, "orders", PARTITIONS, configs={"backlog.quota.bytes": "1000"})

@@ -1,4 +1,4 @@
-"""What `seqgate status` tells of damage, and what `seqgate repair` gives up."""
+"""The damage that `seqgate status` reports, and the records that `seqgate repair` gives up."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCHES = 6
 
 
 async def written(path: Path) -> Path:
-    """The segment file of a topic whose gateway was stopped."""
+    """Return the segment file of a topic in a stopped gateway."""
     async with open_node(path) as node:
         await create(node, "orders")
         partition = node.services.partitions.get("orders", 0)

@@ -1,4 +1,4 @@
-"""The groups of a running gateway: lists and descriptions by page, resets and deletions."""
+"""The groups of a running gateway: lists and descriptions page by page, resets and deletions."""
 
 from __future__ import annotations
 

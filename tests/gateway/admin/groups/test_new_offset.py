@@ -1,4 +1,4 @@
-"""The offset to which a reset moves a group."""
+"""The offset to which `seqgate groups reset` moves a group."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_targets(target: ResetTarget, value: int, expected: NewOffset) -> None:
         (None, NewOffset(200, NOTHING_SO_LATE)),
         (100, NewOffset(100)),
         (199, NewOffset(199)),
-        # a record that is written and not yet visible
+        # a record that is written but not yet visible
         (200, NewOffset(200, NOTHING_SO_LATE)),
         (205, NewOffset(200, NOTHING_SO_LATE)),
     ],

@@ -1,4 +1,4 @@
-"""The parser of the options of `seqgate groups reset`."""
+"""The options of `seqgate groups reset` are parsed."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def test_none_or_two_targets(given: dict[str, Any]) -> None:
     ],
 )
 def test_moments(text: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC-1")  # POSIX: an hour east
+    monkeypatch.setenv("TZ", "UTC-1")  # in POSIX notation, UTC-1 is an hour east of Greenwich
     time.tzset()
     try:
         assert timestamp_ms(text) == expected

@@ -1,4 +1,4 @@
-"""The producer names of a node, page by page; a page opens and replays logs where it must."""
+"""The producer names of a node, page by page; a page opens and replays the logs that it needs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocks of producer ids in any store: their states, their owners, claims and moves."""
+"""The blocks of producer ids in a store of either kind: states, owners, claims and moves."""
 
 from __future__ import annotations
 

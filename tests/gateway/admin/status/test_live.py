@@ -1,4 +1,4 @@
-"""The state of a running gateway."""
+"""The status of a running gateway."""
 
 from __future__ import annotations
 

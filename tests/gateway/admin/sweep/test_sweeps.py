@@ -1,4 +1,4 @@
-"""Every kind of leak, planted in a running gateway, is found and removed; a healthy gateway has no leak."""
+"""A sweep finds and removes every kind of leak planted in a running gateway. A healthy gateway has none."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ async def append(node: Node, topic: str, index: int = 0) -> None:
 
 
 async def commit(node: Node, group: str, topic: str, partition: int = 0) -> None:
-    """Commit an offset of a topic that may be deleted: such an offset remains where the log could not be written at the
-    deletion.
+    """Commit an offset of a topic that may be deleted. Such an offset remains if the log could not be written
+    at the deletion.
     """
     await node.services.groups.ensure_topic()
     record = OffsetCommitRecord(group, topic, partition, CommittedOffset(7, -1, "", NOW_MS))

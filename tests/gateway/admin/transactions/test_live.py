@@ -1,4 +1,4 @@
-"""The transactions of a running gateway, in states that a command can't easily bring about."""
+"""The transactions of a running gateway, in states that are hard to reach with a command."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class TestHanging:
             client = await writing(node, ADDS_FIRST)
             offset = client.append("stray", 1)
             assert await partition(node, 1).persisted(offset)
-            disk.plan.fail_at = disk.plan.operations + 2  # the write succeeds, its flush fails
+            disk.plan.fail_at = disk.plan.operations + 2  # the write succeeds, but its flush fails
             with pytest.raises(ControlError, match="could not be made durable"):
                 await answer(node, AbortHangingRequest(TOPIC, 1, offset, execute=True))
             disk.plan.heal()

@@ -1,4 +1,4 @@
-"""A consumer group driven by hand: its topics, its clock, its records, and members that behave."""
+"""A consumer group for tests: its topics, clock and records, and well-behaved members."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ CONSUMER_LIMITS: Final = ConsumerLimits(session_timeout_ms=SESSION_MS)
 
 @dataclass
 class Cluster:
-    """The topics by name; each created topic gets another id."""
+    """The cluster's topics by name. Each created topic gets a new id."""
 
     topics: dict[str, tuple[uuid.UUID, int]] = field(default_factory=dict)
     created: int = 0
@@ -56,7 +56,7 @@ class Cluster:
 
 
 def request(member_id: str, member_epoch: int, **more: Any) -> Heartbeat:
-    """Build a heartbeat without news, except for the given fields."""
+    """Build the heartbeat of a member for which nothing has changed, except for the given fields."""
     fields: dict[str, Any] = {
         "group_id": GROUP,
         "member_id": member_id,
@@ -80,7 +80,7 @@ def joining(member_id: str, *names: str, **more: Any) -> Heartbeat:
 
 
 class ConsumerScene:
-    """One consumer group. Records are encoded and decoded, as they would be in the log."""
+    """One consumer group. Its records are encoded and decoded, as they would be in the log."""
 
     def __init__(self, limits: ConsumerLimits = CONSUMER_LIMITS, **topics: int) -> None:
         self.limits = limits
@@ -118,7 +118,7 @@ class ConsumerScene:
         return reply
 
     def refusal(self, heartbeat: Heartbeat) -> ErrorCode:
-        """Return the error of a heartbeat, which must have changed nothing."""
+        """Return the error of a heartbeat, and check that the heartbeat changed nothing."""
         before = snapshot(self.groups)
         with pytest.raises(HeartbeatRefused) as caught:
             self.send(heartbeat)
@@ -170,7 +170,7 @@ def snapshot(groups: ConsumerGroups) -> Any:
 
 @dataclass
 class Client:
-    """A member that obeys: it revokes the partitions that it must, and says so."""
+    """A well-behaved member: it revokes partitions when asked, and reports that."""
 
     scene: ConsumerScene
     member_id: str
@@ -179,9 +179,9 @@ class Client:
     member_epoch: int = 0
     owned: frozenset[Place] = frozenset()
     must_tell_all: bool = False
-    """Whether an answer was lost."""
+    """Whether an answer was lost, so that the next heartbeat must contain all fields."""
     given: frozenset[Place] | None = None
-    """The partitions that the member shall have, while it still works on those that it had."""
+    """The partitions assigned to the member, which may still own others."""
 
     def request(self, **more: Any) -> Heartbeat:
         if self.member_epoch == 0:
@@ -212,7 +212,7 @@ class Client:
         return reply
 
     def catch_up(self) -> None:
-        """Return whether the member has the partitions that it shall have."""
+        """Revoke and take partitions, so that the member owns exactly its assigned partitions."""
         if self.given is not None:
             self.owned, self.given = self.given, None
 
@@ -230,7 +230,7 @@ class Client:
 
 
 def settle(clients: Iterable[Client], rounds: int = 6) -> None:
-    """Let every member send heartbeats until all have their target."""
+    """Let every member send heartbeats until all own their target assignment."""
     members = list(clients)
     for _ in range(rounds):
         for client in members:

@@ -1,4 +1,4 @@
-"""A group with members of both protocols, driven by hand over one topic of four partitions."""
+"""A group with members of both protocols, for tests, over one topic of four partitions."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ALL: Final = [0, 1, 2, 3]
 
 
 class OneTopic:
-    """The cluster's topics."""
+    """A cluster with one topic."""
 
     def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
         return (TOPIC_ID, PARTITIONS) if name == TOPIC else None
@@ -37,7 +37,7 @@ class OneTopic:
 
 
 def owning(*partitions: int, topic: str = TOPIC, version: int = 3) -> bytes:
-    """Encode a whole subscription to one topic of a member that still owns partitions of it."""
+    """Encode the subscription to one topic of a member that still owns some of its partitions."""
     name = struct.pack(">h", len(topic)) + topic.encode()
     raw = struct.pack(">hi", version, 1) + name + struct.pack(">i", -1)
     if version >= 1:
@@ -50,7 +50,7 @@ def owning(*partitions: int, topic: str = TOPIC, version: int = 3) -> bytes:
 
 
 def classic(*partitions: int, member_id: str = "", instance_id: str | None = None) -> Who:
-    """A classic consumer that owns these partitions."""
+    """Return a classic consumer that owns these partitions."""
     protocols: Protocols = (("range", owning(*partitions)),)
     return Who(member_id, instance_id, protocols)
 
@@ -60,7 +60,7 @@ def places(partitions: Iterable[int]) -> frozenset[Place]:
 
 
 class MixedScene(Scene):
-    """A scene with classic requests as in Scene, and `beat` for the consumer protocol."""
+    """A scene with classic requests as in Scene, and with heartbeats of the consumer protocol by `beat`."""
 
     def __init__(self, limits: GroupLimits = LIMITS, consumer_limits: ConsumerLimits | None = None) -> None:
         super().__init__(limits)
@@ -106,7 +106,7 @@ class MixedScene(Scene):
         return reply
 
     def classic_group(self, *instance_ids: str | None) -> list[str]:
-        """Make the members of a stable classic group, which share the partitions evenly."""
+        """Create a stable classic group whose members share the partitions evenly."""
         members = self.completing(*(classic(instance_id=instance_id) for instance_id in instance_ids))
         share = PARTITIONS // len(members)
         assignments = {
@@ -118,7 +118,9 @@ class MixedScene(Scene):
         return members
 
     def rejoin(self, who: Who) -> tuple[int, list[int]]:
-        """Send JoinGroup and SyncGroup to a consumer group; return the generation and the partitions."""
+        """Send JoinGroup and SyncGroup as a classic member of a consumer group; return the generation and the
+        partitions.
+        """
         reply = self.joined(self.join(who))
         assert reply.error_code is ErrorCode.none
         assert not reply.leader

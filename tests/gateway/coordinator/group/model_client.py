@@ -1,4 +1,4 @@
-"""A client of a classic group as the coordinator sees it: it joins, syncs and sends heartbeats."""
+"""A simulated client of a classic group: it joins, syncs and sends heartbeats."""
 
 from __future__ import annotations
 
@@ -28,18 +28,20 @@ AT_AN_END = {
 
 @dataclass(eq=False)
 class Client:
-    """A client that reacts to errors as Kafka's consumer does, but leaves on errors that end a consumer."""
+    """A client that reacts to errors as Kafka's consumer does, but leaves the group where the consumer would
+    fail.
+    """
 
     scene: Scene
     who: Who
     phase: Phase = Phase.IDLE
     waiter: int = 0
     reply: JoinReply | None = None
-    """The member's state once it has joined."""
+    """The coordinator's answer to JoinGroup, once the member has joined."""
 
     @property
     def place(self) -> str:
-        """The name in its assignment: a static member's assignment outlives its member id."""
+        """The name of the client in assignments: a static member's assignment outlives its member id."""
         return self.who.group_instance_id or self.who.member_id
 
     def join(self) -> None:
@@ -47,12 +49,12 @@ class Client:
         self.waiter = self.scene.join(self.who)
 
     def forget(self) -> None:
-        """Lose the process or the connection, without the coordinator's knowledge."""
+        """Lose the process or the connection without telling the coordinator."""
         self.phase = Phase.IDLE
         self.who = self.who.named("")
 
     def sync(self, token: int) -> None:
-        """Assign, as the leader, each member a text with the token and the member's name."""
+        """Assign, as the leader, each member a text that contains the token and the member's name."""
         assert self.reply is not None
         assignments = {}
         if self.reply.leader == self.who.member_id and not self.reply.skip_assignment:
@@ -73,7 +75,7 @@ class Client:
         return self.scene.heartbeat(self.who.member_id, self.reply.generation_id, self.who.group_instance_id)
 
     def step(self, token: int) -> bool:
-        """Go one step further, as far as the answers allow; return False when the client can only wait."""
+        """Take the next step that the answers so far allow. Return False if the client can only wait."""
         if self.phase is Phase.MEMBER:
             error = self.heartbeat()
             if error is not ErrorCode.none:

@@ -1,4 +1,4 @@
-"""Properties of every kind of record in `__consumer_offsets`."""
+"""Properties that every kind of record in `__consumer_offsets` must have."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def check_cut(record: GroupRecord, data: st.DataObject) -> None:
 
 
 def check_value(kind: int, names: Sequence[str], value: bytes) -> None:
-    """Check that any bytes after a valid key of these names are decoded or refused."""
+    """Check that arbitrary bytes after a valid key are decoded or refused."""
     key = kind.to_bytes(2, "big")
     for name in names:
         raw = name.encode()
@@ -35,6 +35,6 @@ def check_value(kind: int, names: Sequence[str], value: bytes) -> None:
 
 
 def check_key(kind: int, rest: bytes, value: bytes | None) -> None:
-    """Check that any bytes of a key are decoded or refused."""
+    """Check that arbitrary bytes of a key are decoded or refused."""
     with contextlib.suppress(UnreadableRecord):
         decode(kind.to_bytes(2, "big") + rest, value)

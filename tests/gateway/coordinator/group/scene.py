@@ -1,4 +1,4 @@
-"""A shard of groups driven by hand: its clock, its records, and the answer of every request that waited."""
+"""A shard of groups for tests: its clock, its records, and the answers to requests that waited."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ LIMITS: Final = GroupLimits(initial_rebalance_delay_ms=DELAY_MS)
 
 
 def subscription(*topics: str) -> bytes:
-    """Encode a consumer's metadata, version 0."""
+    """Encode a consumer's subscription, version 0."""
     names = b"".join(len(topic).to_bytes(2, "big") + topic.encode() for topic in topics)
     return b"\0\0" + len(topics).to_bytes(4, "big") + names + b"\xff\xff\xff\xff"
 
 
 @dataclass(frozen=True)
 class Who:
-    """The identity of a client."""
+    """A client: its identity, its protocols and its timeouts."""
 
     member_id: str = ""
     group_instance_id: str | None = None
@@ -54,7 +54,7 @@ class Who:
 
 
 class Scene:
-    """A shard and its caller. `waiter`s are numbers; each may be answered once."""
+    """A shard and its caller. A waiter is a number, and each may be answered once."""
 
     def __init__(self, limits: GroupLimits = LIMITS, *, max_groups: int = 100) -> None:
         self.now_ms = START_MS
@@ -83,14 +83,14 @@ class Scene:
         return Effects(self.now_ms)
 
     def take(self, effects: Effects) -> None:
-        """Handle the effects as a caller does, without a log."""
+        """Carry out the effects of an operation as the caller of a shard does, without a log."""
         self.records += effects.records
         for waiter, reply in effects.replies:
             assert isinstance(waiter, int)
             assert waiter not in self.answers, "answered twice"
             self.answers[waiter] = reply
 
-    # Requests.
+    # --- requests
 
     def join(self, who: Who, group_id: str = GROUP) -> int:
         self.asked += 1
@@ -145,10 +145,10 @@ class Scene:
         self.take(effects)
         return errors
 
-    # Time.
+    # --- time
 
     def advance(self, time_ms: int) -> None:
-        """Advance the clock, and call the shard at every deadline as a timer would."""
+        """Advance the clock. Call the shard at every deadline, as a timer would."""
         end_ms = self.now_ms + time_ms
         while (
             deadline_ms := self.shard.members.next_deadline_ms(GROUP)
@@ -163,11 +163,11 @@ class Scene:
         self.take(effects)
 
     def next_in_ms(self) -> int | None:
-        """Return the time until something is due; None when nothing is."""
+        """Return the time until the next deadline; None if there is none."""
         deadline_ms = self.shard.members.next_deadline_ms(GROUP)
         return None if deadline_ms is None or deadline_ms == NEVER else deadline_ms - self.now_ms
 
-    # Answers.
+    # --- answers
 
     def waits(self, waiter: int) -> bool:
         return waiter not in self.answers
@@ -200,10 +200,12 @@ class Scene:
             shard.replay(record, self.now_ms)
         return shard
 
-    # Shortcuts.
+    # --- shortcuts
 
     def completing(self, *clients: Who) -> list[str]:
-        """Let new clients join an empty group together; return the member ids, the leader's first."""
+        """Let new clients join an empty group together; return the member ids, the leader's first. The
+        leader's assignment is missing.
+        """
         waiters = [self.join(who) for who in clients]
         while any(map(self.waits, waiters)):
             self.advance(DELAY_MS)
@@ -211,7 +213,7 @@ class Scene:
         return [self.joined(waiter).member_id for waiter in waiters]
 
     def stable(self, *clients: Who) -> list[str]:
-        """Do the same as `completing`, and sync: each member is assigned its own member id."""
+        """Make a stable group: as `completing`, and then each member is assigned its own member id."""
         members = self.completing(*clients)
         for member_id in reversed(members):
             self.sync(member_id, {other: other.encode() for other in members})

@@ -1,4 +1,4 @@
-"""Groups of every protocol look the same in lists of groups."""
+"""Lists of groups show groups of every protocol in the same form."""
 
 from __future__ import annotations
 

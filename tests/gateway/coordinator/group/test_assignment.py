@@ -1,4 +1,4 @@
-"""The assignment of the consumer protocol, as clients write it and as nobody should."""
+"""The assignment of the consumer protocol: as clients encode it, and malformed."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_a_written_assignment_is_decoded(
 
 
 def test_an_assignment_of_kafka_python_is_decoded() -> None:
-    """The bytes that kafka-python 3.0 encodes for version 1."""
+    """The bytes are those that kafka-python 3.0 encodes for version 1."""
     raw = (
         b"\x00\x01\x00\x00\x00\x02"
         b"\x00\x06orders\x00\x00\x00\x02\x00\x00\x00\x00\x00\x00\x00\x03"

@@ -73,7 +73,7 @@ class TestRefused:
 
 
 class TestMemberIdRequired:
-    """KIP-394."""
+    """The member id that a new member must ask for (KIP-394)."""
 
     def test_an_id_is_handed_out_and_no_member_added(self) -> None:
         scene = Scene()
@@ -146,7 +146,7 @@ class TestMemberIdRequired:
 
 
 class TestInitialDelay:
-    """KIP-134."""
+    """The delay before the first rebalance of an empty group (KIP-134)."""
 
     def test_one_member(self) -> None:
         scene = Scene()
@@ -328,7 +328,7 @@ class TestJoiningAgain:
 
 
 class TestGroupSize:
-    """`group.max.size`."""
+    """The limit `group.max.size`."""
 
     limits = replace(LIMITS, max_size=2)
 

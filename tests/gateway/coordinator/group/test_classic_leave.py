@@ -1,4 +1,4 @@
-"""Members go by leaving, at the end of a session, or by not joining in time."""
+"""Members leave, lose their session, or miss a rebalance."""
 
 from __future__ import annotations
 
@@ -167,7 +167,7 @@ class TestSession:
 
 
 class TestNewMembers:
-    """They can't send heartbeats while they wait for their first answer."""
+    """New members can't send heartbeats while they wait for their first answer."""
 
     def test_wait_longer_than_a_session(self) -> None:
         scene = Scene()

@@ -1,4 +1,4 @@
-"""Clients that join, sync, retry, leave, die and are late, checked against the rules of a classic group."""
+"""Clients join, sync, retry, leave, die and come late; the rules of a classic group must hold at every step."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ TIMES_MS: Final = st.sampled_from([1, 500, DELAY_MS, 4_000, SESSION_MS - 1, SESS
 
 
 def fingerprint(group: ClassicGroup) -> tuple[object, ...]:
-    """The whole state of a group except how long its members' sessions last."""
+    """Return the whole state of a group except the remaining time of its sessions."""
     waiting = tuple((m.member_id, m.awaiting_join, m.awaiting_sync) for m in group.members.values())
     return (
         group.state,
@@ -72,17 +72,17 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         self.last_generation_id = 0
         self.tokens = 0
         self.token = 0
-        """The token of the leader's assignment that counts."""
+        """The token in the leader's current assignment."""
         self.places: dict[int, str] = {}
-        """The client that asked, by waiter."""
+        """The client behind each waiter."""
         self.lost: set[int] = set()
-        """The waiters of a coordinator that was stopped."""
+        """The waiters whose coordinator was stopped before it answered."""
 
     @property
     def group(self) -> ClassicGroup | None:
         return self.scene.shard.groups.get(GROUP)
 
-    # What may happen.
+    # --- what may happen
 
     @initialize(numbers=st.sets(NUMBERS))
     def begin(self, numbers: set[int]) -> None:
@@ -91,7 +91,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(rounds=st.integers(1, 20))
     def go_on(self, rounds: int) -> None:
-        """Let time pass in small steps while every client acts."""
+        """Let time pass in small steps, in which every client acts."""
         for _ in range(rounds):
             self._one_round()
 
@@ -103,7 +103,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(number=NUMBERS, protocols=st.sampled_from((*PROTOCOLS[:1] * 5, *PROTOCOLS)))
     def join(self, number: int, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """Join, ask again, or return with another choice of protocols."""
+        """Join, repeat a join, or join again with other protocols."""
         client = self.clients[number]
         client.who = replace(client.who, protocols=protocols)
         client.join()
@@ -132,7 +132,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule(numbers=st.sets(NUMBERS, min_size=1), rounds=st.integers(1, 12))
     def only_send_heartbeats(self, numbers: set[int], rounds: int) -> None:
-        """Let members stay alive without joining or syncing; the others do nothing."""
+        """Let members send only heartbeats, without joining or syncing; the others do nothing."""
         for _ in range(rounds):
             for number in numbers:
                 if self.clients[number].reply is not None:
@@ -190,7 +190,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        """Cut connections; everything not agreed yet is lost with them."""
+        """Restart the coordinator: connections break, and everything that was not stored is lost."""
         self.lost |= set(range(1, self.scene.asked + 1)) - self.scene.answers.keys()
         self.scene.shard = self.scene.replayed()
         self.last_generation_id = 0
@@ -198,10 +198,10 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             if client.phase is not Phase.IDLE and client.phase is not Phase.MEMBER:
                 client.join()
 
-    # What must hold.
+    # --- what must hold
 
     def _read_answers(self) -> None:
-        """Check that an assignment in an answer is the leader's, and for the right member."""
+        """Check that each answered assignment is the leader's, for that member."""
         answers = list(self.scene.answers.items())
         for waiter, reply in answers[self.answers_seen :]:
             if isinstance(reply, SyncReply) and reply.error_code is ErrorCode.none:
@@ -288,10 +288,10 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         replayed = self.shadow.groups[GROUP]
         assert (replayed.state, replayed.metadata()) == (group.state, group.metadata())
 
-    # What must come of it.
+    # --- how it must end
 
     def teardown(self) -> None:
-        """Let all present clients behave from now on: the group must come to rest with them in it."""
+        """Let all remaining clients behave from now on: the group must become stable with all of them."""
         end_ms = self.scene.now_ms + SETTLED_AFTER_MS
         while self.scene.now_ms < end_ms:
             self._one_round()

@@ -1,7 +1,7 @@
-"""Classic groups under joins, deaths, delays, lost answers, restarts and clock jumps, each from a seed.
+"""Classic groups under joins, deaths, delays, lost answers, restarts and clock jumps, each run from a seed.
 
-The bookkeeping is that of `test_classic_model`. There Hypothesis does one thing after another; here every client goes
-its own way over a slow network, all at the same time.
+The checks are those of `test_classic_model`. There Hypothesis performs one step after another; here all
+clients act at the same time over a slow network.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class Simulation:
         self.stable += machine.group is not None and machine.group.state.name == "STABLE"
 
     def live(self, number: int) -> None:
-        """Let a client act when it is its turn: sooner or later, and at times not at all."""
+        """Let a client act when its turn comes, early, late or never."""
         machine, client = self.machine, self.machine.clients[number]
         chance = self.random.random()
         if client.phase is Phase.IDLE:
@@ -73,7 +73,7 @@ class Simulation:
         elif chance < 0.05:
             machine.start_again(number)
         elif chance < 0.08 and client.phase is not Phase.MEMBER:
-            machine.join(number, client.who.protocols)  # the answer was lost
+            machine.join(number, client.who.protocols)  # the answer is lost
         else:
             machine.step(number)
             machine.commit(number, self.random.randrange(3))
@@ -81,7 +81,7 @@ class Simulation:
         self.later(self.random.randint(1, 8_000 if slow else 900), lambda: self.live(number))
 
     def something(self) -> None:
-        """Let the coordinator be late, jump in time, clean up or restart."""
+        """Delay the coordinator, set its clock, let it clean up, or restart it."""
         machine = self.machine
         fate = self.random.random()
         if fate < 0.3:

@@ -1,4 +1,4 @@
-"""The assignors: everything is assigned once, evenly, and nothing moves without need."""
+"""The assignors: everything is assigned once and evenly, and no partition moves without need."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ subscriptions = st.frozensets(st.sampled_from(TOPICS))
 
 @st.composite
 def members(draw: st.DrawFn, *, alike: bool = False) -> dict[str, Subscriber]:
-    """Draw any former assignments: too many partitions, partitions of missing topics, two equal ones."""
+    """Draw members with arbitrary former assignments: too many partitions, missing topics, the same partition
+    twice.
+    """
     common = draw(subscriptions)
     return {
         name: Subscriber(name, common if alike else draw(subscriptions), draw(places)) for name in draw(names)
@@ -46,7 +48,7 @@ def everything(of: Members, counts: Topics) -> set[Place]:
 
 
 def again(of: Members, assignment: Assignment) -> dict[str, Subscriber]:
-    """Return the members as they are once they have their assignments."""
+    """Return the members after they have adopted their assignments."""
     return {name: member._replace(current=assignment[name]) for name, member in of.items()}
 
 
@@ -116,7 +118,7 @@ class TestUniform:
     def test_no_more_partitions_move_than_necessary(
         self, who: list[str], count: int, joins: bool, leaves: bool, grows: int
     ) -> None:
-        """Check that members that stay lose only what is above their share, and lose it to newcomers."""
+        """Check that remaining members lose only partitions above their share, and only to new members."""
         of = {name: Subscriber(name, frozenset([T]), frozenset[Place]()) for name in who}
         before = assign_uniform(of, {T: count})
         after_members = again(of, before)

@@ -1,4 +1,6 @@
-"""The rules of one heartbeat: which member is let in or fenced, and when partitions are assigned and revoked."""
+"""The rules of one heartbeat: which member is admitted or fenced, and when partitions are assigned and
+revoked.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ FENCED = ErrorCode.fenced_member_epoch
 
 
 def scene_of_two(partitions: int = 4) -> tuple[ConsumerScene, Client, Client]:
-    """Two members, each with its half of the partitions."""
+    """Return a scene with two members that share the partitions equally."""
     scene = ConsumerScene(t=partitions)
     first, second = Client(scene, "a"), Client(scene, "b")
     first.beat()
@@ -137,7 +139,7 @@ class TestJoining:
         assert snapshot(scene.groups) == before
 
     def test_a_member_may_join_again_without_partitions(self) -> None:
-        """It revokes the partitions that it had to revoke together with all others."""
+        """Joining again releases the partitions that the member had to revoke, and all its others."""
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()
@@ -185,7 +187,7 @@ class TestEpochs:
         assert scene.refusal(request("a", 2, owned=client.owned)) is FENCED
 
     def test_a_lost_answer_that_took_partitions_does_not_fence(self) -> None:
-        """The member still has the partitions that it must revoke, at its present epoch."""
+        """The member still owns the partitions that it must revoke, in its current epoch."""
         scene, first = alone()
         second = Client(scene, "b")
         second.beat()

@@ -1,4 +1,4 @@
-"""The records of the consumer protocol: encoded as Kafka's bytes and decoded again, and bytes that are no record."""
+"""The records of the consumer protocol: encoded as Kafka's bytes, decoded again, and malformed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Members that join, keep, lose answers, fall silent, leave and come back, while topics change and the node restarts.
+"""Members join, lose answers, fall silent, leave and return, while topics change and the gateway restarts.
 
-At no time has a partition two owners, neither in the coordinator's books nor among the members themselves; and once
-everyone behaves the group is stable and everything is assigned.
+A partition never has two owners, neither in the coordinator's state nor among the members. Once everyone
+behaves, the group becomes stable and all partitions are assigned.
 """
 
 from __future__ import annotations
@@ -54,11 +54,11 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         return f"m{self.ids}"
 
     def _heard(self, client: Client, **more: Any) -> None:
-        """Send a heartbeat; when it is refused, the client begins anew."""
+        """Send a heartbeat; if it is refused, the client starts over."""
         with contextlib.suppress(HeartbeatRefused):
             client.beat(**more)
 
-    # Members.
+    # --- members
 
     @rule(target=clients, subscribed=names, instance=st.none() | st.sampled_from("ij"))
     def joins(self, subscribed: tuple[str, ...], instance: str | None) -> Client:
@@ -82,7 +82,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def begins_anew(self, client: Client) -> None:
-        """Begin anew, as a client does that was fenced, or believes so."""
+        """Start over, as a client does that was fenced or believes so."""
         client.give_up()
 
     @rule(client=clients, subscribed=names)
@@ -101,7 +101,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(target=clients, client=consumes(clients))
     def is_started_again(self, client: Client) -> Client:
-        """Let a static member leave for a while and return as another process."""
+        """Let a static member leave temporarily and return as another process."""
         with contextlib.suppress(HeartbeatRefused):
             client.leave(-1 if client.instance_id is None else -2)
         self.alive.remove(client)
@@ -114,7 +114,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
     def dies(self, client: Client) -> None:
         self.alive.remove(client)
 
-    # Around them.
+    # --- their surroundings
 
     @rule(time_ms=st.sampled_from([1, 3_000, REBALANCE_MS, SESSION_MS // 2, SESSION_MS]))
     def time_passes(self, time_ms: int) -> None:
@@ -140,7 +140,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.scene.restart()
         assert snapshot(self.scene.groups) == before
 
-    # What must hold.
+    # --- what must hold
 
     @invariant()
     def nothing_has_two_owners(self) -> None:
@@ -178,7 +178,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         assert group.static_members == static
 
     def teardown(self) -> None:
-        """Stop simulated failures: dead members stay dead, all others behave."""
+        """End all simulated failures: dead members stay dead, the others behave."""
         if not hasattr(self, "scene"):
             return
         for _ in range(4):

@@ -1,4 +1,4 @@
-"""Members of both protocols in one group, and the group's change from one protocol to the other and back."""
+"""Groups with members of both protocols, and the change of a group from one protocol to the other and back."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def scene_of(policy: MigrationPolicy) -> MixedScene:
 
 
 def mixed() -> tuple[MixedScene, str]:
-    """One classic member and the consumer "new" that share the partitions."""
+    """Return a group in which a classic member and the consumer "new" share the partitions."""
     scene = MixedScene()
     (old,) = scene.classic_group(None)
     scene.beat("new")
@@ -470,7 +470,7 @@ class TestRestart:
 
 
 def test_a_classic_member_without_a_subscription_is_no_hindrance() -> None:
-    """A member that subscribes to nothing is assigned nothing."""
+    """Such a member gets no partitions, and the others get all."""
     scene, _ = mixed()
     who = Who(protocols=(("range", subscription()),))
     assert scene.rejoin(who)[1] == []

@@ -1,4 +1,4 @@
-"""The expiration of committed offsets (KIP-211), by the table of Kafka's ClassicGroup.offsetExpirationCondition."""
+"""The expiration of committed offsets (KIP-211), as in Kafka's ClassicGroup.offsetExpirationCondition."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def commit(scene: Scene, topic: str = "t", partition: int = 0, *, expire_timesta
 
 
 def clean_up(scene: Scene) -> set[str]:
-    """Return the topics whose offsets remain."""
+    """Expire offsets; return the topics that still have some."""
     effects = scene.effects()
     scene.shard.clean_up(RETENTION_MS, effects)
     scene.take(effects)

@@ -1,4 +1,4 @@
-"""Offsets of open transactions, compared with Kafka's own rule: the later record in the log counts."""
+"""Offsets of open transactions follow Kafka's rule: the later record in the log counts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def record(key: Key, offset: int | None) -> OffsetCommitRecord:
 
 @dataclass
 class Naive:
-    """A naive model: every value with the offset of its record in the log
+    """A naive model: every value with its record's offset in the log
     (OffsetMetadataManager.replayEndTransactionMarker).
     """
 
@@ -62,7 +62,7 @@ offsets = st.integers(0, 99)
 
 
 class PendingOffsetsMachine(RuleBasedStateMachine):
-    """The real state beside the naive one; at times the real one is rewritten and replayed."""
+    """The real state and the naive model; at times the real state is rewritten and replayed."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class PendingOffsetsMachine(RuleBasedStateMachine):
                         fresh.pending.hold(found)
                     else:
                         fresh.replay(found)
-        # an offset that will never count is not written: the naive model drops it as well
+        # a rewrite drops offsets that will never count, so the naive model drops them too
         for held in self.naive.pending.values():
             for key in [
                 key for key, found in held.items() if found < self.naive.committed.get(key, (-1, -1))

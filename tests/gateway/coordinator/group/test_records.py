@@ -1,4 +1,4 @@
-"""The records of groups, compared with bytes spelled out from Kafka's OffsetCommit and GroupMetadata schemas."""
+"""The records of groups equal the bytes that Kafka's OffsetCommit and GroupMetadata schemas prescribe."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ class TestOlderValues:
 
 
 class TestCompactValues:
-    """Version 4, which Kafka 4 reads and its tools may write."""
+    """Value version 4, which Kafka 4 reads and its tools may write."""
 
     @pytest.mark.parametrize("tags", ["00", "01 00 10 000102030405060708090a0b0c0d0e0f", "01 07 01 ff"])
     def test_offset(self, tags: str) -> None:

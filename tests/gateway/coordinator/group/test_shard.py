@@ -1,4 +1,6 @@
-"""The shard: commits, deletions, the records that the log must hold, and a restart from them."""
+"""A shard of groups: commits, deletions, the records that the log must hold, and a restart from these
+records.
+"""
 
 from __future__ import annotations
 
@@ -38,7 +40,7 @@ def commit(scene: Scene, *topics: str, group_id: str = GROUP) -> None:
 
 
 def in_state(state: GroupState) -> tuple[Scene, str]:
-    """Make a group with one member in a state; the member of an empty group has left."""
+    """Create a group with one member in a state; in state Empty the member has left."""
     scene = Scene()
     if state is GroupState.COMPLETING_REBALANCE:
         return scene, scene.completing(CONSUMER)[0]
@@ -221,7 +223,7 @@ def test_forget_topics_but() -> None:
 
 class TestWhatTheLogHolds:
     def held(self, scene: Scene) -> GroupShard:
-        """Return a shard rebuilt only from the records that a rewrite would write."""
+        """Return a shard rebuilt only from the records of a rewrite."""
         shard = GroupShard(LIMITS, 100)
         for key in scene.shard.stored_keys():
             (record,) = scene.shard.records_of(key)

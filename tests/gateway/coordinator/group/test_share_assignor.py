@@ -1,4 +1,6 @@
-"""The share assignor: everything is read, no member has much more than another, and little moves."""
+"""The share assignor: every partition is read, members have similar numbers of partitions, and few partitions
+move.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Members of a share group: how they join and leave, their partitions, and the records of both."""
+"""Members of a share group: joining and leaving, assigned partitions, and the records of the group."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHea
 from gateway.coordinator.group.share_records import ShareGroupRecord, ShareMemberRecord
 
 ALONE = 3
-"""The epoch of a group whose first member has joined, and whose partitions were begun."""
+"""The group epoch after the first member has joined and its partitions' share state exists."""
 LIMITS = ShareGroupLimits(session_timeout_ms=1_000, max_size=3)
 GROUP = "readers"
 
@@ -70,7 +70,7 @@ class Scene:
         return gone
 
     def again(self, now_ms: int) -> ShareGroup:
-        """Return the group as a restart rebuilds it."""
+        """Return the group rebuilt from its records, as after a restart."""
         again = ShareGroup(GROUP)
         for record in self.records:
             again.replay(record, now_ms, LIMITS.session_timeout_ms)

@@ -1,4 +1,4 @@
-"""The records of share groups: encoded as Kafka's bytes and decoded again, and bytes that are no record."""
+"""The records of share groups: encoded as Kafka's bytes, decoded again, and malformed."""
 
 from __future__ import annotations
 
@@ -104,7 +104,8 @@ def test_as_kafka_writes_them() -> None:
         b"\0\x0f\0\1g",
         b"\0\0\1\2" + begun_topic + b"\1\0",
     )
-    # kafka also names partitions that it is about to begin, and topics that it is about to delete
+    # Kafka also names partitions whose share state it is about to create, and topics that it is about to
+    # delete
     told = b"\0\0\2" + begun_topic + b"\2" + begun_topic + b"\2" + topic_id.bytes + b"\2t\0" + b"\0"
     assert decode(b"\0\x0f\0\1g", told) == ShareBegunRecord("g", (BegunTopic(topic_id, "t", (1,)),))
     stamped = b"\0\0\0\0\0\7" + b"\1\0\x08" + bytes(8)

@@ -1,4 +1,4 @@
-"""Share groups beside groups of the other kinds: no id is of two kinds, and the log gives all of them back."""
+"""Share groups beside other groups: an id belongs to one kind of group, and the log restores all of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OFFSET = CommittedOffset(5, 1, "", scene.START_MS)
 
 
 class Scene(scene.Scene):
-    """Make a shard whose members can be assigned a topic."""
+    """A shard with one topic to assign."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ class Scene(scene.Scene):
         return error
 
     def restart(self) -> None:
-        """Rebuild the shard from the log, once as it is and once rewritten."""
+        """Rebuild the shard from the log, once unchanged and once rewritten."""
         before = written_anew(self.shard)
         for log in (self.records, before):
             self.shard = self.fresh()

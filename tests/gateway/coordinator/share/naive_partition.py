@@ -1,4 +1,4 @@
-"""A slow and plain share partition that tracks every offset by itself, for comparison with the real one."""
+"""A slow and plain share partition that tracks every offset separately, for comparison with the real one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gateway.coordinator.share.share_partition import Acknowledgement, Acknowled
 
 @dataclass(slots=True)
 class Offset:
-    """The state of one offset."""
+    """The share state of one offset."""
 
     state: DeliveryState = DeliveryState.AVAILABLE
     delivery_count: int = 0
@@ -59,7 +59,7 @@ class NaivePartition:
         *,
         is_strict: bool,
     ) -> list[tuple[int, int]]:
-        """Acquire offsets; return (offset, delivery count) of each."""
+        """Acquire offsets; return each with its delivery count."""
         acquired: list[tuple[int, int]] = []
         position = self.next_offset
         for base_offset, last_offset in batches:
@@ -92,7 +92,9 @@ class NaivePartition:
         return acquired
 
     def holds(self, member_id: str, offset: int) -> bool:
-        """Return whether the member may acknowledge an offset; offsets before the start may always be acknowledged."""
+        """Return whether the member may acknowledge an offset. Offsets below the start may always be
+        acknowledged.
+        """
         known = self.offsets.get(offset)
         if known is None:
             return offset < self.start_offset
@@ -161,7 +163,7 @@ class NaivePartition:
             self._store(offset)
 
     def crash(self) -> None:
-        """Keep only the stored state, as a restart does."""
+        """Keep only the stored state, as a crash and a restart do."""
         end_offset = max((offset for offset, one in self.stored.items() if one != FRESH), default=-1) + 1
         self.offsets = {
             offset: Offset(*self.stored.get(offset, FRESH)) for offset in range(self.start_offset, end_offset)

@@ -1,4 +1,4 @@
-"""A share group from one seed: its members, the ways in which their requests fail, and a log that grows.
+"""A simulated share group, from one seed: members, failing requests, and a growing log.
 
 Requests and answers take time, answers get lost, members die, connections break, the clock jumps and the coordinator
 restarts from its stored state. Every step is checked against a plain record of which member has which offset.
@@ -52,7 +52,7 @@ Offset = tuple[Place, int]
 
 @dataclass(eq=False)
 class Client:
-    """A member as it sees itself."""
+    """The state of a member as the member itself knows it."""
 
     name: str
     names: tuple[str, ...]
@@ -64,16 +64,16 @@ class Client:
 
 
 class Simulation:
-    """One run; `errs` says whether failures still happen."""
+    """One run; `errs` is True while failures still happen."""
 
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.now_ms = 1_000_000
         self.time_ms = 0
-        """The network's time, which no jump of the clock moves."""
+        """The network's time, which does not jump with the clock."""
         self.errs = True
         self.is_settled = False
-        """Whether everyone has behaved for so long that nothing changes any more."""
+        """Whether everyone has behaved long enough that nothing changes any more."""
         self.queue: list[tuple[int, int, Callable[[], None]]] = []
         self.events = 0
         self.topics: dict[str, tuple[uuid.UUID, int]] = {"t": (uuid.UUID(int=1), 2)}
@@ -85,13 +85,13 @@ class Simulation:
         self.clients: list[Client] = []
         self.named = 0
         self.holders: dict[Offset, str] = {}
-        """The member that holds each offset, from the answers of the coordinator."""
+        """The member that holds each offset, according to the coordinator's answers."""
         self.done: set[Offset] = set()
-        """The offsets that were accepted or rejected, durably."""
+        """The offsets that are durably accepted or rejected."""
         self.deliveries: Counter[Offset] = Counter()
         self.restarts = 0
 
-    # The network.
+    # --- the network
 
     def later(self, delay_ms: int, what: Callable[[], None]) -> None:
         self.events += 1
@@ -118,7 +118,7 @@ class Simulation:
     def is_lost(self) -> bool:
         return self.errs and self.random.random() < 0.08
 
-    # The coordinator.
+    # --- the coordinator
 
     def partition(self, place: Place) -> SharePartition:
         key = SharePartitionKey(GROUP, *place)
@@ -137,7 +137,7 @@ class Simulation:
             key = SharePartitionKey(GROUP, *place)
             self.records.append(ShareUpdate(key, found.start_offset, batches))
 
-    # what members can be assigned
+    # the partitions that members can be assigned
 
     def describe(self, name: str) -> tuple[uuid.UUID, int] | None:
         return self.topics.get(name)
@@ -229,7 +229,7 @@ class Simulation:
         assert held == self.holders.keys()
 
     def restart(self) -> None:
-        """Drop all state that is not stored: the members' acquired records, and their connections."""
+        """Drop all state that is not stored: acquired records and connections."""
         self.restarts += 1
         before = self.stored_group()
         self.group, self.states, self.holders = ShareGroup(GROUP), ShareStates(), {}
@@ -238,7 +238,7 @@ class Simulation:
             assert isinstance(read, ShareGroupRecord)
             self.group.replay(read, self.now_ms, GROUP_LIMITS.session_timeout_ms)
         assert self.stored_group() == before
-        if self.random.random() < 0.3:  # the coordinator rewrites its log
+        if self.random.random() < 0.3:  # rewrite the coordinator's log
             self.group_records = [record for _, record in before if record is not None]
         for record in self.records:
             again = decode(*encode(record))
@@ -257,7 +257,7 @@ class Simulation:
         for member in self.group.members.values():
             assert member.member_epoch <= self.group.assignment_epoch
 
-    # Members.
+    # --- members
 
     def join(self) -> Client:
         self.named += 1
@@ -288,7 +288,7 @@ class Simulation:
         except HeartbeatRefused:
             member_epoch, assigned = 0, frozenset()
         if self.is_lost():
-            # it asks once more, with all its fields
+            # a member that lost the answer joins again
             member_epoch, assigned = 0, frozenset()
         self.later(self.delay_ms(), lambda: self._told(client, member_epoch, assigned))
 
@@ -299,7 +299,7 @@ class Simulation:
         self.later(HEARTBEAT_MS if member_epoch else 20, lambda: self.beat(client))
 
     def read(self, client: Client) -> None:
-        """Fetch records of one partition, and acknowledge them later."""
+        """Fetch records of a partition, and acknowledge them later."""
         if not client.is_alive:
             return
         connection = client.connection
@@ -337,10 +337,10 @@ class Simulation:
         client.connection += 1
         self.release(client.name)
 
-    # What happens to them.
+    # --- failures
 
     def something(self) -> None:
-        """Let one failure after another happen, or only time pass."""
+        """Cause one failure after another, or only let time pass."""
         if not self.errs:
             return
         alive = [client for client in self.clients if client.is_alive]
@@ -386,7 +386,7 @@ class Simulation:
         if fate < 0.7 and client.name in self.group.members:
             self.group_records += share_heartbeat.leave(self.group, client.name)
         if fate < 0.9:
-            self.release(client.name)  # otherwise its machine is gone, and nobody sends the request
+            self.release(client.name)  # otherwise the machine is down, and the request is never sent
 
     def _time(self, _: list[Client]) -> None:
         if self.random.random() < 0.4:

@@ -1,4 +1,6 @@
-"""Members read a partition with delayed records: none is early, none is lost, none comes again when it is done."""
+"""Members read a partition with delayed records: none is early, none is lost, and a finished one never
+returns.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ HEARD: Final = st.sampled_from((AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE,
 
 @dataclass(slots=True)
 class Known:
-    """A plain observer's knowledge of an offset that is in the log."""
+    """What a plain observer knows of an offset in the log."""
 
     due_ms: int
     delivery_count: int = 0

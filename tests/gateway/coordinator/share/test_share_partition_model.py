@@ -1,4 +1,6 @@
-"""A share partition behaves as one that tracks every offset by itself, whatever members, time and the log do."""
+"""A share partition behaves like one that tracks every offset separately, whatever members, time and the log
+do.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +41,7 @@ TYPES: Final = st.sampled_from(list(AcknowledgeType))
 
 
 class SharedReading(RuleBasedStateMachine):
-    """Members of a group read one partition, whose log has gaps and grows and shrinks."""
+    """Members of a group read one partition, whose log has gaps, grows and shrinks."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,7 +58,7 @@ class SharedReading(RuleBasedStateMachine):
         if changed or self.real.start_offset != start_before:
             self.records.append(ShareUpdate(KEY, self.real.start_offset, tuple(changed)))
 
-    # The log.
+    # --- the log
 
     @rule(gap=st.sampled_from((0, 0, 0, 1, 4, 20)), size=st.integers(1, 9))
     def append(self, gap: int, size: int) -> None:
@@ -72,7 +74,7 @@ class SharedReading(RuleBasedStateMachine):
             self.records.append(ShareUpdate(KEY, self.real.start_offset, ()))
         self.naive.log_starts_at(offset)
 
-    # Members.
+    # --- members
 
     @rule(
         member_id=MEMBERS,
@@ -146,7 +148,7 @@ class SharedReading(RuleBasedStateMachine):
         self._store(self.real.release(member_id, LIMITS), before)
         self.naive.release_where(lambda known: known.member_id == member_id)
 
-    # Time and restarts.
+    # --- time and restarts
 
     @rule(passed_ms=st.sampled_from((1, 30, 100, 250)))
     def time_passes(self, passed_ms: int) -> None:
@@ -179,7 +181,7 @@ class SharedReading(RuleBasedStateMachine):
             states.replay(again, self.now_ms)
         return states.partitions[KEY]
 
-    # What must always hold.
+    # --- what must always hold
 
     @invariant()
     def is_as_the_naive_one(self) -> None:

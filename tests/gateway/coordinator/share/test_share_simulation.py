@@ -1,6 +1,7 @@
-"""Share groups under joins, deaths, delays, lost answers, restarts and clock jumps, each from a seed.
+"""Share groups under joins, deaths, delays, lost answers, restarts and clock jumps, each run from a seed.
 
-At no time has an offset two readers; nothing that is done comes again; and once everyone behaves all is read.
+An offset never has two readers, and a finished offset never returns. Once everyone behaves, all records are
+read.
 """
 
 from __future__ import annotations

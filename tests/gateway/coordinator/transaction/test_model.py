@@ -1,6 +1,7 @@
-"""Any requests, in any order, asked again and by zombies, against a simple model of what was promised to whom.
+"""Transaction requests in any order, repeated, and from fenced clients, compared with a simple model of the
+promises.
 
-The model knows only what clients were told: which producer is the present one, and how each transaction ended. A crash
+The model knows only the answers: which producer is the current one, and how each transaction ended. A crash
 is a shard built anew from the records so far.
 """
 
@@ -29,14 +30,14 @@ NAME = "t"
 TIMEOUT_MS = 100
 PLACES = [("a", 0), ("a", 1), ("b", 0)]
 FIRST_EPOCH = 32_760
-"""The first epoch: near the last one, so that ids change often."""
+"""The first producer epoch: close to the last one, so that producer ids change often."""
 
 
 A = TypeVar("A")
 
 
 def _asked(rule: Callable[[], A]) -> A | ErrorCode:
-    """What a rule says, or why it refuses."""
+    """Return a rule's result, or its reason to refuse."""
     try:
         return rule()
     except TransactionRefused as error:
@@ -45,14 +46,14 @@ def _asked(rule: Callable[[], A]) -> A | ErrorCode:
 
 @dataclass
 class Client:
-    """A process that got a producer id, and what it did since."""
+    """A process that got a producer id, and its requests since."""
 
     producer: Producer
     version: int
     wrote: set[tuple[str, int]] = field(default_factory=set)
     """The partitions that it added since its last transaction was decided."""
     asked: EndRequest | None = None
-    """Its last end, which it may send again."""
+    """Its last EndTxn, which it may repeat."""
     was_answered: bool = True
 
 
@@ -67,7 +68,7 @@ class Machine(RuleBasedStateMachine):
         self.now_ms = 0
         self.next_producer_id = 100
         self.marked: dict[tuple[int, int], bool] = {}
-        """The outcome of each decided transaction, by the producer and epoch of its markers."""
+        """The outcome of each decided transaction, by the producer id and epoch of its markers."""
 
     @property
     def current(self) -> Transaction | None:
@@ -165,11 +166,11 @@ class Machine(RuleBasedStateMachine):
             if before.state is ONGOING:
                 assert client.wrote <= before.partitions
             self.decide(after)
-            # A client of version 0 keeps its epoch, so that it can begin the next transaction without this answer.
+            # A client of version 0 keeps its epoch, so it can begin the next transaction without this answer.
             client.wrote, client.asked, client.was_answered = set(), request, False
             return
         if asks_again and request.client_version >= 2:
-            # a client that learns that its end is done learns the end that the markers carry
+            # a client whose end is confirmed must find the same end in the markers
             assert before.state is COMPLETED[PREPARE_COMMIT] or not request.commit
         if is_answered:
             client.producer = Producer(before.producer_id, before.producer_epoch)
@@ -202,7 +203,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(lost=st.integers(1, 3))
     def the_gateway_crashes_and_the_last_records_are_lost(self, lost: int) -> None:
-        """Drop records that no client was promised: clients of later records never saw them."""
+        """Drop records whose clients got no answer yet."""
         kept = len(self.records) - lost
         if kept < 1:
             return
@@ -233,7 +234,7 @@ class Machine(RuleBasedStateMachine):
 
 @dataclass
 class OneClient:
-    """Draw this client instead of any, so that a test can tell a story of the machine step by step."""
+    """Draw this client instead of any other, so that a test can replay a story step by step."""
 
     client: Client
 

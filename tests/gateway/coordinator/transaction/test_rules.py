@@ -1,4 +1,4 @@
-"""The outcome of a request in each state of a transactional id. The numbers are Kafka 4.3.1's answers."""
+"""The outcome of a request in each state of a transactional id. The error codes are those of Kafka 4.3.1."""
 
 from __future__ import annotations
 

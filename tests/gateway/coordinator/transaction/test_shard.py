@@ -1,4 +1,4 @@
-"""The state of a shard follows from its records alone."""
+"""The state of a shard is determined by its records alone."""
 
 from __future__ import annotations
 

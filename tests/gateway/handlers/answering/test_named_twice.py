@@ -1,4 +1,6 @@
-"""A request gets an answer for each mention of a thing, as in Kafka, unless it names very many things."""
+"""A request that names a thing several times gets as many answers, as in Kafka, unless it names very many
+things.
+"""
 
 from __future__ import annotations
 

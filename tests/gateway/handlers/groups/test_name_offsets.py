@@ -38,7 +38,7 @@ VERSIONS = range(1, 11)
 BATCHED, BY_ID = 8, 10
 GONE_ID = "12345678-0000-0000-0000-000000000000"
 Rows = dict[tuple[str, int], tuple[int, str, int]]
-"""Return (committed offset, metadata, error) by topic and partition."""
+"""(committed offset, metadata, error) by topic and partition."""
 
 
 @pytest.fixture
@@ -101,7 +101,7 @@ async def ask(
 
 
 def rows_of(node: Node, version: int, answer: Plain, group: str) -> tuple[int, Rows]:
-    """Return the error of a group, and its rows."""
+    """Return the group's error, and its rows."""
     told = answer
     if version >= BATCHED:
         (told,) = (entry for entry in answer["groups"] if entry["group_id"] == group)
@@ -161,13 +161,13 @@ class TestEveryVersion:
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await be_behind(node)
-        # there is always more to read
+        # the replay never reaches the end
         monkeypatch.setattr(RecordStates, "replay_names", lambda *_: False)
         monkeypatch.setattr(name_offsets, "REQUEST_S", 0.02)
         for version in VERSIONS:
             error, rows = await offsets(node, version, "a", topics=[(PLAIN_TOPIC, [0])])
             assert error == (LOADING if version >= 2 else 0)
-            # aiokafka looks only at the rows
+            # aiokafka reads only the rows
             assert rows == ({} if version >= BATCHED else {(PLAIN_TOPIC, 0): (-1, "", LOADING)})
 
     async def test_an_open_transaction_may_change_it(self, node: Node) -> None:
@@ -190,7 +190,7 @@ class TestEveryVersion:
 
 
 async def be_behind(node: Node) -> None:
-    """Turn deduplication on for a topic that has records already."""
+    """Turn deduplication on for a topic that already has records."""
     for sequence_id in range(5):
         await write(node, named("a", sequence_id), topic=PLAIN_TOPIC)
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
@@ -205,7 +205,7 @@ async def test_the_request_replays_the_log(node: Node, monkeypatch: pytest.Monke
 
 
 async def test_the_names_of_one_request_share_its_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many names in many partitions would keep the gateway busy for hours."""
+    """Otherwise each name would get the whole time, and the request could take hours."""
     await write(node, named("a", 3))
     monkeypatch.setattr(name_offsets, "REQUEST_S", 0.0)
     groups = ["seqgate-name:a", "seqgate-name:b"]
@@ -257,7 +257,7 @@ async def test_others_have_their_turn_between_many_groups(
     node: Node, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
     await alter(node, TOPIC_RESOURCE, TOPIC, {"message.deduplication.enable": "false"})
-    await ask(node, BATCHED, ["group-"], None)  # whose coordinator is there from then on
+    await ask(node, BATCHED, ["group-"], None)  # the coordinator exists from then on
     monkeypatch.setattr(slices, "SLICE_S", -1.0)
     asking = asyncio.ensure_future(ask(node, BATCHED, [f"{prefix}{number}" for number in range(50)], None))
     turns = 0

@@ -1,4 +1,4 @@
-"""OffsetCommit, begun without a task and in one, in every version."""
+"""OffsetCommit in every version, handled directly and in a task."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 def asked(node: Node, version: int, topics: dict[str, dict[int, str]], generation_id: int = -1) -> Any:
-    """A request to commit offset 5 with metadata, by topic and partition."""
+    """Return a request to commit offset 5 with metadata, by topic and partition."""
     module: ModuleType = load_payload_module(API.key, version, EntityType.request)
     known = node.services.partitions.by_name
     return build(
@@ -70,7 +70,7 @@ def context(node: Node, version: int) -> RequestContext:
 
 
 async def begun(node: Node, version: int, request: Any) -> bytes:
-    """The frame of the answer without a task."""
+    """Return the answer's frame, handled directly."""
     found = offset_commit.begin(context(node, version), request)
     if isinstance(found, Deferred):
         if found.answer is None:
@@ -84,7 +84,7 @@ async def begun(node: Node, version: int, request: Any) -> bytes:
 
 
 async def handled(node: Node, version: int, request: Any) -> bytes:
-    """The frame of the answer with a task."""
+    """Return the answer's frame, handled in a task."""
     response = await offset_commit.handle(context(node, version), request)
     return encode_response(API.key, 7, response)
 

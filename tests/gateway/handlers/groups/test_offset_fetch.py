@@ -12,7 +12,7 @@ from gateway.runtime.coordinators.operations import Unavailable
 
 
 class LostGroups:
-    """Take the group's partition offline after its offsets were read."""
+    """Groups whose partition goes offline after its offsets were read."""
 
     def check_fetch(self, *_: Any) -> ErrorCode:
         raise Unavailable

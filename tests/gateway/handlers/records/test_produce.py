@@ -1,4 +1,4 @@
-"""A Produce is answered when consumers can see its records, not earlier."""
+"""A Produce is answered once consumers can read its records, and not earlier."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.wire import decode, encode
 TOPIC = "orders"
 VERSION = 9
 TURNS = 100
-"""Of the event loop: an answer that does not wait for the disk is there after a few."""
+"""Turns of the event loop after which an answer that does not wait for the disk has arrived."""
 VISIBLE_BY_THE_FLUSH, VISIBLE_BY_THE_WRITE = "1", str(2**63 - 1)
 """Values of flush.messages."""
 
@@ -42,7 +42,9 @@ async def node(tmp_path: Path, disk: HeldDisk) -> AsyncIterator[Node]:
 
 
 class Client:
-    """One connection's requests, numbered, each with a batch of one record for every partition of the topic."""
+    """Sends numbered requests on one connection, each with a batch of one record for every partition of the
+    topic.
+    """
 
     def __init__(self, node: Node, partition_count: int) -> None:
         self._node = node
@@ -83,7 +85,7 @@ async def test_records_are_visible_before_they_are_acknowledged(
 ) -> None:
     await create(node, TOPIC, partition_count, configs={"flush.messages": VISIBLE_BY_THE_FLUSH})
     client, log = Client(node, partition_count), partition_of(node).log
-    for number in range(3):  # the second request for one partition is looked up in the prefix cache
+    for number in range(3):  # the prefix cache recognizes the second request for a partition
         with disk.held(TOPIC):
             answer = client.produce(acks)
             for _ in range(TURNS):

@@ -1,4 +1,6 @@
-"""A Produce gets the right answer at the right time, also when its partitions fail, reopen or are deleted meanwhile."""
+"""A Produce gets the right answer at the right time, also when its partitions fail, reopen or are deleted
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ def test_a_row_is_judged_when_its_own_flush_is_over() -> None:
     pending, rows = pending_rows([failed, slow])
     deferred = pending.complete()
     failed.flush_is_over()
-    # it is reopened, and other records are flushed at the same offset
+    # the partition is reopened, and other records are flushed at the same offset
     failed.high_watermark = 5
     slow.high_watermark = 1
     assert deferred.answer is None

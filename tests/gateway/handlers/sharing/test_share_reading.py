@@ -1,4 +1,4 @@
-"""A share group that reads committed records may acquire all records except aborted ones."""
+"""A share group with read_committed may acquire all records except aborted ones."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def offsets(partition: Partition, *, committed_only: bool, start: int = 0) -> li
 
 
 def test_aborted_batches_are_passed_over(partition: Partition) -> None:
-    send(partition, 7, 0)  # offsets 0 and 1, and so on
+    send(partition, 7, 0)  # offsets 0 and 1; the numbers below continue in the same way
     send(partition, 8, 0)  # 2 3
     send(partition)  # 4 5
     send(partition, 7, 2)  # 6 7
@@ -86,12 +86,12 @@ async def test_reading_continues_behind_batches_that_were_all_aborted(
 ) -> None:
     for number in range(5):
         send(partition, 7, 2 * number)
-    end(partition, 7, commit=False)  # 10
-    send(partition)  # 11 12
+    end(partition, 7, commit=False)  # offset 10
+    send(partition)  # offsets 11 and 12
     await alter(node, GROUP, "g", {"share.isolation.level": "read_committed"})
     context = RequestContext(node.services, 78, 1, 7, "test", node.peer)
     found = SharePartition(0)
-    batches = await share_fetch.read(context, "g", partition.log, found, 1)  # one batch at a time
+    batches = await share_fetch.read(context, "g", partition.log, found, 1)  # fetch one batch at a time
     assert batches is not None
     assert [place.base_offset for place in batches.places] == [10]
     everything = await share_fetch.read(context, "another", partition.log, found, 1)
@@ -100,10 +100,10 @@ async def test_reading_continues_behind_batches_that_were_all_aborted(
 
 
 async def test_a_record_released_meanwhile_is_not_skipped(node: Node, partition: Partition) -> None:
-    send(partition)  # 0 1
+    send(partition)  # offsets 0 and 1
     for number in range(3):
-        send(partition, 7, 2 * number)  # to 7
-    end(partition, 7, commit=False)  # 8
+        send(partition, 7, 2 * number)  # up to offset 7
+    end(partition, 7, commit=False)  # offset 8
     await alter(node, GROUP, "g", {"share.isolation.level": "read_committed"})
     context = RequestContext(node.services, 78, 1, 7, "test", node.peer)
     found = SharePartition(0)

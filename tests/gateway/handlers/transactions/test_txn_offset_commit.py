@@ -1,4 +1,6 @@
-"""Offsets committed in transactions: unseen until the commit, dropped by an abort, the same after a restart."""
+"""Offsets committed in transactions: invisible before the commit, dropped by an abort, unchanged by a
+restart.
+"""
 
 from __future__ import annotations
 
@@ -258,7 +260,7 @@ class TestRefused:
             assert await hold(node, producer, 10, group_id="") is ErrorCode.invalid_group_id
 
     async def test_a_commit_without_adding_the_offsets_first(self, tmp_path: Path) -> None:
-        """Before version 5 only AddOffsetsToTxn adds the partition of the offsets."""
+        """Before version 5, only AddOffsetsToTxn adds the partition that stores the offsets."""
         async with node_at(tmp_path) as node:
             producer = await begin(node)
 

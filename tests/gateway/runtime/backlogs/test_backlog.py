@@ -1,4 +1,4 @@
-"""Backlog quotas and message TTL on real logs and coordinators, with a clock that stands still."""
+"""Backlog quotas and message TTL on real logs and coordinators, with a clock that only the test moves."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_b
 
 
 def batch(size: int = 100, *, timestamp: int = NOW_MS, producer_id: int = -1, sequence: int = -1) -> bytes:
-    """The bytes of one record; the batch has about 70 bytes more."""
+    """Return a batch with one record of this size; the batch itself adds about 70 bytes."""
     return build_batch(
         [NewRecord(b"x" * size, timestamp=timestamp)], producer_id=producer_id, base_sequence=sequence
     )
@@ -203,7 +203,7 @@ class TestHolding:
             await node.services.backlog.measure_all()
             buffer = bytearray(batch(producer_id=7, sequence=0))
             begun = produce(node, buffer)
-            buffer[:] = bytes(len(buffer))  # the connection reads on into it
+            buffer[:] = bytes(len(buffer))  # the connection keeps receiving into this buffer
             assert begun.holds_back
             assert begun.answer is None
             assert partition.log.log_end_offset == 4
@@ -383,7 +383,7 @@ class TestSkipping:
             await write(node, partition, 4, NOW_MS - 6_000)
             await commit(node, "slow", 0)
             await node.services.backlog.measure_all()
-            await commit(node, "slow", 2)  # a member that read behind the move
+            await commit(node, "slow", 2)  # a slow member, below the group's new offset
             await node.services.backlog.measure_all()
             assert committed(node, "slow") == 4
             assert node.services.backlog.skipped.of("slow", (TOPIC, 0)).total == 4
@@ -478,7 +478,7 @@ async def test_the_brokers_settings_hold_for_all_topics(tmp_path: Path) -> None:
         assert partition.gate is None
 
 
-# docs/backlog.md, every row of its table
+# every row of the table in docs/backlog.md
 
 DOCUMENT = REPOSITORY / "docs" / "backlog.md"
 POLICY_OF = {"refuse": REFUSE, "hold": HOLD, "evict": EVICT}

@@ -1,4 +1,4 @@
-"""The topics that have rules, as settings of topics and of the broker change."""
+"""Which topics have backlog rules, while settings of topics and of the broker change."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limits of a group follow its configurations, and the coordinators obey them."""
+"""The limits of a group follow its configs, and the coordinators apply them."""
 
 from __future__ import annotations
 

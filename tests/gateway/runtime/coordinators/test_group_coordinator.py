@@ -1,4 +1,4 @@
-"""The group coordinator on real logs: where groups live, what a restart finds, and a log that is written anew."""
+"""The group coordinator on real logs: where groups are stored, what a restart restores, and rewriting a log."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def joining(client_id: str) -> Join:
 
 
 class ThreadNotingDisk(Storage):
-    """Notes which threads flush files of one partition."""
+    """A disk that notes which threads flush files of one partition."""
 
     def __init__(self, partition: str) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class ThreadNotingDisk(Storage):
 
 
 async def form_group(groups: GroupCoordinator, group_id: str, client_id: str) -> Committer:
-    """A stable group of one member."""
+    """Create a stable group of one member."""
     joined = await groups.join(group_id, joining(client_id))
     assert joined.error_code is ErrorCode.none
     member = Committer(group_id, joined.generation_id, joined.member_id)
@@ -95,7 +95,7 @@ async def offsets_of(groups: GroupCoordinator, group_id: str) -> dict[int, int]:
 
 
 def contents(groups: GroupCoordinator) -> dict[str, Any]:
-    """All that must be the same after the log was read again."""
+    """Return all state that must be the same after the log was replayed."""
     found: dict[str, Any] = {}
     for shard in groups.loaded_shards():
         for group_id, group in shard.groups.items():
@@ -224,7 +224,7 @@ class TestRestart:
             assert contents(node.services.groups) == {}
 
     async def test_a_record_that_no_batch_can_hold_is_refused_for_good(self, tmp_path: Path) -> None:
-        """Kafka's answer too: a client that was told to ask again would do so for ever."""
+        """Kafka refuses it too: a client that may retry would retry for ever."""
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.groups
             await groups.ensure_topic()
@@ -262,7 +262,7 @@ class TestRewrite:
                 await groups.run("deleted", lambda shard, effects: shard.delete_group("deleted", effects))
                 is ErrorCode.none
             )
-            # committed all the while, so that a rewrite meets newer offsets than it began with
+            # commit all the while, so that the rewrite meets offsets newer than its own
             for start in (0, 100, 200):
                 await asyncio.gather(
                     *(self.commit_much(groups, group_ids, partition, start) for partition in range(3))
@@ -313,7 +313,7 @@ class TestRewrite:
             assert len(contents(groups)) == 30
 
     async def test_a_rewrite_writes_nothing_once_its_log_was_reopened(self, tmp_path: Path) -> None:
-        """Its state may be older than what was committed after that."""
+        """The rewrite's state may be older than commits after the reopening."""
         async with open_node(tmp_path, *ONE_PARTITION) as node:
             groups = node.services.groups
             await groups.ensure_topic()
@@ -391,7 +391,9 @@ async def test_what_could_not_be_written_for_want_of_memory_is_not_in_the_state(
 
 
 async def test_what_another_request_has_written_is_told_when_it_is_durable(tmp_path: Path) -> None:
-    """As Kafka's CoordinatorRuntime defers results without records until what was written last is committed."""
+    """Kafka's CoordinatorRuntime, too, delays a result without records until the last written record is
+    committed.
+    """
     disk = HeldDisk()
     async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
         groups = node.services.groups

@@ -1,4 +1,4 @@
-"""Operations in rounds: one batch and one flush for many, and what one of them can do to the others."""
+"""Coordinator operations in rounds: many share one batch and one flush, and a failing one affects the others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def delete(node: Node, group_id: str) -> ErrorCode:
 
 
 def offsets(groups: GroupCoordinator) -> dict[str, int]:
-    """What every group has committed."""
+    """Return the committed offset of every group."""
     (shard,) = groups.loaded_shards()
     return {group_id: shard.offsets.of(group_id)[PLACE].offset for group_id in shard.offsets.groups()}
 
@@ -59,7 +59,7 @@ def offsets_log(node: Node) -> Partition:
 
 
 def batch_sizes(node: Node) -> list[int]:
-    """How many records each batch of the offsets topic has."""
+    """Return how many records each batch of the offsets topic has."""
     return [header.record_count for header, _ in replay_batches(offsets_log(node).log, 0)]
 
 

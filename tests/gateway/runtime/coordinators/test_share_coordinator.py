@@ -1,4 +1,4 @@
-"""Share groups on real logs: what hostile and unlucky members are answered, and what a restart finds."""
+"""Share groups on real logs: the answers to hostile and unlucky members, and the state after a restart."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The transaction coordinator on real logs: what is answered when, what a restart finds, and what time ends."""
+"""The transaction coordinator on real logs: when it answers, what a restart restores, and which transactions
+time out.
+"""
 
 from __future__ import annotations
 
@@ -49,7 +51,7 @@ DAY_MS = 86_400_000
 
 
 async def prepared(node: Node, version: int = 12, name: str = NAME) -> Client:
-    """A client that has begun."""
+    """Return a client that has begun."""
     await create(node, TOPIC, PARTITIONS)
     await node.services.transactions.ensure_topic()
     client = Client(node, name, version)
@@ -74,11 +76,11 @@ async def refusal(work: object) -> ErrorCode:
         await work  # type: ignore[misc]
     except (TransactionRefused, Unavailable) as error:
         return error.error_code
-    raise AssertionError("it was not refused")
+    raise AssertionError("the request was not refused")
 
 
 def write(node: Node, value: Transaction) -> None:
-    """Write a state of the transactional id that no request leads to."""
+    """Store a state of the transactional id that no sequence of requests reaches."""
     shards = node.services.transactions.shards
     (loaded,) = shards
     shards.apply(loaded, lambda *_: Change(None, [TransactionRecord(NAME, value)]))
@@ -240,7 +242,9 @@ class TestRestart:
             assert current(node).state is COMPLETE_COMMIT
 
     async def test_the_next_transaction_is_not_ended_with_the_one_before(self, tmp_path: Path) -> None:
-        """Its first batch outlived a crash, and the records since the end was decided did not."""
+        """The first batch of the next transaction survived a crash, but the records since the decided end did
+        not.
+        """
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await prepared(node)
             await client.write("a", 0)
@@ -263,7 +267,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("epoch", [0, 32_766])
     async def test_the_next_transaction_in_another_partition(self, tmp_path: Path, epoch: int) -> None:
-        """As in the test before, with another partition.
+        """Like the test before, but the next transaction writes to another partition.
 
         With the last producer epoch, the next transaction has another producer id.
         """
@@ -320,7 +324,7 @@ class TestRestart:
 
 
 def append(node: Node, producer: Producer, label: str) -> None:
-    """A transactional batch that the coordinator hears nothing of."""
+    """Append a transactional batch without telling the coordinator."""
     batch = Batch((Record(label.encode()),), attributes=TRANSACTIONAL, base_timestamp=node.clock.now_ms()).of(
         *producer, 0
     )

@@ -21,7 +21,7 @@ HOUR_MS = 3_600_000
 
 
 class Times:
-    """A wall clock, and a clock that is never set."""
+    """A wall clock, and a monotonic clock that is never set."""
 
     def __init__(self) -> None:
         self.wall = FixedClock()

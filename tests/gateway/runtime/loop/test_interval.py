@@ -5,7 +5,7 @@ import asyncio
 from gateway.config import Config
 from gateway.runtime.loop.interval import Interval
 
-# any setting in ms that can be altered will do
+# any alterable setting in ms serves the purpose
 NAME = "seqgate.admin.timeout.ms"
 HOUR_MS = "3600000"
 

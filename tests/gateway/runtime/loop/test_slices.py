@@ -1,4 +1,4 @@
-"""Long work takes turns: each turn of the event loop has one slice, and the work that began first continues first."""
+"""Long jobs take turns: each turn of the event loop runs one slice, and the job that began first comes first."""
 
 from __future__ import annotations
 

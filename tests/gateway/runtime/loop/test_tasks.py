@@ -1,4 +1,4 @@
-"""Long work is listed while it runs and for a while after."""
+"""Long-running tasks are listed while they run and for some time afterwards."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks are read into the page cache in the right order, and dropped from it again."""
+"""Blocks of files are read into the page cache in the right order, and dropped again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ DEADLINE_S = 20.0
 
 
 class Disk(Storage):
-    """Files of a given number of blocks, read when the gate is open."""
+    """Files of a given number of blocks, which can be read while the gate is open."""
 
     def __init__(self, **blocks: int) -> None:
         super().__init__()
@@ -49,7 +49,7 @@ class Disk(Storage):
 
 @pytest.fixture
 async def opened() -> AsyncIterator[Callable[..., tuple[ColdReads, Disk]]]:
-    """Makes a disk and what reads it, which the fixture ends."""
+    """Make a disk and its reader; the fixture closes both."""
     made: list[tuple[ColdReads, Disk]] = []
 
     def make(
@@ -152,7 +152,7 @@ async def test_a_reader_of_a_whole_file_finds_the_next_blocks_there(opened: Make
     assert disk.read_blocks[3:] == [("a", 3)]
     cold_reads.passing(block("a", 3))
     await settled(cold_reads)
-    # that the file ends with block 4 is known when block 5 turns out empty
+    # the end of the file behind block 4 is known once block 5 turns out empty
     assert disk.read_blocks[4:] == [("a", 4), ("a", 5)]
     cold_reads.passing(block("a", 4))
     cold_reads.passing(block("a", 5))
@@ -218,7 +218,7 @@ async def test_stopping_tells_nobody_and_leaves_nothing(opened: Make) -> None:
 
 
 class Flushes:
-    """Flush rounds that begin and end when the test says so."""
+    """Flush rounds that begin and end when the test decides."""
 
     def __init__(self) -> None:
         self.is_flushing = False

@@ -1,4 +1,4 @@
-"""Group commit: what a round covers, who waits for it, and what a failed flush leaves."""
+"""Group commit: what a round covers, who waits for it, and the consequences of a failed flush."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class FakeTicket:
 
 
 class FakeDurability:
-    """Commits tickets as they say."""
+    """A durability that commits tickets as each of them says."""
 
     max_shares = 100
 
@@ -74,13 +74,13 @@ class FakeLog:
 
 
 class Owner:
-    """Serves a log, and hears of its flushes."""
+    """The owner of a log, which the flusher tells about finished flushes."""
 
     def __init__(self, log: Any) -> None:
         self.log = log
         self.flushes_heard_of = 0
         self.told: list[bool] = []
-        """What those who waited for its records were told."""
+        """The outcomes that waiting requests got."""
 
     def flush_finished(self) -> None:
         self.flushes_heard_of += 1
@@ -130,7 +130,7 @@ async def test_what_is_appended_during_a_round_waits_for_the_next(flusher: Flush
 
 
 async def begin_round(flusher: Flusher, log: Any) -> Owner:
-    """Begin the first round, whose flush goes on until the gate of the log is open."""
+    """Begin the first round; its flush lasts until the log's gate is opened."""
     log.gate.clear()
     owner = Owner(log)
     flusher.mark_dirty(owner)
@@ -178,12 +178,12 @@ async def test_whoever_waits_for_a_failed_flush_is_told_so(flusher: Flusher) -> 
 
 
 async def test_what_is_written_after_a_reopening_waits_for_the_next_round(flusher: Flusher) -> None:
-    """The round under way has a ticket for these offsets, of records that are gone."""
+    """The ticket of the current round covers the same offsets, but of records that are gone."""
     log: Any = FakeLog()
     log.log_end_offset = 3
     owner = await begin_round(flusher, log)
     flusher.wait(owner.waiting(2))
-    log.complete_flush = lambda ticket: None  # what the stale ticket does
+    log.complete_flush = lambda ticket: None  # the effect of the stale ticket
     log.log_end_offset = 2
     flusher.reopened(log)
     flusher.wait(owner.waiting(1))
@@ -264,7 +264,7 @@ async def test_a_log_that_can_not_take_its_flush_back_stops_no_other(flusher: Fl
 
 
 class Disk:
-    """A clock that stands still but for flushes, which take `takes_s`."""
+    """A clock that stands still except during flushes, each of which takes `takes_s`."""
 
     def __init__(self) -> None:
         self.now_s = 0.0

@@ -1,4 +1,4 @@
-"""A replay returns the whole log, and does not push other data out of the page cache."""
+"""A replay returns the whole log, and does not evict other data from the page cache."""
 
 from __future__ import annotations
 

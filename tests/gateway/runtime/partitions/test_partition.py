@@ -1,4 +1,4 @@
-"""A partition flushes as its settings say, and its high watermark follows the flush or the write."""
+"""A partition flushes as its settings demand, and its high watermark follows the flush or the write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The metadata log and its listeners: durable before true, one code path for replay, the image wins at the start."""
+"""The metadata log and its listeners: a change counts once it is durable, a replay uses the same code, and
+the image decides at the start.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A start finds partitions that the metadata does not know: it deletes only those that a client had deleted."""
+"""A start finds partitions that the metadata does not have: it deletes only those that a client had deleted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TOPIC_RESOURCE = 2
 
 
 async def written(path: Path) -> bytes:
-    """Make a stopped node with one record in the topic `orders`; return the bytes of its log file."""
+    """Create a stopped node with one record in the topic `orders`; return the bytes of its log file."""
     async with open_node(path) as node:
         await create(node, "orders")
         append(node)
@@ -38,7 +38,7 @@ def append(node: Node) -> int:
 
 
 def kept(path: Path) -> list[bytes]:
-    """Return the log files of directories that were set aside."""
+    """Return the log files in directories that were set aside."""
     return [file.read_bytes() for file in path.glob(f"orders-0.*-stray/*{LOG_SUFFIX}")]
 
 

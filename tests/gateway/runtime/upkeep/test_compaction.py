@@ -1,4 +1,6 @@
-"""A partition is left alone after damage at once, after dying processes soon, and for a full disk never."""
+"""When compaction gives up a partition: after damage at once, after several dead worker processes, for a full
+disk never.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,7 @@ def test_when_a_partition_is_left_alone(
 
 
 class HeldDurability(LocalDurability):
-    """Holds every commit until `go_on` is set, and notes the files."""
+    """Holds every commit until `go_on` is set, and notes the flushed files."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -66,7 +68,7 @@ class HeldDurability(LocalDurability):
 
 
 def rolled(directory: Path, durability: HeldDurability) -> tuple[Any, FlushTicket]:
-    """A partition with a closed segment, and the flush in flight that carries its side files."""
+    """Return a partition with a closed segment, and the flush in flight that writes its side files."""
     log = open_log(directory, environment=LogEnvironment(Storage(), durability=durability))
     log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
     flush(log)

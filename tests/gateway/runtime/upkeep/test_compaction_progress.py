@@ -1,4 +1,4 @@
-"""The ends of cleanings are kept over restarts, and not beyond the life of a topic."""
+"""The end offsets of cleanings survive restarts, and vanish with their topic."""
 
 from __future__ import annotations
 

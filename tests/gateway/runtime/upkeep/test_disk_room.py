@@ -28,7 +28,7 @@ STORAGE_ERROR, RETRY = 56, 19
 
 
 class Disk(Storage):
-    """A storage that reports a given free space, and fails writes with `error`."""
+    """A storage that reports a given amount of free space, and fails writes with `error`."""
 
     free = PLENTY
     error = 0
@@ -61,7 +61,7 @@ async def error_of(node: Node, sent: bytes) -> int:
 
 
 async def taken_offline(node: Node, disk: Disk, error: int) -> Partition:
-    """Make a partition that went offline because a write failed with this error; the disk then works again."""
+    """Return a partition that went offline after a write failed with this error; then the disk works again."""
     partition = await open_topic(node)
     disk.error = error
     assert await error_of(node, batch()) == STORAGE_ERROR

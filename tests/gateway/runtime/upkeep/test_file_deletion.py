@@ -1,4 +1,4 @@
-"""A topic with ten thousand segments, or all its segments, are deleted while other requests are answered."""
+"""Deleting a topic with ten thousand segments, or all of its segments, while other requests are answered."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from tests.support.wire import decode, encode
 
 SEGMENTS = 10_000
 LARGEST_STEP = 800
-"""Disk operations that the event loop may do between two of its turns."""
+"""The most disk operations that the event loop may do in one turn."""
 PATIENCE_S = 300.0
 
 
 class Connection:
-    """A client in the gateway's own event loop."""
+    """A client connection in the gateway's own event loop."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader = reader
@@ -79,7 +79,7 @@ async def running(
 
 @pytest.fixture
 async def large(tmp_path: Path) -> Path:
-    """Make a data directory in which the topic `large` has ten thousand segments, all durable, and `small` has one."""
+    """Return a data directory with the topic `large` of ten thousand durable segments, and `small` of one."""
     data = tmp_path / "data"
     configs: dict[str, str | None] = {"file.delete.delay.ms": "0", "retention.ms": "-1"}
     async with open_node(data) as node:
@@ -98,7 +98,7 @@ async def large(tmp_path: Path) -> Path:
 
 
 class Turns:
-    """Count the storage's operations by turns of the event loop."""
+    """Counts the storage's operations per turn of the event loop."""
 
     def __init__(self, storage: CountingStorage) -> None:
         self._storage = storage
@@ -118,7 +118,7 @@ class Turns:
 
 
 async def ask_until(connection: Connection, is_over: Callable[[], bool]) -> int:
-    """Ask for offsets until the work is over; return how many answers came."""
+    """Send ListOffsets until the work is over; return the number of answers."""
     answers = 0
     request = {
         "replica_id": -1,

@@ -1,4 +1,4 @@
-"""The background job for producer names: it completes replays and writes snapshots of changed names, soon enough."""
+"""The background job for producer names finishes replays and writes snapshots of changed names in time."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def settle(node: Node, partition: Partition) -> None:
 
 
 async def behind(node: Node, topic: str = "late", batches: int = 8) -> Partition:
-    """Make a partition whose log must be replayed before its names are known."""
+    """Return a partition whose log must be replayed before its names are known."""
     partition = await partition_with(node, topic, *range(batches))
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.start": "earliest"}
     await alter(node, TOPIC_RESOURCE, topic, configs)
@@ -69,7 +69,7 @@ async def behind(node: Node, topic: str = "late", batches: int = 8) -> Partition
 
 
 def snapshots(partition: Partition) -> list[int]:
-    """Return the offsets up to which names are written."""
+    """Return the offsets of the snapshots of names."""
     return sorted(int(path.stem) for path in Path(partition.log.directory).glob("*.names"))
 
 

@@ -1,4 +1,4 @@
-"""Retention of served partitions: in the background, in slices, logged and counted."""
+"""Retention of open partitions runs in the background and in slices, and is logged and counted."""
 
 from __future__ import annotations
 
