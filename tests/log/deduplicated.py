@@ -1,4 +1,4 @@
-"""Logs whose topics deduplicate by producer names, and what tests send to them."""
+"""Logs that deduplicate by producer names, and batches for them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ CONFIG = LogConfig(
 LARGE = replace(CONFIG, segment_bytes=1 << 20)
 OFF = replace(LARGE, deduplicates=False)
 LENGTH_POSITION = 8
-"""Of the length in a batch."""
+"""The position of the length in a batch."""
 
 
 def batch(
@@ -34,7 +34,9 @@ def batch(
     is_transactional: bool = False,
     codec: str = "none",
 ) -> bytes:
-    """A record for each sequence id, which is its value as well; None: without headers."""
+    """Return a batch with a record per sequence id, which is also the record's value; None makes a record
+    without headers.
+    """
     records = []
     for sequence_id in sequence_ids:
         headers: list[tuple[str, bytes | None]] = []
@@ -58,7 +60,7 @@ def send(log: PartitionLog, *sequence_ids: int | None, now_ms: int = NOW_MS, **g
 
 
 def values(log: PartitionLog) -> list[tuple[int, int]]:
-    """(offset, value) of every record."""
+    """Return (offset, value) of every record."""
     found = []
     for batch_bytes in batches(log):
         if not parse_header(batch_bytes).is_control:
@@ -73,7 +75,7 @@ def batches(log: PartitionLog) -> list[memoryview]:
 
 
 def known(log: PartitionLog, name: str = "app") -> tuple[int, int]:
-    """(persisted, pushed)."""
+    """Return the name's (persisted, pushed) sequence ids."""
     state = log.record_states.name_state(name.encode())
     return (-1, -1) if state is None else (state.persisted_sequence, state.pushed_sequence)
 
@@ -81,7 +83,7 @@ def known(log: PartitionLog, name: str = "app") -> tuple[int, int]:
 def again(
     log: PartitionLog, config: LogConfig = LARGE, *, clean: bool = False, replayed: bool = True
 ) -> PartitionLog:
-    """The log of the same directory as the next process finds it."""
+    """Open the log of the same directory as the next process does."""
     stop: CleanStop | None = log.close(clean=clean)
     opened = open_log(Path(log.directory), config, clean_stop=stop)
     if replayed:

@@ -114,13 +114,13 @@ def delete_records(log: PartitionLog, offset: int, now_ms: int = NOW_MS) -> int:
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> list[DeletedSegment]:
-    """Let retention take its first segments."""
+    """Let retention remove its first segments."""
     ticket = retention.prepare_retention(log, now_ms)
     return [] if ticket is None else remove(log, ticket, now_ms)
 
 
 def remove(log: PartitionLog, ticket: RemovalTicket, now_ms: int = NOW_MS) -> list[DeletedSegment]:
-    """Run the ticket of a removal and complete it. Raises StorageFailed when the disk fails."""
+    """Run a removal's ticket and complete the removal. Raises StorageFailed when the disk fails."""
     try:
         persist(ticket)
     except OSError as error:
@@ -140,7 +140,7 @@ def append_end_marker(
     now_ms: int,
     leader_epoch: int = 0,
 ) -> Appended:
-    """Append the marker that ends what the producer has open."""
+    """Append the marker that ends the producer's open transaction."""
     marker = end_marker(
         log, producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms
     )
@@ -148,7 +148,9 @@ def append_end_marker(
 
 
 def offsets_read(log: PartitionLog, offset: int, max_bytes: int = 300) -> list[int]:
-    """Base offsets of all batches from the one that holds `offset` to the high watermark, by repeated reads."""
+    """Read repeatedly from the batch with `offset` to the high watermark; return the base offsets of all
+    batches.
+    """
     found: list[int] = []
     while offset < log.high_watermark:
         views, _ = read_batches(log.read(offset, max_bytes, upper_bound=log.high_watermark).records)
@@ -160,7 +162,7 @@ def offsets_read(log: PartitionLog, offset: int, max_bytes: int = 300) -> list[i
 
 
 def plant_segments(directory: Path, count: int) -> None:
-    """Write `count` closed segments of one record each, at the offsets from 0 on, into a partition's directory."""
+    """Write `count` closed segments of one record each into a partition's directory, from offset 0 on."""
     head, rest = batch()[:8], batch()[8:]
     for offset in range(count):
         name = f"{directory}/{offset:020d}"
@@ -170,7 +172,9 @@ def plant_segments(directory: Path, count: int) -> None:
 
 
 class CountingStorage(Storage):
-    """Counts what the thread that made it asks of the disk; `largest` is the most between two calls of `turn`."""
+    """Counts the disk operations of the thread that created it. `largest` is the most between two calls of
+    `turn`.
+    """
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A log is cleaned while it is read, written and deleted from."""
+"""A log is cleaned while it is read, written and trimmed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = LogConfig(
 
 
 def rolled(directory: Path, storage: Storage, *batches: bytes, config: LogConfig = CONFIG) -> PartitionLog:
-    """A log with each batch in a segment of its own, all durable, and an empty active one."""
+    """Return a durable log with each batch in a segment of its own, and an empty active segment."""
     log = open_log(directory, config, storage=storage)
     for data in batches:
         log.append(data, now_ms=NOW_MS)
@@ -100,7 +100,7 @@ def test_a_log_that_changed_meanwhile_is_left_alone(tmp_path: Path, when: str, w
     else:
         log.take_offline("a test says so")
         log.reopen(NOW_MS)
-        # a swap that has begun is finished by the recovery
+        # recovery completes a swap that has begun
         expected = [Kept(2, b"a", b"3")] if ticket else [Kept(n, b"a", str(n + 1).encode()) for n in range(3)]
     if ticket is None:
         assert begin_swap(log, cleaning, cleaned) is None
@@ -191,7 +191,7 @@ def test_a_damaged_segment_and_all_behind_it_are_left_alone(tmp_path: Path) -> N
     path.write_bytes(content)
     storage = Storage()
     environment = LogEnvironment(storage)
-    environment.damage.is_lost = True  # so that all of it is checked
+    environment.damage.is_lost = True  # so that the start checks all of the log
     log = open_log(tmp_path / "log", CONFIG, environment=environment, recovery_point=4)
     assert cleanable(log, None, log.recovery_point, NOW_MS).first_uncleanable_offset == 2
     compact(log, storage, now_ms=NOW_MS)

@@ -1,4 +1,4 @@
-"""Bytes that a reader takes by and by, while the segment they lie in goes away."""
+"""Bytes that a reader takes in several steps, while their segment is deleted."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_of_a_file_that_was_closed_meanwhile(tmp_path: Path) -> None:
 
 
 def test_more_than_may_stay_open_fail(tmp_path: Path) -> None:
-    """A crowd of stalled readers must not use up the descriptors."""
+    """Many stalled readers must not use up the file descriptors."""
     storage = Storage(max_open_files=2)
     log = filled(tmp_path / "log", storage)
     regions = [keep(log, offset) for offset in (0, 10, 20, 30)]
@@ -113,7 +113,7 @@ def test_more_than_may_stay_open_fail(tmp_path: Path) -> None:
 
 
 def test_a_file_that_takes_the_name_is_never_read(tmp_path: Path) -> None:
-    """Compaction puts its result under the name of the segment it read."""
+    """Compaction gives its result the name of the segment that it read."""
     storage = Storage()
     log = filled(tmp_path / "log", storage)
     region = keep(log, 0)
@@ -127,9 +127,7 @@ def test_a_file_that_takes_the_name_is_never_read(tmp_path: Path) -> None:
 
 
 def test_a_log_recovered_in_place_gives_no_bytes_of_before(tmp_path: Path) -> None:
-    """A recovery may truncate batches that were not flushed, and later batches are written at the same place of the
-    file.
-    """
+    """A recovery may cut batches that were not flushed, and later batches take their place in the file."""
     log = open_log(tmp_path / "log")
     log.append(batch(3), now_ms=NOW_MS)
     ticket = log.prepare_flush()

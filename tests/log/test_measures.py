@@ -15,7 +15,7 @@ from log.measures import MAX_LOOK_BYTES
 from tests.log.support import NOW_MS, SMALL, batch, delete_records, open_log
 
 Written = list[tuple[int, int, int, int]]
-"""Base offset, end offset, bytes and newest timestamp of each batch."""
+"""Base offset, end offset, size and newest timestamp of each batch."""
 
 
 def write(log: PartitionLog, *batches: bytes) -> Written:

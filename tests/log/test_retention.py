@@ -1,4 +1,4 @@
-"""How segments roll by time and go, beside what `test_unified_log` and `test_retention` say of it."""
+"""Segments roll by time and are deleted; `test_retention_rules` has the rules themselves."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tests.log.support import (
 HOUR_MS = 3_600_000
 HOURLY = replace(SMALL, segment_ms=HOUR_MS)
 TINY = replace(SMALL, segment_bytes=100, retention_ms=0)
-"""Every batch is a segment."""
+"""Limits so small that every batch is a segment."""
 
 
 def one_batch_each(directory: Path, segments: int) -> PartitionLog:
@@ -164,7 +164,7 @@ class TestRetention:
 
 
 class TestRetentionByTicket:
-    """As the gateway does it: what must be durable becomes so in another thread."""
+    """Retention as the gateway runs it: another thread makes durable what must be durable before a deletion."""
 
     def test_leaves_no_flush_to_the_deletion(self, tmp_path: Path) -> None:
         disk = SimulatedDisk()
@@ -217,7 +217,7 @@ class TestRetentionByTicket:
             retention.prepare_delete_records(one_batch_each(tmp_path / "log", 2), offset, NOW_MS)
 
     def test_a_log_closed_meanwhile_is_left_alone(self, tmp_path: Path) -> None:
-        """Another log may have taken its directory's name."""
+        """Another log may have taken over the directory's name."""
         log = one_batch_each(tmp_path / "log", 10)
         ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
@@ -276,7 +276,7 @@ class TestRemovalsBesideFlushes:
         assert snapshot in in_flight.paths
         ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
-        # After the removal only the snapshot remembers the producer.
+        # After the removal, only the snapshot has the producer's state.
         assert snapshot in ticket.flush.paths
 
     def test_no_power_cut_forgets_the_producers_of_removed_segments(self, tmp_path: Path) -> None:
@@ -290,7 +290,7 @@ class TestRemovalsBesideFlushes:
         ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
         assert remove(log, ticket)
-        log.environment.storage.sync_directory(log.directory)  # as the kernel may at any time
+        log.environment.storage.sync_directory(log.directory)  # as the kernel may do at any time
         disk.power_cut(None)
         log = open_log(tmp_path / "log", HOURLY, storage=Storage(disk=disk.process()))
         assert log.log_start_offset == 1

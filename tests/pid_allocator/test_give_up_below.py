@@ -1,4 +1,4 @@
-"""The next id moves forward while a gateway still has blocks below the new next id."""
+"""Moving the next id forward while a gateway still has blocks below the new next id."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ from tests.seq_validator.candidate import Candidate
 
 
 def append(table: ProducerTable, producer_id: int, now_ms: int, base_sequence: int = 0) -> bool:
-    """Judge a batch and fold it in; return True when it was accepted."""
+    """Judge a batch and fold it in; return whether it was accepted."""
     batch = Candidate(base_sequence, producer_id=producer_id)
     verdict = table.judge(batch, now_ms)
     if verdict is ACCEPTED:

@@ -9,7 +9,7 @@ NOW = 1_000_000
 
 
 def filled(*batches: Candidate, retained_batches: int = 5) -> ProducerTable:
-    """Return a table that has folded in `batches`, one after the other, from offset 100 on."""
+    """Return a table that has folded in `batches` in order, from offset 100 on."""
     table = ProducerTable(retained_batches=retained_batches)
     offset = 100
     for batch in batches:
@@ -138,7 +138,9 @@ class TestForgetting:
 
 
 class TestDoubt:
-    """After damage in the log, any producer without a later sound batch may have batches in the damaged one."""
+    """After damage in the log, any producer without a later sound batch may have had batches in the damaged
+    part.
+    """
 
     def test_neither_the_next_sequence_nor_a_gap_is_accepted(self) -> None:
         table = filled(Candidate(0, 10), Candidate(10, 5))

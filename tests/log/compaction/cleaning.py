@@ -1,4 +1,4 @@
-"""Cleaning a log in this process, as the worker and the gateway do it together, and what a log then holds."""
+"""Cleans a log in this process, as the worker and the gateway do together, and reads the result."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def keyed(
     codec: str = "none",
     is_transactional: bool = False,
 ) -> bytes:
-    """A batch of (key, value) pairs; None for none."""
+    """Return a batch of (key, value) pairs. None stands for no key, or for a tombstone."""
     return build_batch(
         [
             NewRecord(
@@ -83,7 +83,7 @@ def compact(
     now_ms: int,
     limits: JobLimits = LIMITS,
 ) -> CleaningFinished:
-    """One whole cleaning of all that can be cleaned."""
+    """Clean everything that can be cleaned, once."""
     cleaning = begin(log, clean_end_offset=clean_end_offset, now_ms=now_ms, limits=limits)
     cleaned, finished = run(storage, cleaning)
     for segment in cleaned:
@@ -95,7 +95,7 @@ def compact(
 
 
 def stored_batches(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:
-    """All batches of the log as readers find them."""
+    """Return all batches of the log as readers see them."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -109,7 +109,7 @@ def stored_batches(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:
 
 
 def stored(log: PartitionLog) -> list[Kept]:
-    """All records but those of control batches."""
+    """Return all records except those of control batches."""
     return [
         Kept(record.offset, record.key, record.value)
         for header, data in stored_batches(log)

@@ -1,4 +1,4 @@
-"""Cleaning a log file by file, and what is found in it then."""
+"""Cleaning a log file by file, and the records that remain."""
 
 from __future__ import annotations
 

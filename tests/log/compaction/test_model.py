@@ -1,4 +1,4 @@
-"""Logs with random contents are compacted again and again; the newest value of each key stays the same."""
+"""Logs with random contents are compacted repeatedly; the newest value of each key stays the same."""
 
 from __future__ import annotations
 
@@ -90,9 +90,9 @@ class Life:
         self.log = open_log(directory, CONFIG, storage=self.storage)
         self.now_ms = NOW_MS
         self.written: list[tuple[Kept, int]] = []
-        """Each record, and the producer of its transaction or -1."""
+        """Each record, and the producer id of its transaction, or −1."""
         self.outcomes: dict[int, bool] = {}
-        """By offset of a transactional record; missing while undecided."""
+        """The outcome by the offset of a transactional record; missing while undecided."""
         self.open: dict[int, list[int]] = {}
         self.sequences: dict[int, int] = {}
         self.clean_end_offset: int | None = None
@@ -146,10 +146,10 @@ class Life:
             assert finished.clean_end_offset > found.first_dirty_offset
             self.clean_end_offset = finished.clean_end_offset
 
-    # What must hold.
+    # --- what must hold
 
     def committed(self) -> list[Kept]:
-        """Return all records that were written and count, or may still count."""
+        """Return all written records that count, or that may still count."""
         return [
             kept
             for kept, producer_id in self.written
@@ -184,7 +184,9 @@ class Life:
                 assert NOW_MS <= record.timestamp <= header.max_timestamp <= self.now_ms + 4
 
     def check_aborted(self) -> None:
-        """A reader of committed records gets every aborted transaction that still has records."""
+        """Check that a reader of committed records learns of every aborted transaction that still has
+        records.
+        """
         log = self.log
         aborted = set(aborted_between(log.segments, 0, log.log_end_offset))
         producers = {producer_id for producer_id, _ in aborted}
@@ -196,7 +198,7 @@ class Life:
 
 
 def table(records: list[Kept]) -> dict[bytes | None, bytes]:
-    """The newest value of each key; a key whose newest record is a tombstone has none."""
+    """Return the newest value of each key; a key with a newest tombstone has none."""
     found: dict[bytes | None, bytes] = {}
     for kept in records:
         if kept.value is None:
@@ -255,7 +257,7 @@ def test_a_cleaned_log_says_what_the_dirty_one_said(story: list[Send | End | Rol
             snapshot.unlink()
         rebuilt = open_log(lived.directory, CONFIG, recovery_point=end_offset)
         assert [data for _, data in stored_batches(rebuilt)] == batches
-        # of each producer the last batch is in the log, whatever became of its records
+        # the last batch of each producer stays in the log, even if it has no records left
         assert_same_sequences(states(rebuilt, batches=1), states_of_last(producers))
         rebuilt.close(clean=False)
 
@@ -273,5 +275,6 @@ def assert_same_sequences(
 ) -> None:
     assert rebuilt.keys() == known.keys()
     for producer_id, state in known.items():
-        # where an open transaction began is still in the log; its timestamp may be that of what was kept
+        # the first offset of an open transaction is still in the log; its timestamp may be that of an earlier
+        # kept record
         assert rebuilt[producer_id][:4] == state[:4]

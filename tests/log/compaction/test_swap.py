@@ -1,4 +1,4 @@
-"""A start finds a cleaned segment that has not replaced its sources yet."""
+"""Starts that find a cleaned segment which has not replaced its sources yet."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BATCHES = 12
 
 
 def stopped(tmp_path: Path) -> list[Path]:
-    """The log files of a stopped log."""
+    """Return the log files of a stopped log."""
     log = open_log(tmp_path / "log")
     fill(log, BATCHES)
     flush(log)
@@ -38,7 +38,7 @@ def found(tmp_path: Path, recovery_point: int = 0) -> list[int]:
 
 
 def swap_of(segments: list[Path]) -> Path:
-    """Write a swap file: the segments merged into one, which a start puts in their place."""
+    """Write a swap file: the merged segments, with which a start replaces these segments."""
     path = segments[0].with_name(segments[0].name + SWAP_SUFFIX)
     path.write_bytes(b"".join(segment.read_bytes() for segment in segments))
     return path
@@ -68,7 +68,7 @@ def test_one_without_content_does_not_either(tmp_path: Path) -> None:
 
 
 def with_indexes(swap: Path, log: Path, end: str) -> None:
-    """Give the swap the indexes of the log, under names with that end."""
+    """Give the swap file copies of the log's indexes, with the given suffix."""
     for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         index = log.with_suffix(suffix)
         swap.with_name(index.name + end).write_bytes(index.read_bytes())

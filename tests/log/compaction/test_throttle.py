@@ -1,4 +1,4 @@
-"""Bytes per second, on average."""
+"""The throttle keeps the average of bytes per second below its limit."""
 
 from __future__ import annotations
 

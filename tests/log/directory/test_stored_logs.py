@@ -1,4 +1,4 @@
-"""Logs that are not opened until they are asked for: what a start trusts, and what it looks at again."""
+"""Logs that are opened on first use: what a start trusts after a clean stop, and what it checks again."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DAY_MS = 24 * 60 * 60 * 1000
 
 
 class Counting(Storage):
-    """Counts what is done in partition directories."""
+    """Counts the operations in partition directories."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -186,7 +186,9 @@ def test_the_marker_of_version_1_is_understood(tmp_path: Path) -> None:
 
 
 def test_version_1_says_nothing_after_a_crash(tmp_path: Path) -> None:
-    """A topic may have been deleted since, and another one of its name have as many bytes and more records."""
+    """The topic may have been deleted since, and a new one of its name may have the same size and more
+    records.
+    """
     directory = open_directory(tmp_path)
     log = directory.create("flights", TOPIC_ID, 0, SMALL)
     log.append(batch(size=60), now_ms=NOW_MS)

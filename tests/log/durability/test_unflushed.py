@@ -28,7 +28,7 @@ from tests.log.support import (
 
 
 class FullDisk(Storage):
-    """Has no room while `is_full`; a write gets half of its bytes down."""
+    """A disk without space while `is_full`; a write then stores half of its bytes."""
 
     is_full = False
 
@@ -259,7 +259,7 @@ def test_only_a_flush_that_could_not_begin_may_be_made_good(
 
 
 class TestWithoutMemory:
-    """A write that was left half done for lack of memory is completed by reading the file again."""
+    """A write that stopped halfway for lack of memory is completed by reading the file again."""
 
     def test_after_a_write(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         log = open_log(tmp_path / "log")

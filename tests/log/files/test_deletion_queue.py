@@ -14,7 +14,7 @@ from tests.log.support import NOW_MS
 
 
 class Stubborn(Storage):
-    """Does not delete what has "stays" in its path."""
+    """Fails to delete paths that contain "stays"."""
 
     def delete(self, path: str) -> None:
         if "stays" in path:

@@ -1,4 +1,4 @@
-"""Questions to the page cache; where the system does not answer them, everything counts as cached."""
+"""Asking which data is in the page cache. If the system can't answer, all data counts as cached."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SIZE = 300_000
 
 
 def written(tmp_path: Path, storage: Storage) -> DataFile:
-    """An open file that another wrote, and of which nothing is cached where the system obeys."""
+    """An open file that another process wrote; none of it is cached, if the system obeys."""
     path = tmp_path / "file"
     path.write_bytes(bytes(range(250)) * (SIZE // 250))
     storage.sync_path(str(path))
@@ -59,7 +59,7 @@ class TestAStorageThatMustNotWait:
         assert data == bytes(range(250)) * 4
 
     def test_opens_only_what_it_knows(self, tmp_path: Path) -> None:
-        """The directory entry and the inode may have to come from the disk as well."""
+        """Opening an unknown file might read its directory entry and inode from the disk."""
         storage = Storage()
         storage.tells_cached = True
         path = written(tmp_path, storage).path

@@ -1,4 +1,4 @@
-"""Records that lie alike are read as all others are, wherever the run of them begins, breaks and ends."""
+"""Records with the same layout are read like all others, wherever such a run begins, breaks and ends."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ def read(batch: bytes) -> list[NamedRecord]:
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[NewRecord]:
-    """Draw a few runs of records; the records of a run have the same layout, and each run has another one than the run
-    before.
+    """Draw a few runs of records; the records of a run share a layout, and the layouts of two runs in a row
+    differ.
     """
     records: list[NewRecord] = []
     number = draw(st.integers(0, 200))
@@ -120,7 +120,7 @@ def test_gaps_that_compaction_left_are_kept() -> None:
 
 
 def test_large_headers_are_neither_made_a_pattern_nor_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A pattern of megabytes takes seconds to make, and there is one set of headers for each partition."""
+    """A pattern of megabytes takes seconds to compile, and each partition keeps one set of headers."""
     monkeypatch.setattr("log.format.named_records.read_alike", no_pattern)
     headers = NameHeaders(b"dedup.name", b"dedup.sequence", b"dedup.epoch", 256)
     batch = build_batch([record(number, other_bytes=1024) for number in range(100)])
@@ -130,4 +130,4 @@ def test_large_headers_are_neither_made_a_pattern_nor_kept(monkeypatch: pytest.M
 
 
 def no_pattern(*_: object) -> None:
-    raise AssertionError("a pattern is made of large headers")
+    raise AssertionError("a pattern was compiled from large headers")

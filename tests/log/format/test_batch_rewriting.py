@@ -1,4 +1,4 @@
-"""A batch with fewer records is the same batch otherwise."""
+"""A rewritten batch has fewer records, and is otherwise unchanged."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_an_emptied_batch_stays_as_it_is() -> None:
 
 
 def test_headers_that_are_no_text_stay() -> None:
-    """What a producer wrote is copied, not read and written."""
+    """Headers are copied as bytes, without decoding their text."""
     batch = Batch((Record(key=b"k", headers=((b"\xff\xfe", b"x"),)), Record(key=b"l"))).encode()
     header = parse_header(batch)
     plain = plain_records(header, memoryview(batch), LIMIT_BYTES)

@@ -1,4 +1,4 @@
-"""The times at which records are due, from their headers."""
+"""Reading from records' headers when they are due."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quick look at record headers finds what a whole reading of the records finds, and refuses what it can't read."""
+"""The quick search in record headers finds the same as a complete decoding, and refuses malformed records."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ others = st.lists(st.tuples(st.sampled_from(NAMES), values), max_size=3)
 
 @st.composite
 def good_headers(draw: st.DrawFn) -> list[tuple[str, bytes | None]]:
-    """Those of a record that has a name, in any order, among others, some of them more than once."""
+    """Draw the headers of a named record in any order, among other headers, some repeated."""
     last: list[tuple[str, bytes | None]] = [("dédup.name", draw(names)), ("seq", draw(numbers))]
     if draw(st.booleans()):
         last.append(("epoch", draw(numbers)))
@@ -46,7 +46,7 @@ def good_headers(draw: st.DrawFn) -> list[tuple[str, bytes | None]]:
 
 @st.composite
 def runs(draw: st.DrawFn) -> list[NewRecord]:
-    """Records that lie alike but for their sequence ids, as one program writes them."""
+    """Draw records that differ only in their sequence ids, as one program writes them."""
     headers = draw(good_headers())
     first, step = draw(st.integers(0, 200)), draw(st.integers(0, 3))
     key, value = draw(st.none() | st.binary(max_size=3)), draw(st.none() | st.binary(max_size=70))
@@ -67,7 +67,7 @@ def runs(draw: st.DrawFn) -> list[NewRecord]:
 
 @st.composite
 def single(draw: st.DrawFn) -> list[NewRecord]:
-    """A record with any headers."""
+    """Draw one record with any headers."""
     headers = draw(st.one_of(others, good_headers()))
     return [NewRecord(draw(st.none() | st.binary(max_size=300)), None, draw(st.integers(0, 2**41)), headers)]
 
@@ -78,7 +78,7 @@ records = st.lists(st.one_of(runs(), single()), min_size=1, max_size=5).map(
 
 
 def wanted(batch: bytes, *, is_strict: bool) -> list[NamedRecord]:
-    """As a whole reading has it. Raises InvalidRecord."""
+    """Return the names that a complete decoding finds. Raises InvalidRecord."""
     header = parse_header(batch)
     found = []
     last_delta = -1
@@ -98,7 +98,7 @@ def wanted(batch: bytes, *, is_strict: bool) -> list[NamedRecord]:
 
 
 def name_of(record: Record, delta: int) -> NamedRecord | None:
-    """NotImplemented for a record whose headers say half."""
+    """Return a record's name; NotImplemented if the record has only some of its name headers."""
     said = dict(record.headers)
     if "dédup.name" not in said and "seq" not in said:
         return None
@@ -206,7 +206,9 @@ def test_sequence_ids_that_grow_beyond_the_highest() -> None:
 
 
 def test_more_headers_than_may_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few compressed bytes can hold millions. Those of records that lie alike are not looked at one by one."""
+    """A few compressed bytes can hold millions of headers. A run of equal layouts is matched without this
+    limit.
+    """
     monkeypatch.setattr(records_module, "MAX_HEADERS", 10)
     assert len(scanned(build_batch(ALIKE), is_strict=True)) == len(ALIKE)
     nine, ten, eleven = (

@@ -76,13 +76,13 @@ class TestRefuses:
     @pytest.mark.parametrize(
         "payload",
         [
-            b"\x00",  # a record of no bytes
+            b"\x00",  # an empty record
             b"\x01",  # a negative length
             batches.varint(5) + b"\0\0\0\x14abc",  # a key longer than its record
             batches.varint(6) + b"\0\0\0\x01\x01\x03",  # a negative number of headers
-            batches.varint(7) + b"\0\0\0\x01\x01\x02\x01",  # a header without a name
+            batches.varint(7) + b"\0\0\0\x01\x01\x02\x01",  # a header without a key
             batches.varint(7) + b"\0\0\0\x01\x01\0\0",  # a byte after the last field
-            b"\xff" * 12,  # a varint without an end
+            b"\xff" * 12,  # a varint without end
         ],
     )
     def test_damaged_record(self, payload: bytes) -> None:
@@ -121,7 +121,7 @@ def test_a_timestamp_beyond_int64_goes_on_at_the_other_end(base_timestamp: int, 
 
 
 def test_more_headers_than_may_be_looked_at_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A few compressed bytes can hold millions."""
+    """A few compressed bytes can hold millions of headers."""
     monkeypatch.setattr(records, "MAX_HEADERS", 10)
     ten, eleven = (NewRecord(b"v", headers=[("h", b"")] * count) for count in (10, 11))
     assert len(list(iterate_records(build_batch([ten, ten])))) == 2

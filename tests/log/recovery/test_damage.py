@@ -1,4 +1,6 @@
-"""Damage below the recovery point is no torn tail: nothing is cut, no offset is used twice, sound batches stay readable."""
+"""Damage below the recovery point is not a torn tail: nothing is cut, no offset is used twice, sound batches
+stay readable.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,12 @@ END = BATCHES * COUNT
 LENGTH_AT, LEADER_EPOCH_AT, MAGIC_AT, CRC_AT, DELTA_AT = 8, 12, 16, 17, 23
 ONE_SEGMENT = replace(SMALL, segment_bytes=1 << 20)
 BITS = [*range(8 * HEADER_BYTES), 8 * HEADER_BYTES + 5, 8 * HEADER_BYTES + 400]
-"""Of a batch: its header, and some of its records."""
+"""The flipped bits of a batch: in its header and in some of its records."""
 NOTHING: list[tuple[int, int]] = []
 
 
 def written(tmp_path: Path, config: LogConfig = ONE_SEGMENT) -> Path:
-    """The directory of a log with batches of three records of two producers, durable; the process was killed."""
+    """Return the directory of a killed process: a durable log with batches of three records by two producers."""
     log = open_log(tmp_path / "log", config)
     for number in range(BATCHES):
         log.append(
@@ -63,12 +65,12 @@ def is_field(bit: int, position: int, size_bytes: int = 1) -> bool:
 
 
 def damage(log: PartitionLog) -> list[tuple[int, int]]:
-    """(first, end) of the damaged offsets that are known."""
+    """Return (first, end) of the known damaged offsets."""
     return [(found.first_offset, found.end_offset) for found in log.environment.damage.of(log.directory)]
 
 
 def unreadable(log: PartitionLog, end: int = END) -> list[int]:
-    """Return the offsets of sound batches that a client can't read, or reads changed."""
+    """Return the offsets of sound batches that a client can't read, or reads with other contents."""
     return [offset for offset in range(end) if not is_readable(log, offset)]
 
 
@@ -94,9 +96,9 @@ class TestKilled:
         position, header = list(whole_batches(whole))[number]
         for bit in BITS:
             if is_field(bit, LEADER_EPOCH_AT, 4):
-                continue  # nothing protects it
+                continue  # no checksum covers this field
             if number == BATCHES - 1 and bit == 8 * MAGIC_AT:
-                continue  # as a later release would write it, and nothing sound follows: see test_load
+                continue  # looks like a batch of a later release with nothing sound behind it: see test_load
             shutil.rmtree(path.parent)
             path.parent.mkdir()
             content = flipped(whole, 8 * position + bit)
@@ -185,7 +187,9 @@ class TestKilled:
 
 
 class TestNotChecked:
-    """A bit flips where a start does not look: after a clean stop, or in a closed segment below the recovery point."""
+    """A bit flips in data that a start does not check: after a clean stop, or in a closed segment below the
+    recovery point.
+    """
 
     @pytest.mark.parametrize("is_closed", [False, True])
     @pytest.mark.parametrize("number", [0, 1, 2])
@@ -199,7 +203,7 @@ class TestNotChecked:
         damaged = (header.base_offset, header.last_offset + 1)
         for bit in BITS:
             if is_field(bit, LEADER_EPOCH_AT, 4) or is_field(bit, 0, 8):
-                continue  # nothing protects the first; the offset is checked against those around it, below
+                continue  # no checksum covers these two; offsets are compared below
             if is_field(bit, MAGIC_AT) and position + header.size_bytes == len(whole):
                 continue
             path.write_bytes(flipped(whole, 8 * position + bit))
@@ -229,7 +233,7 @@ class TestProducers:
         position, _ = list(whole_batches(path.read_bytes()))[BATCHES - 2]
         path.write_bytes(flipped(path.read_bytes(), 8 * (position + 70)))
         log = open_log(tmp_path / "log", ONE_SEGMENT, recovery_point=END)
-        for base_sequence in (2 * COUNT, 3 * COUNT):  # the damaged batch again, and the one after it
+        for base_sequence in (2 * COUNT, 3 * COUNT):  # the damaged batch again, and the next one
             with pytest.raises(OutOfOrderSequence, match="damaged"):
                 log.append(batch(COUNT, producer_id=1, base_sequence=base_sequence), now_ms=NOW_MS)
         known = log.append(batch(COUNT, producer_id=1, base_sequence=COUNT), now_ms=NOW_MS)
@@ -253,7 +257,7 @@ class TestProducers:
 
 class TestTransactions:
     def opened(self, tmp_path: Path, *, commit: bool) -> tuple[PartitionLog, LogEnvironment]:
-        """A log in which the marker of a transaction is damaged, and another marker of its producer follows."""
+        """A log with a damaged marker, and a later marker of the same producer."""
         log = open_log(tmp_path / "log", ONE_SEGMENT)
         log.append(batch(producer_id=9, base_sequence=0, is_transactional=True), now_ms=NOW_MS)
         append_end_marker(log, 9, 0, commit=commit, coordinator_epoch=0, now_ms=NOW_MS)

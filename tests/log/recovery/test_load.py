@@ -29,7 +29,7 @@ HOUR_MS = 3_600_000
 
 
 class Counting(Storage):
-    """Counts the bytes read of records and indexes."""
+    """Counts the bytes that are read of records and indexes."""
 
     bytes_read = 0
 
@@ -166,7 +166,7 @@ class TestTail:
         log.close(clean=False)
         (path,) = segment_files(tmp_path)
         content = bytearray(path.read_bytes())
-        content[2 * len(batch()) + 6] = 1  # no CRC covers the base offset
+        content[2 * len(batch()) + 6] = 1  # no checksum covers the base offset
         path.write_bytes(content)
         assert open_log(tmp_path / "log").log_end_offset == 2
         assert path.stat().st_size == 2 * len(batch())
@@ -194,7 +194,7 @@ class TestRecoveryPoint:
 
     @pytest.mark.parametrize("recovery_point", [31, 10**9])
     def test_ahead_of_the_log(self, tmp_path: Path, recovery_point: int) -> None:
-        """What was durable up to there is gone; its offsets are not given to other records."""
+        """The log was durable up to that point and has lost data. Its offsets are not given to other records."""
         written(tmp_path).close(clean=False)
         log = open_log(tmp_path / "log", recovery_point=recovery_point)
         assert log.append(batch(), now_ms=NOW_MS).base_offset == recovery_point
@@ -244,7 +244,7 @@ class TestProducers:
 
     @pytest.mark.parametrize("brought_back", [False, True])
     def test_a_snapshot_that_alone_remembers_is_waited_for(self, tmp_path: Path, brought_back: bool) -> None:
-        """A read error is no damage: an older snapshot would take a retry for new, and bring holes into the log."""
+        """A read error is no damage. An older snapshot would take a retry for new, and its offsets for a gap."""
         disk = SimulatedDisk()
         disk.provide_directory(str(tmp_path / "log"))
         log = open_log(tmp_path / "log", storage=Storage(disk=disk.process()))
@@ -271,7 +271,7 @@ class TestProducers:
         assert again.append(batch(producer_id=1, base_sequence=2), now_ms=NOW_MS).is_duplicate
 
     def test_a_snapshot_whose_flush_failed_is_written_anew(self, tmp_path: Path) -> None:
-        """The page cache shows it still, and another flush of it would tell of success."""
+        """The page cache still has the snapshot, and another fsync of it would wrongly succeed."""
         disk = SimulatedDisk()
         disk.provide_directory(str(tmp_path / "log"))
         log = open_log(tmp_path / "log", storage=Storage(disk=disk.process()))
@@ -294,7 +294,7 @@ class TestProducers:
         assert again.append(batch(producer_id=1, base_sequence=0), now_ms=NOW_MS).is_duplicate
 
     def test_a_snapshot_of_batches_that_a_crash_took_never_comes_back(self, tmp_path: Path) -> None:
-        """The files may be as the last clean stop left them all the same, so that nothing is checked."""
+        """The files may look as the last clean stop left them, so that the start checks nothing."""
         stop = written(tmp_path, 6).close(clean=True)
         lost = open_log(tmp_path / "log", clean_stop=stop)
         lost.append(batch(producer_id=9, base_sequence=0), now_ms=NOW_MS)
@@ -315,7 +315,7 @@ class TestProducers:
         disk = adopted(tmp_path)
         disk.plan.rates = FaultRates(open_eio=1.0)
         snapshots = [str(path) for path in segment_files(tmp_path, ".snapshot")]
-        # the newest is asked for its version first
+        # the newest snapshot is read first, for its version
         to_fail = [*snapshots, snapshots[-1]]
         disk.plan.only = lambda _, path: path in to_fail and not to_fail.remove(path)
         assert_whole(open_log(tmp_path / "log", storage=Storage(disk=disk.process()), recovery_point=30))

@@ -1,4 +1,6 @@
-"""A flipped bit changes an index of aborted transactions into another valid one; a comparison with the log finds that."""
+"""A flipped bit turns an index of aborted transactions into another valid one; a comparison with the log
+detects the change.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,9 @@ FIELDS = ("version", "producer_id", "first_offset", "last_offset", "last_stable_
 
 
 def written(directory: Path) -> PartitionLog:
-    """Offsets 0 to 10: of 7 aborted [0, 5], of 8 aborted [3, 7], of 7 committed [8, 9]; a record of nobody at 2."""
+    """Write offsets 0 to 10: producer 7 aborts [0, 5], 8 aborts [3, 7], 7 commits [8, 9]; the record at 2 has
+    no producer.
+    """
     log = open_log(directory, ROOMY)
     send(log, 7, 2)
     log.append(batch(1), now_ms=NOW_MS)
@@ -77,11 +81,11 @@ def test_what_is_true_stays_as_it_is(tmp_path: Path) -> None:
 
 
 def test_damage_in_the_log_speaks_against_no_entry(tmp_path: Path) -> None:
-    """Nothing can be made anew from there."""
+    """The index can't be rebuilt from a damaged log."""
     written(tmp_path / "p")
     path = tmp_path / "p" / f"{0:020d}.log"
     content = bytearray(path.read_bytes())
-    content[48] ^= 1  # of the producer id of the first batch
+    content[48] ^= 1  # a bit in the producer id of the first batch
     path.write_bytes(content)
     log = open_log(tmp_path / "p", ROOMY, recovery_point=11)
     assert aborted_between(log.segments, 0, 11) == [(7, 0), (8, 3)]

@@ -148,7 +148,7 @@ def test_an_empty_segment_inside_goes_by_size_and_by_when_its_file_was_written()
 def test_no_more_segments_are_looked_at_than_needed() -> None:
     def facts() -> Iterator[SegmentFacts]:
         yield from SEGMENTS[:2]
-        raise AssertionError("its timestamp would have been read from the disk")
+        raise AssertionError("retention has read the timestamp from the disk")
 
     decision = segments_to_delete(
         facts(),
@@ -163,7 +163,7 @@ def test_no_more_segments_are_looked_at_than_needed() -> None:
 
 
 class ThreePasses:
-    """The rules as Kafka applies them, one pass each over what the one before has left."""
+    """The retention rules as Kafka applies them: one pass per rule over the segments that the last pass kept."""
 
     def __init__(self, segments: list[SegmentFacts], high_watermark: int) -> None:
         self.segments = segments

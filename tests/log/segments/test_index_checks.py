@@ -11,7 +11,9 @@ from tests.log.support import NOW_MS, batch, fill, flush, offsets_read, open_log
 
 
 def stopped(tmp_path: Path) -> tuple[PartitionLog, Path]:
-    """A log of several segments and the name of its first one without a suffix; its indexes are on the disk."""
+    """Return the directory of a log with several segments and durable indexes, and its first segment's file
+    name without suffix.
+    """
     log = open_log(tmp_path / "log")
     for number in range(30):
         log.append(batch(timestamp=NOW_MS + 10 * number), now_ms=NOW_MS)

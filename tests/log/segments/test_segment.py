@@ -82,7 +82,7 @@ def test_largest_timestamp_of_an_empty_segment_is_when_its_file_was_written(tmp_
 
 
 class TestDamagedEntries:
-    """An index with an entry that can be one, but is not this log's: a bit has flipped."""
+    """An index with a plausible entry that does not belong to this log, because a bit has flipped."""
 
     @pytest.mark.parametrize("is_active", [False, True])
     @pytest.mark.parametrize("changed", [(1, 3), (2, 4), (1, 2)])
@@ -109,7 +109,7 @@ class TestDamagedEntries:
 def _segment_with_entry(
     directory: Path, relative_offset: int, batch_number: int, *, shift: int = 0
 ) -> Segment:
-    """A closed segment with an offset index of one entry, which points to that batch."""
+    """Return a closed segment whose offset index has one entry, with this batch's position."""
     entry = struct.pack(">ii", relative_offset, batch_number * len(batch()) + shift)
     (directory / f"{0:020d}.index").write_bytes(entry)
     return closed_segment(directory)

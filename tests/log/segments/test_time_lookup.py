@@ -105,7 +105,7 @@ def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
 
 
 def test_the_headers_of_records_are_not_looked_at(tmp_path: Path) -> None:
-    """A batch of some hundred bytes may hold millions of them."""
+    """A batch of a few hundred bytes may hold millions of headers."""
     log = open_log(tmp_path / "log")
     plain = b"".join(
         Record(headers=((b"h", b"1"),), timestamp_delta=10 * index).encode(index)[:-4] + b"\xff" * 4

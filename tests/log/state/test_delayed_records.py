@@ -1,4 +1,6 @@
-"""Delayed records behave as in a plain dictionary, under any order of adding, deciding, deleting and passing time."""
+"""Delayed records behave like a plain dictionary, for any order of adding, deciding, deleting and passing
+time.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,7 @@ class Waiting(RuleBasedStateMachine):
 
     @rule()
     def come_back(self) -> None:
-        """As from a file, which is written of what is decided."""
+        """Restore as from a file, which holds only decided records."""
         if any(offsets & self.due.keys() for offsets in self.undecided.values()):
             return
         entries, holds = self.real.entries(), self.real.holds()

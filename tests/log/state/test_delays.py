@@ -1,4 +1,6 @@
-"""A partition log whose topic delays records: what waits, what it is held for, and what a restart finds."""
+"""A partition log whose topic delays records: waiting records, the offset that they hold, and the state after
+a restart.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ CONFIG = LogConfig(
 
 
 def batch(*delays_ms: int | None, producer_id: int = -1, sequence: int = -1, codec: str = "none") -> bytes:
-    """A record for each delay; None: without the header."""
+    """Return a batch with a record per delay; None makes a record without the header."""
     records = [
         NewRecord(
             b"v" * 50,
@@ -57,7 +59,7 @@ def batch(*delays_ms: int | None, producer_id: int = -1, sequence: int = -1, cod
 
 
 def waiting(log: PartitionLog) -> dict[int, int]:
-    """How long each record waits from NOW_MS on, by offset."""
+    """Return how long each record still waits at NOW_MS, by offset."""
     assert log.record_states.delayed is not None
     return {offset: due_ms - NOW_MS for due_ms, offset in log.record_states.delayed.entries()}
 
@@ -79,7 +81,7 @@ def again(
     now_ms: int = NOW_MS,
     recovery_point: int = 0,
 ) -> PartitionLog:
-    """The log of the same directory as the next process finds it."""
+    """Open the log of the same directory as the next process does."""
     stop: CleanStop | None = log.close(clean=clean)
     return open_log(
         Path(log.directory), config, clean_stop=stop, now_ms=now_ms, recovery_point=recovery_point

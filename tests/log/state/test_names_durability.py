@@ -1,4 +1,4 @@
-"""The state of producer names is durable before the records that it was read from are removed."""
+"""The state of producer names becomes durable before the records that it was read from are removed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def crashed(log: PartitionLog, config: LogConfig = LARGE) -> PartitionLog:
 def keyed(
     key: bytes, sequence_id: int | None = None, *, producer_id: int = -1, is_transactional: bool = False
 ) -> bytes:
-    """A record that compaction may take; without a sequence id it has no headers."""
+    """Return a record that compaction may remove; without a sequence id it has no name headers."""
     named = sequence_id is not None
     headers = [("dedup.name", b"app"), ("dedup.sequence", b"%d" % sequence_id)] if named else []
     return build_batch(
@@ -47,7 +47,7 @@ def keyed(
 
 
 class FailingStorage(Storage):
-    """Fails once with what is named."""
+    """A storage whose named operation fails once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ class TestWhatGoes:
 
 class TestReading:
     def test_behind_a_damaged_batch_no_name_is_taken_for_new(self, tmp_path: Path) -> None:
-        """It may have held any name, and a record that is sent again must not be there twice."""
+        """The damaged batch may hold any name, and a resent record must not be stored twice."""
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         send(log, 2, name="other")
@@ -322,7 +322,9 @@ class TestReading:
     def test_a_batch_of_too_many_records_is_passed_over(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """It came while the topic did not deduplicate, and a few hundred bytes can hold millions."""
+        """The batch was written while the topic did not deduplicate, and a few hundred bytes can hold
+        millions of records.
+        """
         log = open_log(tmp_path, replace(OFF, max_decoded_records=3))
         send(log, 1, 2, 3)
         send(log, 4, 5, 6, 7, codec="zstd")
@@ -336,7 +338,7 @@ class TestReading:
     def test_of_more_names_than_may_be_remembered_the_newest_are(
         self, tmp_path: Path, caplog: pytest.LogCaptureFixture, *, is_transactional: bool
     ) -> None:
-        """They came while nobody counted them, and might be millions."""
+        """The names were written while nothing limited them, and may be millions."""
         log = open_log(tmp_path, OFF)
         for number in range(30):
             sent = {"producer_id": 7, "sequence": number, "is_transactional": is_transactional}

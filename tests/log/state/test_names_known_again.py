@@ -1,4 +1,6 @@
-"""A partition log remembers producer names over restarts, and when deduplication is turned off and on."""
+"""A partition log remembers producer names across restarts, and when deduplication is turned off and on
+again.
+"""
 
 from __future__ import annotations
 
@@ -236,7 +238,7 @@ class TestTurningItOnAndOff:
         settings.update_config(log, CONFIG)
         assert "were removed unread" in caplog.text
         log.record_states.replay_names(1 << 20, NOW_MS)
-        # nothing but memory has all of it now
+        # only memory has the whole state now
         assert log in log.lists.due_for_snapshot
         assert settings.capture_names(log)
         assert log not in log.lists.due_for_snapshot

@@ -1,4 +1,4 @@
-"""Ranges of offsets behave as a set of them does."""
+"""Ranges of offsets behave like a set of offsets."""
 
 from __future__ import annotations
 

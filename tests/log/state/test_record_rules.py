@@ -1,5 +1,5 @@
-"""A partition log whose topic deduplicates by producer names: it stores the new records of a batch, and counts those of
-transactions when they commit.
+"""A partition log that deduplicates by producer names: it stores the new records of a batch, and counts those
+of a transaction when it commits.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Transactions in a partition log: markers, the last stable offset, aborted transactions, and what survives."""
+"""Transactions in a partition log: markers, the last stable offset, aborted transactions, and recovery."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ ROOMY = replace(SMALL, segment_bytes=100_000)
 
 
 def send(log: PartitionLog, producer_id: int, count: int = 1, producer_epoch: int = 0) -> int:
-    """Append the next transactional batch of a producer; returns its base offset."""
+    """Append the next transactional batch of a producer; return its base offset."""
     entry = log.producers.get(producer_id)
     known = entry is not None and entry.producer_epoch == producer_epoch
     info = log.append(
@@ -185,10 +185,10 @@ class TestLastStableOffset:
 class TestAbortedTransactions:
     def test_they_are_found_by_what_they_overlap(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "p", ROOMY)
-        send(log, 7), send(log, 8), send(log, 7)  # 0 1 2
-        end(log, 7)  # 3
-        end(log, 8, commit=True)  # 4
-        send(log, 8), end(log, 8)  # 5 6
+        send(log, 7), send(log, 8), send(log, 7)  # offsets 0 1 2
+        end(log, 7)  # offset 3
+        end(log, 8, commit=True)  # offset 4
+        send(log, 8), end(log, 8)  # offsets 5 6
         flush(log)
         assert aborted_between(log.segments, 0, 1) == [(7, 0)]
         assert aborted_between(log.segments, 3, 5) == [(7, 0)]
@@ -230,7 +230,7 @@ class TestAbortedTransactions:
 
 
 def lively(log: PartitionLog) -> None:
-    """Commits, aborts and transactions left open over several segments."""
+    """Return a log with commits, aborts and open transactions over several segments."""
     for number in range(12):
         producer_id = 7 + number % 3
         send(log, producer_id, 1 + number % 2)

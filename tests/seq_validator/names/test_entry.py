@@ -1,4 +1,4 @@
-"""The marks of a name, for any order of pushes and high watermarks."""
+"""The persisted and pushed sequence ids of a name, for any order of pushes and high watermarks."""
 
 from __future__ import annotations
 

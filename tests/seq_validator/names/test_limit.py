@@ -1,4 +1,4 @@
-"""The limits on the number of remembered names, and which name is evicted for another."""
+"""The limits on the number of remembered names, and the choice of the name that is evicted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from seq_validator.names import (
 
 
 def take(table: NameTable, *names: bytes, now_ms: int, transaction_of: int = -1) -> bool:
-    """Judge and fold in a batch with one new record of each name; return True when it was accepted."""
+    """Judge and fold in a batch with one new record of each name; return whether the batch was accepted."""
     records = []
     for position, name in enumerate(names):
         state = table.state(name, 0)
@@ -95,7 +95,7 @@ def test_a_name_that_is_active_in_another_partition_does_not_expire() -> None:
 
 
 def test_room_for_all_names_of_a_batch_is_made_in_one_pass(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Names with open transactions are the longest idle, so each pass walks over them."""
+    """The names that were idle longest have open transactions, so each pass must walk over them."""
     topic = TopicNames(NameBudget(), max_names=20)
     table = NameTable(topic)
     assert take(table, *[b"held %d" % number for number in range(10)], now_ms=0, transaction_of=7)
@@ -120,7 +120,7 @@ def test_a_name_that_comes_to_another_partition_is_not_evicted_elsewhere() -> No
 def test_a_name_active_in_the_future_counts_as_active_now() -> None:
     budget = NameBudget(min_idle_ms=10)
     table = NameTable(TopicNames(budget, max_names=2))
-    assert take(table, b"a", now_ms=1_000)  # afterwards the clock is set back
+    assert take(table, b"a", now_ms=1_000)  # then the clock is set back
     assert take(table, b"b", now_ms=1)
     assert not take(table, b"c", now_ms=5)
     assert table.expire(5, 10) == 0
