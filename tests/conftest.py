@@ -1,6 +1,7 @@
 """What all tests share: fixed seeds, the order of files, and gateways that run as processes.
 
-Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are where their tests are, so that `make test-quick` needs none.
+Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are in the folders of their tests, so that `make
+test-quick` needs no peer.
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from tests.support.long_files import longest_first
 from tests.support.seeds import register_profiles
 
 register_profiles()
-# A Spark here lives for seconds: the quick compiler and the serial collector spare it half of its processor time.
+# A Spark session here lives only seconds: the quick compiler and the serial collector halve its processor
+# time.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-# Hundreds of gateways and clients start from the same modules: only the first compiles them.
+# Hundreds of gateways and clients import the same modules: only the first one compiles them.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 AS_THE_PEER = {
@@ -28,7 +30,7 @@ AS_THE_PEER = {
     "transaction.state.log.num.partitions": "1",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "200",
 }
-"""The Apache Kafka that tests compare with has the same."""
+"""The settings that gateways share with the Apache Kafka that tests compare with."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -37,14 +39,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A running gateway of its own for one test, on an empty data directory."""
+    """A running gateway for one test, on an empty data directory."""
     with GatewayProcess(tmp_path / "data") as process:
         yield process
 
 
 @pytest.fixture(scope="session")
 def shared_gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """One running gateway for all tests that only need fresh names of topics and groups."""
+    """One running gateway for all tests that need no more than their own topic and group names."""
     data_dir = tmp_path_factory.mktemp("shared") / "data"
     with GatewayProcess(data_dir, settings=AS_THE_PEER) as process:
         yield process

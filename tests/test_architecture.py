@@ -1,4 +1,4 @@
-"""The picture of the architecture shows the imports as they are."""
+"""The picture of the architecture agrees with the imports."""
 
 from __future__ import annotations
 

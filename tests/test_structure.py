@@ -1,4 +1,4 @@
-"""The shape of the five packages: no circle of files, no file that is too long, no folder of leftovers."""
+"""The shape of the five packages: no circle of files, no long file, no folder with a vague name."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ LONGEST = 400
 STILL_LONGER = {
     "partition_log.py",
 }
-"""Files that were longer when this rule came, or were made of such files, and may stay below `LONGEST_OF_OLD`. Take a name out when its file is short."""
+"""Files that were longer when this rule was made. They may stay below `LONGEST_OF_OLD`; remove a name once
+its file is short.
+"""
 LONGEST_OF_OLD = 520
 VAGUE = {"utils", "util", "helpers", "helper", "common", "misc"}
 

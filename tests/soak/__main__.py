@@ -1,7 +1,8 @@
-"""Everything that can go wrong, made to go wrong for as long as you like: `make soak`, `make soak ARGS="--minutes 60"`.
+"""Causes every kind of fault for a given time: `make soak`, `make soak ARGS="--minutes 60"`.
 
-Each part is a command of its own that injects faults from a seed and checks what must hold; this one runs them one after
-the other, shares the time among them, and prints what was done and what was found. It ends with 1 if anything was.
+Each part is a command of its own that injects faults from a seed and checks what must hold; this program runs
+the parts one after the other, divides the time among them, and prints their counts and breaches. It exits
+with 1 after any breach.
 """
 
 from __future__ import annotations
@@ -36,10 +37,12 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="make soak ARGS=...", description=__doc__)
-    parser.add_argument("--minutes", type=float, default=10.0, help="for all parts together, about")
-    parser.add_argument("--seed", type=int, default=fresh_seed(), help="the same again")
-    parser.add_argument("--parts", nargs="*", choices=[part.name for part in PARTS], help="only these")
-    parser.add_argument("--keep", type=Path, help="where the whole output of each part goes")
+    parser.add_argument("--minutes", type=float, default=10.0, help="approximate time of all parts together")
+    parser.add_argument("--seed", type=int, default=fresh_seed(), help="replay a soak with its seed")
+    parser.add_argument(
+        "--parts", nargs="*", choices=[part.name for part in PARTS], help="run only these parts"
+    )
+    parser.add_argument("--keep", type=Path, help="directory for the whole output of each part")
     return parser
 
 

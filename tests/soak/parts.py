@@ -1,4 +1,4 @@
-"""The parts of a soak, and which share of the time each gets."""
+"""The parts of a soak, and each part's share of the time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """`module` takes --seconds and --seed and ends with a line of JSON; `weight` is its share of the time."""
+    """A part: `module` takes --seconds and --seed and prints a line of JSON at its end; `weight` is its share
+    of the time.
+    """
 
     name: str
     module: str

@@ -35,7 +35,7 @@ _COUNTED = re.compile(r"(\d+) (passed|failed|errors?)\b")
 
 
 class Round(NamedTuple):
-    """The tests of one seed, as pytest said how they went."""
+    """The tests of one seed, with pytest's report."""
 
     seed: int
     files: tuple[str, ...]
@@ -43,7 +43,7 @@ class Round(NamedTuple):
     said: str
 
     def counts(self) -> Counter[str]:
-        """Count the tests by how they went; pytest's last line tells."""
+        """Return the numbers of passed, failed and other tests, from pytest's last line."""
         last = self.said.rstrip().rpartition("\n")[2]
         return Counter({f"tests {how.rstrip('s')}": int(number) for number, how in _COUNTED.findall(last)})
 
@@ -65,7 +65,7 @@ def files_of_hypothesis() -> tuple[str, ...]:
 
 
 def variables(seed: int) -> dict[str, str]:
-    """Return what the environment of a round says."""
+    """Return the environment variables of a round."""
     return {SEED_VARIABLE: str(seed), "PYTHONHASHSEED": str(seed % HASH_SEEDS)}
 
 
@@ -76,13 +76,13 @@ def arguments_for(seed: int, tests: tuple[str, ...]) -> list[str]:
 
 
 def replay(seed: int, tests: tuple[str, ...]) -> str:
-    """Return the command that runs the tests again as they were."""
+    """Return the command that runs the tests of the round again."""
     given = " ".join(f"{name}={value}" for name, value in variables(seed).items())
     return f"{given} python {' '.join(arguments_for(seed, tests))}"
 
 
 def run(seed: int, files: tuple[str, ...]) -> Round:
-    """Run one round to its end."""
+    """Run one round to its end; return its result."""
     done = subprocess.run(
         [sys.executable, *arguments_for(seed, files)],
         cwd=REPOSITORY,
@@ -98,8 +98,12 @@ def run(seed: int, files: tuple[str, ...]) -> Round:
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.soak.random_tests", description=__doc__)
-    parser.add_argument("--seconds", type=float, default=60.0, help="begin no further round after so long")
-    parser.add_argument("--seed", type=int, default=fresh_seed(), help="of the first round; then the next")
+    parser.add_argument(
+        "--seconds", type=float, default=60.0, help="begin no further round after this many seconds"
+    )
+    parser.add_argument(
+        "--seed", type=int, default=fresh_seed(), help="seed of the first round; each further round adds 1"
+    )
     given = parser.parse_args()
     deadline_s = time.monotonic() + given.seconds
     counts: Counter[str] = Counter()

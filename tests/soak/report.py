@@ -1,4 +1,4 @@
-"""What the parts of a soak did and found, for people."""
+"""Prints for people what the parts of a soak did and found."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Result:
-    """Counts by what was counted, and every breach in a sentence."""
+    """The result of a part: its counts by name, and a sentence for each breach."""
 
     part: str
     command: str
@@ -31,7 +31,7 @@ class Result:
 
 
 def print_table(console: Console, results: list[Result]) -> None:
-    """Every count of every part."""
+    """Print every count of every part."""
     table = Table("part", "what", "count")
     for result in results:
         for number, (what, count) in enumerate(sorted(result.counts.items())):
@@ -43,7 +43,7 @@ def print_table(console: Console, results: list[Result]) -> None:
 
 
 def print_totals(console: Console, results: list[Result]) -> None:
-    """What all parts count by the same name."""
+    """Print the sums of the counts that several parts have in common."""
     totals: Counter[str] = Counter()
     for result in results:
         for what, count in result.counts.items():

@@ -1,4 +1,4 @@
-"""One part of a soak as a process."""
+"""Runs one part of a soak as a process."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.support.gateway_process import REPOSITORY
 
 LAST_LINES = 15
 PATIENCE_S = 900.0
-"""Beyond its share of the time: what is begun is brought to an end."""
+"""Seconds beyond its share of the time in which a part may finish its current work."""
 
 
 def run_part(part: Part, seconds: float, seed: int, keep: Path | None) -> Result:
-    """Run it to its end; one that ends without its line of JSON has failed."""
+    """Run a part to its end. A part without a last line of JSON has failed."""
     command = [sys.executable, "-m", part.module, "--seconds", f"{seconds:.0f}", "--seed", str(seed)]
     try:
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""A soak runs the random tests from new seeds, and says how to replay what fails."""
+"""A soak runs the random tests from new seeds, and prints how to replay a failure."""
 
 from __future__ import annotations
 

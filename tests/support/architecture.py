@@ -38,7 +38,7 @@ ROW_GAP: Final = 30
 
 @dataclass
 class Box:
-    """A room, or several files of one layer; with `parts` a frame around the rooms in it."""
+    """A room, or several files of one layer. With `parts` it is a frame around the rooms inside."""
 
     name: str
     lines: list[str]
@@ -99,7 +99,7 @@ def _box(group: str, imports: Mapping[str, Iterable[str]], folders: set[str], in
 
 
 def _rooms(folder: str, imports: Mapping[str, Iterable[str]]) -> Graph:
-    """Return which rooms of a folder import which; the folder's own `__init__`, its face, is no room."""
+    """Return the imports among the rooms of a folder. The folder's own `__init__` is its face, not a room."""
     graph: dict[str, set[str]] = {}
     for name, targets in imports.items():
         room = _room(folder, name)
@@ -119,7 +119,7 @@ def _room(folder: str, module: str) -> str | None:
 
 
 def _files_of_a_layer(graph: Graph, folders: set[str]) -> dict[str, str]:
-    """Return for each file that stands beside other files of its layer their common name."""
+    """Return, for each file that shares its layer with other files, the common name of those files."""
     found: dict[str, str] = {}
     for row in layers(graph):
         files = [room for room in row if not set(room.split()) & folders]
@@ -128,7 +128,7 @@ def _files_of_a_layer(graph: Graph, folders: set[str]) -> dict[str, str]:
 
 
 def _joined(graph: Graph, together: Mapping[str, str]) -> Graph:
-    """Return the graph with each room under the name of its group."""
+    """Return the graph with grouped rooms merged under their group's name."""
     joined: dict[str, set[str]] = {}
     for room, targets in graph.items():
         group = together.get(room, room)
@@ -142,7 +142,7 @@ def _last(name: str) -> str:
 
 
 def _drawn(box: Box, left: float, top: float) -> list[str]:
-    """Return the elements of a box, the outermost first."""
+    """Return the SVG elements of a box, the outermost first."""
     package = box.name.split(".")[0]
     fill = FILL.get(package, "white")
     elements = []

@@ -1,7 +1,7 @@
 """Record batches for tests, written from the format's description and independent of the code under test.
 
-Format: https://kafka.apache.org/documentation/#recordbatch. Everything that a batch says about itself can be made
-to lie: a field of `Batch` that is None is computed from the records.
+Format: https://kafka.apache.org/documentation/#recordbatch. Every header field can be set to a wrong value; a
+field of `Batch` that is None is computed from the records.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from crc32c import crc32c
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
-# A full hour of yesterday: a test would notice if it were taken for the present time, and no retention deletes it.
+# A full hour of yesterday: a test would notice if the code used the present time instead, and retention
+# deletes nothing so young.
 DEFAULT_TIMESTAMP = (int(time.time()) // 3600 - 24) * 3_600_000
 
 
@@ -120,13 +121,13 @@ class Batch:
 
 
 def compress(codec: int, data: bytes) -> bytes:
-    """Compress as clients do; an unknown codec leaves the data as it is."""
+    """Compress as clients do; leave the data unchanged for an unknown codec."""
     if codec == 1:
         return bytes(cramjam.gzip.compress(data))
     if codec == 2:
         return bytes(cramjam.snappy.compress_raw(data))
     if codec == 3:
-        # Kafka's decoder refuses frames whose blocks depend on each other.
+        # Kafka's decoder refuses frames with dependent blocks.
         compressor = cramjam.lz4.Compressor(block_linked=False)
         compressor.compress(data)
         return bytes(compressor.finish())
@@ -145,7 +146,7 @@ def records(count: int, size: int = 10, *, prefix: str = "v", step_ms: int = 0) 
 
 @dataclass(frozen=True)
 class BatchView:
-    """The header of a batch as it was read, whether its CRC is right, and the bytes after the header."""
+    """A decoded batch header, whether its CRC is right, and the bytes after the header."""
 
     base_offset: int
     batch_length: int

@@ -1,4 +1,4 @@
-"""A database whose client kills itself by SIGKILL at a chosen moment."""
+"""A database whose client process kills itself with SIGKILL at a chosen moment."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from typing import Any
 from spark_kafka_compat.databases import Connection, Database
 
 Death = tuple[str, int]
-"""The kind of moment, and its number: `begun`, `rows`, `committing` or `committed`; `any` counts moments of all kinds.
+"""The kind of moment and its number. Kinds are `begun`, `rows`, `committing` and `committed`; `any` counts
+moments of all kinds.
 """
 
 KINDS = ("begun", "rows", "committing", "committed")
@@ -65,7 +66,7 @@ class _Connection:
 
 @dataclass(frozen=True)
 class DyingDatabase(Database):
-    """The database. A pipeline's first claim counts as well: it takes two transactions."""
+    """The database with such a client. A pipeline's first claim counts too: it takes two transactions."""
 
     moments: Moments
 

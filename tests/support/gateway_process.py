@@ -25,25 +25,27 @@ _kept: deque[socket.socket] = deque()
 
 
 def free_port() -> int:
-    """Return a port for a server of this process's tests only: the last PORTS_KEPT ports are reserved, also while no
-    server listens.
+    """Return a port for a server of this process's tests only; the last PORTS_KEPT ports stay reserved while
+    unused.
 
-    A bound socket that does not listen keeps a port. Servers that let addresses be reused listen beside it; whoever
-    wants any port gets another: other test processes, and clients that dial, which could end up connected to
-    themselves.
+    A bound socket that does not listen reserves a port. Servers that set SO_REUSEADDR can listen beside it.
+    Whoever asks for any free port gets another one: other test processes, and clients that dial, which could
+    otherwise connect to themselves.
     """
     return kept_port(0)
 
 
 def kept_port(port: int) -> int:
-    """Return this port, or a free one for 0, reserved as in `free_port`. Raises OSError when the port is taken."""
+    """Reserve this port as `free_port` does, or a free one for 0; return it. Raises OSError when the port is
+    taken.
+    """
     keeper = socket.socket()
     try:
         keeper.bind(("127.0.0.1", port))
     except OSError:
         keeper.close()
         raise
-    # Only now: a socket that asks for any port and says this first may be given one that is kept.
+    # SO_REUSEADDR must be set after bind. Otherwise the system may assign a port that is already reserved.
     keeper.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     _kept.append(keeper)
     if len(_kept) > PORTS_KEPT:
@@ -67,7 +69,7 @@ class GatewayProcess:
         environment: Mapping[str, str] | None = None,
         under: Sequence[str] = (),
     ) -> None:
-        """Prepare the gateway. `under` is a command that runs the command after it, such as one that sets limits."""
+        """Prepare the gateway. `under` is a command that runs another command, such as one that sets limits."""
         self.data_dir = data_dir
         self.settings = dict(settings or {})
         self.environment = dict(environment or {})

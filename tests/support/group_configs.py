@@ -1,4 +1,4 @@
-"""Sets configurations of groups, as an administrator would."""
+"""Sets configs of groups, as an administrator does."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ READ_FROM_THE_START = {"share.auto.offset.reset": "earliest"}
 
 
 def set_group_configs(bootstrap: str, group_id: str, configs: Mapping[str, str]) -> None:
-    """Set some configurations of a group, durably."""
+    """Set some configs of a group, durably."""
     rows = [{"name": name, "config_operation": 0, "value": value} for name, value in configs.items()]
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group_id, "configs": rows}
     with Wire(bootstrap) as wire:

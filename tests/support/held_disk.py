@@ -1,4 +1,4 @@
-"""A disk on which the flushes of one topic wait, or fail, for as long as a test wants."""
+"""A disk that can hold back, or fail, the flushes of one topic."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ PATIENCE_S = 60.0
 
 
 class HeldDisk(Storage):
-    """Flushes of one topic's files wait as long as the topic is held, and fail as long as it is broken.
+    """A disk on which one topic's flushes wait while the topic is held, and fail while it is broken.
 
-    Only worker threads wait. A flush on the test's own thread would wait for ever, because this thread must release it.
+    Only flushes on worker threads wait. A flush on the test's own thread would wait for ever, because that
+    thread must release it.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads which files of the five packages import which, from their source alone."""
+"""Reads from their source which files of the five packages import which."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ def modules(root: Path) -> dict[str, Path]:
 
 
 def imports_of(name: str, path: Path, known: Iterable[str]) -> Iterator[str]:
-    """Yield the modules that a file names in an import, wherever it stands: for types only, or inside of a function.
+    """Yield the modules that a file imports anywhere: at its top, for type checking only, or inside a
+    function.
 
-    `from a import b` names the module a.b where there is one; otherwise it names a. The package around a module, whose
-    `__init__` Python runs first, is not named.
+    `from a import b` names the module a.b if it exists, and otherwise a. The packages that contain a module
+    are not named, although Python runs their `__init__` first.
     """
     package = name if path.name == "__init__.py" else name.rpartition(".")[0]
     for node in ast.walk(ast.parse(path.read_text())):
@@ -42,7 +43,7 @@ def imports_of(name: str, path: Path, known: Iterable[str]) -> Iterator[str]:
 
 
 def imports_under(root: Path) -> dict[str, list[str]]:
-    """Return the modules that each file imports, in the order of their names."""
+    """Return the modules that each file imports, sorted by name."""
     files = modules(root)
     return {name: sorted(set(imports_of(name, path, files))) for name, path in files.items()}
 

@@ -51,7 +51,7 @@ log.initial.task.delay.ms=86400000
 
 
 class KafkaPeer:
-    """A Kafka node that starts on entering and stops on leaving; all its files lie below `directory`."""
+    """A Kafka node that runs while its context is entered; all its files lie below `directory`."""
 
     def __init__(
         self, directory: Path, *, properties: dict[str, str] | None = None, heap: str = "512m"
@@ -72,7 +72,7 @@ class KafkaPeer:
         properties = self.directory / "server.properties"
         text = PROPERTIES.format(port=self.port, controller_port=free_port(), directory=self.directory)
         properties.write_text(text + "".join(f"{name}={value}\n" for name, value in self._properties.items()))
-        # A leading "-" would read as an option: a fixed first byte keeps it away.
+        # A leading "-" would read as an option, so begin with a fixed byte.
         cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         run_tool(
             "kafka-storage", "format", "--standalone", "-t", cluster_id, "-c", properties

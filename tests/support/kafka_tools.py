@@ -45,7 +45,7 @@ class ToolRun:
     stderr: str
 
     def expect_success(self) -> ToolRun:
-        """Return the result; fail the test with both outputs when the exit code is not 0."""
+        """Return the result; fail the test with both outputs if the exit code is not 0."""
         assert self.exit_code == 0, (
             f"{self.command}: exit code {self.exit_code}\n{self.stdout}\n{self.stderr}"
         )
@@ -60,12 +60,12 @@ def java_command(
     libs: Path | None = None,
     first_jars: Path | None = None,
 ) -> list[str]:
-    """Return the command that starts a Java class, or a Java source file, with Kafka's jars, without the class's
+    """Return the command that starts a Java class, or a Java source file, with Kafka's jars; the caller adds
     arguments.
 
-    What is in both `first_jars` and `libs` is taken from the first.
+    A jar that is in both `first_jars` and `libs` is taken from `first_jars`.
 
-    Fails the test with a sentence when Java or the jars are missing: `make test` prepares both.
+    Fails the test with a sentence when Java or the jars are missing; `make test` prepares both.
     """
     java = shutil.which("java")
     assert java is not None, "Kafka's tools need Java 17, and there is no java on the PATH"
@@ -73,18 +73,19 @@ def java_command(
     assert any(libs.glob("kafka-clients-*.jar")), (
         f"Apache Kafka's jars are missing in {libs}: run `make test`"
     )
-    # Tools run for a second: the quick compiler and the serial collector start fastest.
+    # Tools run for about a second: the quick compiler and the serial collector start fastest.
     start_fast = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto"]
     configuration = f"-Dlog4j2.configurationFile={POMS / logging}"
     class_path = f"{libs.resolve()}/*"
     if first_jars is not None:
         class_path = f"{first_jars}/*{os.pathsep}{class_path}"
     elif libs == kafka_libs() and class_archive().is_file():
-        # An archive that does not fit this class path is ignored; a warning would be among the tool's output.
+        # Java ignores a class archive that does not fit this class path; its warning would appear in the
+        # tool's output.
         start_fast += [f"-XX:SharedArchiveFile={class_archive()}", "-Xlog:disable"]
     if class_name.endswith(".java"):
         source = Path(class_name)
-        # after the jars, which the archive of classes must find first
+        # after the jars, because the class archive requires them first
         class_path, class_name = f"{class_path}{os.pathsep}{_compiled(source, class_path)}", source.stem
     return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", class_path, class_name]
 

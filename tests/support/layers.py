@@ -1,4 +1,6 @@
-"""Places the boxes of a graph without circles in layers: who imports stands above who is imported."""
+"""Arranges the boxes of a graph without circles in layers: an importing box stands above the boxes that it
+imports.
+"""
 
 from __future__ import annotations
 
@@ -23,21 +25,21 @@ class Size(NamedTuple):
 
 @dataclass(frozen=True)
 class Placed:
-    """The upper left corners of the boxes, the lines of the arrows, and the size of it all."""
+    """The upper left corners of the boxes, the lines of the arrows, and the size of the picture."""
 
     corners: dict[str, Point]
     lines: list[list[Point]]
     size: Size
 
     def sideways(self) -> Placed:
-        """Return the same with the layers from left to right."""
+        """Return the same picture with the layers from left to right."""
         corners = {name: (y, x) for name, (x, y) in self.corners.items()}
         lines = [[(y, x) for x, y in line] for line in self.lines]
         return Placed(corners, lines, Size(self.size.height, self.size.width))
 
 
 def layers(graph: Graph) -> list[list[str]]:
-    """Return the rows, the lowest first; each box stands one row above the highest that it imports."""
+    """Return the rows, the lowest first. Each box stands one row above the highest box that it imports."""
 
     @cache
     def level(name: str) -> int:
@@ -50,7 +52,7 @@ def layers(graph: Graph) -> list[list[str]]:
 
 
 def reduced(graph: Graph) -> list[Edge]:
-    """Return the arrows but those whose end is also reached along other arrows."""
+    """Return the arrows whose end can't also be reached along other arrows."""
 
     @cache
     def below(name: str) -> frozenset[str]:
@@ -67,7 +69,7 @@ def reduced(graph: Graph) -> list[Edge]:
 def place(
     graph: Graph, arrows: Sequence[Edge], sizes: Mapping[str, Size], gap: float, row_gap: float
 ) -> Placed:
-    """Return where each box stands, with few arrows that cross."""
+    """Return the position of each box, with few crossing arrows."""
     rows = layers(graph)[::-1]
     row_of = {name: number for number, row in enumerate(rows) for name in row}
     widths = {name: size.width for name, size in sizes.items()}
@@ -90,7 +92,7 @@ def place(
 
 
 def _ordered(rows: Sequence[Sequence[str]], links: Sequence[Edge]) -> list[list[str]]:
-    """Return the rows in the best order that moving each box to the mean of its neighbours found."""
+    """Return the best order found by moving each box to the mean position of its neighbours."""
     current = [sorted(row) for row in rows]
     best, fewest = [list(row) for row in current], _crossings(current, links)
     for sweep in range(SWEEPS):
@@ -128,7 +130,7 @@ def _crossings(rows: Sequence[Sequence[str]], links: Sequence[Edge]) -> int:
 def _centers(
     rows: Sequence[Sequence[str]], links: Sequence[Edge], widths: Mapping[str, float], gap: float
 ) -> dict[str, float]:
-    """Return the middle of each box: near those it is linked with, and clear of its neighbours in the row."""
+    """Return the center of each box: close to linked boxes, and clear of its neighbours in the row."""
     centers: dict[str, float] = {}
     for row in rows:
         at = 0.0
@@ -149,7 +151,9 @@ def _centers(
 def _apart(
     row: Sequence[str], wanted: Sequence[float], widths: Mapping[str, float], gap: float
 ) -> list[float]:
-    """Return centers that keep the order and the gaps of a row: the mean of pushing to the right and to the left."""
+    """Return centers with the order and gaps of a row: the mean of pushing boxes to the right and to the
+    left.
+    """
     need = [(widths[a] + widths[b]) / 2 + gap for a, b in pairwise(row)]
     right = list(wanted)
     for at, distance in enumerate(need):

@@ -1,4 +1,4 @@
-"""The order in which processes that run tests side by side take files: one that is long and comes last is waited for."""
+"""Orders test files for parallel runs: long files come first, so that none is left running alone at the end."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ LONG_FILES = (
     "system/commands/test_transactions.py",
     "upgrade/test_newer_formats.py",
 )
-"""Those that take a hundredth of the whole or more, the longest first."""
+"""The files that take a hundredth of the whole time or more, the longest first."""
 
 
 def longest_first(items: list[pytest.Item]) -> None:
     """Put the tests of long files before all others; otherwise, and within a file, the order stays.
 
-    Raises UsageError for a file that is gone.
+    Raises UsageError for a file that does not exist.
     """
     ranks = {TESTS / name: rank for rank, name in enumerate(LONG_FILES)}
     for path in ranks:
         if not path.is_file():
-            raise pytest.UsageError(f"LONG_FILES names {path}, which is not there")
+            raise pytest.UsageError(f"LONG_FILES names {path}, which does not exist")
     items.sort(key=lambda item: ranks.get(item.path, len(ranks)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.support.batches import Batch, Record
 
 DEDUPLICATED = {"message.deduplication.enable": "true"}
-"""The configuration of a topic that deduplicates."""
+"""The topic config that turns deduplication on."""
 
 
 def named_record(name: bytes | str, sequence_id: int, epoch: int | None = None) -> Record:

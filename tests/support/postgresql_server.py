@@ -23,9 +23,9 @@ UNPRIVILEGED = "nobody"
 
 
 class PostgresqlServer:
-    """The server as a context manager; it leaves nothing behind.
+    """The server as a context manager, which removes all its files.
 
-    PostgreSQL refuses to run as root, so it then runs as nobody.
+    PostgreSQL refuses to run as root, so root starts it as nobody.
     """
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ class PostgresqlServer:
             except psycopg.OperationalError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"PostgreSQL does not answer: {log.read_text()}") from None
-                # Paces the polling of a foreign process, which offers nothing to wait on.
+                # The pause between polls of a foreign process, which offers nothing to wait on.
                 time.sleep(0.02)
             else:
                 return

@@ -50,7 +50,7 @@ class RedisServer:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def start(self) -> None:
-        """Start on the data of the last `save()` or `restore()` and wait until it answers."""
+        """Start with the data of the last `save()` or `restore()`, and wait until the server answers."""
         log = self._folder / "redis.log"
         self._process = subprocess.Popen(
             [
@@ -67,7 +67,7 @@ class RedisServer:
             except redis.RedisError:
                 if self._process.poll() is not None or time.monotonic() > deadline:
                     raise RuntimeError(f"redis-server does not answer: {log.read_text()}") from None
-                # Paces the polling of a foreign process, which offers nothing to wait on.
+                # The pause between polls of a foreign process, which offers nothing to wait on.
                 time.sleep(0.01)
             else:
                 return
@@ -90,7 +90,7 @@ class RedisServer:
         self.start()
 
     def hang(self) -> None:
-        """Stop the process with SIGSTOP: the kernel accepts connections, and no request is answered."""
+        """Stop the process with SIGSTOP: the kernel still accepts connections, but no request is answered."""
         assert self._process is not None
         self._process.send_signal(signal.SIGSTOP)
 

@@ -1,7 +1,7 @@
 """The seeds of random tests. `make test` runs the same cases each time; `make soak` draws new ones and prints how to replay them.
 
-A test with a random order of events asks `chosen_seed`. A test of Hypothesis takes one of the two profiles below; beside a
-test stands only how many examples it needs.
+A test with a random order of events asks `chosen_seed`. A Hypothesis test runs with one of the two profiles
+below; the test itself sets only its number of examples.
 """
 
 from __future__ import annotations
@@ -15,20 +15,24 @@ SEED_VARIABLE = "SEQGATE_TEST_SEED"
 """The environment variable that replays a random test with the seed of a soak."""
 FIXED_SEED = 1
 FIXED_PROFILE = "ci"
-"""Hypothesis derives every example from the test's own code; it also overrides Hypothesis's profile of this name."""
+"""The profile in which Hypothesis derives every example from the test's own code. It also replaces
+Hypothesis's profile of this name.
+"""
 FRESH_PROFILE = "soak"
-"""Hypothesis derives every example from `--hypothesis-seed`."""
+"""The profile in which Hypothesis derives every example from `--hypothesis-seed`."""
 
 
 def chosen_seed() -> int:
-    """Return the seed of `SEQGATE_TEST_SEED`, or the one that `make test` always runs; print it for a replay."""
+    """Return the seed of `SEQGATE_TEST_SEED`, or the seed that `make test` always uses; print it for a
+    replay.
+    """
     seed = int(os.environ.get(SEED_VARIABLE) or FIXED_SEED)
     print(f"{SEED_VARIABLE}={seed}")
     return seed
 
 
 def fresh_seed() -> int:
-    """Return a seed that nobody has chosen, for a soak."""
+    """Return a new random seed for a soak."""
     return SystemRandom().randrange(2**31)
 
 

@@ -1,8 +1,10 @@
-"""Prepares what the tests run beside the gateway: Redis, PostgreSQL, kcat, jars of Apache Kafka, its Streams and Spark's connector.
+"""Prepares the programs that tests run beside the gateway: Redis, PostgreSQL, kcat, jars of Apache Kafka, its
+Streams and Spark's connector.
 
-`make test` runs it first. Everything that is there already is left alone, so a second run takes no time. What can't be
-had is reported in one line each, with what follows from it; with ``CI=true`` in the environment that is an error.
-Programs come through the system's package manager, jars through Maven with the repositories it is configured for.
+`make test` runs this program first. It leaves existing peers alone, so a second run takes no time. It prints
+one line for each peer that it can't prepare, with the consequence; with ``CI=true`` in the environment that
+is an error. Programs come through the system's package manager, jars through Maven with the repositories it
+is configured for.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ LOADING = (
     f"org.apache.kafka.tools.consumer.ConsoleShareConsumer {NOBODY} --topic t --timeout-ms 300",
     f"org.apache.kafka.tools.ConsoleProducer {NOBODY} --topic t",
 )
-"""Command lines that load most of what Kafka's tools and clients need, without a broker."""
+"""Commands that together load most of the classes that Kafka's tools and clients need, without a broker."""
 
 
 class Unavailable(Exception):
@@ -115,7 +117,7 @@ def _program(program: str, package: str, find: Callable[[str], str | None] = shu
         _run(install, f"installing {package}")
     found = find(program)
     if found is None:
-        raise Unavailable(f"{package} was installed, but {program} is still not there")
+        raise Unavailable(f"{package} was installed, but {program} is still missing")
     return found
 
 
@@ -176,7 +178,7 @@ def _kafka_class_archive() -> str:
     flags.append(f"-Dlog4j2.configurationFile={POMS / 'log4j2-tools.yaml'}")
     _run([_java(), *flags, str(POMS / "LoadClasses.java"), *LOADING], "loading Kafka's classes")
     if not made.is_file():
-        raise Unavailable("this Java makes no archives of classes")
+        raise Unavailable("this Java can't create class archives")
     made.replace(archive)
     stamp.write_text(wanted)
     return str(archive)

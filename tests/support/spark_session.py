@@ -1,4 +1,4 @@
-"""A Spark session that is small enough to run beside other tests."""
+"""A Spark session small enough to run beside other tests."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def small_session(warehouse: Path) -> SparkSession:
-    """Return the one Spark session of this process, with the Kafka connector's jars if they are here."""
+    """Return the only Spark session of this process, with the Kafka connector's jars if they exist."""
     jars = spark_connector_libs()
     return session(
         "seqgate tests",

@@ -42,7 +42,7 @@ class Refused(Exception):
 
 @dataclass
 class Attempt:
-    """One transaction as its client saw it: the end it asked for, and whether this was acknowledged."""
+    """One transaction as its client saw it: the requested end, and whether the end was acknowledged."""
 
     label: str
     offset: int | None = None
@@ -50,12 +50,12 @@ class Attempt:
     commit: bool | None = None
     answered: bool = False
     places: set[int] = field(default_factory=set)
-    """The partitions whose batch was acknowledged."""
+    """The partitions whose batches were acknowledged."""
 
 
 @dataclass
 class Client:
-    """A producer with a transactional id, of one of the two protocols."""
+    """A producer with a transactional id that speaks either protocol version."""
 
     node: Node
     transactional_id: str
@@ -89,7 +89,7 @@ class Client:
             raise Refused
 
     def append(self, label: str, partition: int) -> int:
-        """Carry out the first stage of a Produce, which does not wait; return the offset."""
+        """Run the first stage of a Produce, which does not wait; return the offset."""
         key = self.producer, partition
         batch = Batch(
             (Record(label.encode()),),
@@ -135,7 +135,7 @@ class Client:
         self.producer = await transactions.end(self.transactional_id, request)
 
     async def transact(self, attempt: Attempt, *, commit: bool) -> None:
-        """Carry out a transaction over all partitions, with an offset of a group if the attempt has one."""
+        """Run a transaction over all partitions, with a group's offset if the attempt has one."""
         for partition in range(PARTITIONS):
             await self.write(attempt.label, partition)
             attempt.places.add(partition)
@@ -147,7 +147,7 @@ class Client:
 
 
 async def committed_offset(node: Node) -> int | None:
-    """Return the group's committed offset; no transaction may hold it any more."""
+    """Return the group's committed offset; fail if a transaction still holds it."""
     shard = await node.services.groups.durable_shard(GROUP)
     assert not shard.offsets.pending.is_held(GROUP, (TOPIC, 0))
     found = shard.offsets.of(GROUP).get((TOPIC, 0))
@@ -155,7 +155,7 @@ async def committed_offset(node: Node) -> int | None:
 
 
 def outcomes(node: Node) -> dict[str, list[Outcome]]:
-    """Return the outcomes of each label's records, one for every record in every partition."""
+    """Return the outcomes of the records by label, one per record and partition."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     for partition in range(PARTITIONS):
         target = node.services.partitions.get(TOPIC, partition)
@@ -184,7 +184,7 @@ def _decided(log: PartitionLog) -> Iterator[tuple[str, Outcome]]:
 
 
 async def settle(node: Node) -> None:
-    """Finish the ends that were decided, and time out the other transactions."""
+    """Finish the transactions whose end was decided, and time out the others."""
     transactions = node.services.transactions
     node.clock.time_ms += 10 * TIMEOUT_MS
     transactions.abort_overdue()

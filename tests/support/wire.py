@@ -1,8 +1,8 @@
 """A low-level Kafka client for tests: it sends any request of any version, or any bytes, and returns the answer.
 
-Requests are given as plain Python (dicts, lists, ints, strings, bytes) by kio's field names and answered the same way,
-so that answers of two endpoints and of several versions can be compared without their classes getting in the way:
-durations and times are milliseconds, error codes are ints, topic ids are text.
+Requests are given as plain Python (dicts, lists, ints, strings, bytes) by kio's field names and answered the
+same way, so that answers of two endpoints and of several versions can be compared. Durations and times are
+milliseconds, error codes ints, and topic ids text.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Answer:
 
 
 def milliseconds(moment: dt.datetime) -> int:
-    """Return whole milliseconds since 1970, exactly."""
+    """Return a time as whole milliseconds since 1970, exactly."""
     return (moment - EPOCH) // dt.timedelta(milliseconds=1)
 
 
@@ -113,8 +113,8 @@ def _missing(entity_field: Field[Any]) -> Any:
 
 
 def build(entity_type: type[Any], plain: Plain) -> Any:
-    """Build an entity from plain values: fields that this version lacks are left out, missing ones get a default or
-    zero.
+    """Build an entity from plain values. Fields that this version lacks are left out; missing fields get
+    their default or zero.
     """
     values: Plain = {}
     for entity_field in fields(entity_type):
@@ -244,11 +244,11 @@ class Wire:
         return decode(api, version, self.receive_frame(), correlation_id=correlation_id)
 
     def call(self, api: str, version: int, request: Plain | None = None, /, **more: Any) -> Answer:
-        """Sends one request and waits for its answer; raises `Closed` or `Silent`."""
+        """Send one request and return its answer. Raises `Closed` or `Silent`."""
         return self.receive(api, version, self.send(api, version, {**(request or {}), **more}))
 
     def send_frame(self, payload: bytes) -> None:
-        """Sends the length and then `payload` as they are."""
+        """Send the length and then `payload`, unchanged."""
         self.send_bytes(struct.pack(">i", len(payload)) + payload)
 
     def send_bytes(self, data: bytes) -> None:
@@ -262,7 +262,7 @@ class Wire:
         return self._receive_exactly(size)
 
     def expect_nothing(self, seconds: float) -> None:
-        """Raises AssertionError when anything arrives, `Closed` when the peer hangs up within `seconds`."""
+        """Wait `seconds`. Raises AssertionError when bytes arrive, and `Closed` when the peer hangs up."""
         self._socket.settimeout(seconds)
         try:
             data = self._receive_some(1)

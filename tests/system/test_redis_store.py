@@ -29,7 +29,7 @@ STATE_KEY = "{seqgate:producer-ids}"
 
 
 class Memory:
-    """The durable memory of a gateway. It outlives the store object."""
+    """A gateway's durable memory of Redis, which outlives the store object."""
 
     def __init__(self) -> None:
         self.last_seen: LastSeen | None = None
@@ -133,7 +133,7 @@ async def test_after_a_kill_ids_continue_beyond_those_redis_lost(
     with pytest.raises(StoreUnavailable):
         await quiet.claim(10, "quiet", 3)
     server.start()
-    # The quiet gateway never saw the lost blocks, and still gets none of their ids.
+    # The idle gateway never saw the lost blocks, and still gets none of their ids.
     block = await quiet.claim(10, "quiet", 4)
     assert block.first_producer_id >= next_after([quiet_block, *forgotten])
     assert (await busy.claim(10, "busy", 5)).first_producer_id == block.next_producer_id
@@ -215,7 +215,7 @@ async def test_a_store_recreated_by_another_gateway_is_refused(server: RedisServ
     before = await old.claim(10, "old", 1)
     server.flush()
     fresh_block = await gateway().claim(10, "fresh", 2)
-    # The new gateway could not notice the loss, and still its ids lie beyond the old ids.
+    # The new gateway could not notice the loss, and still its ids are above the old ones.
     assert fresh_block.first_producer_id >= before.next_producer_id
     with pytest.raises(StoreWentBack, match="another store"):
         await old.claim(10, "old", 3)

@@ -1,4 +1,4 @@
-"""Requests to a gateway of any release, in versions that all of them have."""
+"""Requests to a gateway of any release, in versions that all releases have."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ from tests.upgrade.manifest import Row, row
 DEADLINE_S = 30.0
 TOPIC, BROKER = 2, 4
 NOT_READY = {14, 15, 16, 51}
-"""Errors that ask a client to try again: the coordinator loads, is not there yet, or a transaction ends."""
+"""Errors after which a client retries: the coordinator is loading or not available yet, or a transaction is
+ending.
+"""
 SHARE_MEMBER = base64.urlsafe_b64encode(bytes([7]) * 16).decode().rstrip("=")
 
 
 def place(topic: str, index: int = 0) -> str:
-    """How the manifest names a partition."""
+    """Return the manifest's name of a partition."""
     return f"{topic}/{index}"
 
 
 def split_place(text: str) -> tuple[str, int]:
-    """Topic and partition."""
+    """Return topic and partition of such a name."""
     topic, _, index = text.rpartition("/")
     return topic, int(index)
 
@@ -46,7 +48,7 @@ class Asking:
         return self.wire.call(api, version, request).fields
 
     def until(self, ask: Callable[[], Plain], holds: Callable[[Plain], bool]) -> Plain:
-        """The first answer that holds."""
+        """Repeat a request until its answer holds; return that answer."""
         deadline_s = time.monotonic() + DEADLINE_S
         while not holds(answer := ask()):
             assert time.monotonic() < deadline_s, f"still answered: {answer}"
@@ -61,14 +63,14 @@ class Asking:
         )
 
     def has(self, api: str) -> bool:
-        """Whether the release has an API."""
+        """Return whether the release has an API."""
         answer = self.call("api_versions", 0, {})
         return API_KEYS[api] in {entry["api_key"] for entry in answer["api_keys"]}
 
-    # Topics.
+    # --- topics
 
     def create(self, topic: str, partitions: int = 1, **configs: str) -> int:
-        """Returns the error code; "." in names of configurations is written "_"."""
+        """Create a topic; return the error code. Keyword arguments are configs, with `_` for `.`."""
         asked = {
             "name": topic,
             "num_partitions": partitions,
@@ -104,7 +106,7 @@ class Asking:
         return {entry["name"]: entry["value"] for entry in result["configs"]}
 
     def offset(self, topic: str, index: int, timestamp: int) -> int:
-        """The log start offset for -2, the end offset for -1."""
+        """Return an offset: −2 asks for the log start offset, −1 for the end offset."""
         partitions = [{"partition_index": index, "current_leader_epoch": -1, "timestamp": timestamp}]
         asked = {
             "replica_id": -1,
@@ -114,10 +116,10 @@ class Asking:
         answer = self.call("list_offsets", 6, asked)
         return int(answer["topics"][0]["partitions"][0]["offset"])
 
-    # Producing.
+    # --- producing
 
     def producer_id(self) -> int:
-        """A fresh one."""
+        """Return a new producer id."""
         asked = {
             "transactional_id": None,
             "transaction_timeout": 60_000,
@@ -129,19 +131,19 @@ class Asking:
         return int(answer["producer_id"])
 
     def produce(self, topic: str, batch: Batch, index: int = 0) -> Plain:
-        """What the partition answers."""
+        """Produce a batch; return the partition's answer."""
         data = [{"name": topic, "partition_data": [{"index": index, "records": batch.encode()}]}]
         asked = {"transactional_id": None, "acks": -1, "timeout": 30_000, "topic_data": data}
         answer = self.call("produce", 9, asked)
         return answer["responses"][0]["partition_responses"][0]  # type: ignore[no-any-return]
 
     def append(self, topic: str, batch: Batch, index: int = 0) -> int:
-        """The base offset of what must be accepted."""
+        """Produce a batch that must be accepted; return its base offset."""
         answer = self.produce(topic, batch, index)
         assert answer["error_code"] == 0, (topic, answer)
         return int(answer["base_offset"])
 
-    # Groups.
+    # --- groups
 
     def commit(self, group: str, topic: str, index: int, offset: int, metadata: str, **member: Any) -> None:
         partition = {
@@ -165,7 +167,7 @@ class Asking:
         assert answer["topics"][0]["partitions"][0]["error_code"] == 0, answer
 
     def offsets(self, group: str) -> dict[str, list[Any]]:
-        """Offset, leader epoch and metadata by partition, as the manifest has them."""
+        """Return offset, leader epoch and metadata by partition, in the manifest's form."""
         asked = {"group_id": group, "member_id": None, "member_epoch": -1, "topics": None}
         answer = self.until(
             lambda: self.call("offset_fetch", 9, {"groups": [asked], "require_stable": False}),
@@ -185,16 +187,16 @@ class Asking:
         answer = self.call("list_groups", 5, {"states_filter": [], "types_filter": []})
         return {group["group_id"]: group["group_type"] for group in answer["groups"]}
 
-    # Transactions.
+    # --- transactions
 
     def transactions(self) -> dict[str, str]:
-        """States by transactional id."""
+        """Return the states of transactions by transactional id."""
         answer = self.call("list_transactions", 0, {"state_filters": [], "producer_id_filters": []})
         return {one["transactional_id"]: one["transaction_state"] for one in answer["transaction_states"]}
 
 
 class ShareMember:
-    """The only member of a share group of one topic of one partition."""
+    """The only member of a share group that reads one topic with one partition."""
 
     def __init__(self, asking: Asking, group: str, topic: str, member_id: str = SHARE_MEMBER) -> None:
         self._asking = asking
@@ -205,7 +207,7 @@ class ShareMember:
         self._session_epoch = 0
 
     def join(self) -> None:
-        """Heartbeat until it has the partition."""
+        """Send heartbeats until the member has the partition."""
         self._asking.coordinator(self._group)
         self._asking.coordinator(f"{self._group}:{uuid.UUID(self._topic_id)}:0", 2)
         epoch = 0
@@ -225,7 +227,9 @@ class ShareMember:
                     return
 
     def acquire(self, *acknowledged: tuple[int, int]) -> list[list[int]]:
-        """[offset, delivery count] of what is given now; `acknowledged` are (offset, type) of what was given before."""
+        """Return [offset, delivery count] of the acquired records; `acknowledged` are (offset, type) of
+        earlier ones.
+        """
         asked = {
             **self._acknowledging(acknowledged),
             "max_wait": 200,
@@ -250,7 +254,7 @@ class ShareMember:
         return sorted(given)
 
     def acknowledge(self, *acknowledged: tuple[int, int]) -> None:
-        """Without being given anything."""
+        """Acknowledge without acquiring new records."""
         answer = self._asking.call("share_acknowledge", 1, self._acknowledging(acknowledged))
         assert answer["error_code"] == 0, answer
         assert all(one["error_code"] == 0 for topic in answer["responses"] for one in topic["partitions"]), (
@@ -271,7 +275,7 @@ class ShareMember:
         }
 
     def acquire_all(self, count: int) -> list[list[int]]:
-        """What is given in as many fetches as it takes until there are so many."""
+        """Fetch until this many records are acquired; return all of them."""
         given = self.acquire()
         deadline_s = time.monotonic() + DEADLINE_S
         while len(given) < count:
@@ -281,7 +285,7 @@ class ShareMember:
 
 
 def read_all(bootstrap: str, places: Collection[str], *, committed: bool = False) -> dict[str, list[Row]]:
-    """Every record of the partitions, as librdkafka reads them."""
+    """Return every record of the partitions as librdkafka reads them."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,

@@ -1,7 +1,8 @@
 """Makes the fixtures of a release: `python -m tests.upgrade.make_fixture --release NAME [--tree DIRECTORY]`.
 
-The gateway of the tree (this one unless another is named) writes everything that `writing` knows, twice: once it is
-stopped, once killed. Each data directory becomes `fixtures/NAME-stopped.tar.gz` or `-killed.tar.gz`, with a manifest beside it.
+The gateway of the source tree (by default this one) writes everything in `writing` twice: once it is then
+stopped, once killed. Each data directory becomes `fixtures/NAME-stopped.tar.gz` or `-killed.tar.gz`, with a
+manifest beside it.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ PASSED_OVER = {"control.sock", ".lock"}
 
 
 def main() -> None:
-    """Make both."""
+    """Make both fixtures of a release."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--release", required=True, help="what the fixture is called")
-    parser.add_argument("--tree", type=Path, default=REPOSITORY, help="the release's source tree")
+    parser.add_argument("--release", required=True, help="name of the release")
+    parser.add_argument("--tree", type=Path, default=REPOSITORY, help="source tree of the release")
     arguments = parser.parse_args()
     FIXTURES.mkdir(exist_ok=True)
     for ended in ("stopped", "killed"):
@@ -43,7 +44,7 @@ def main() -> None:
 
 
 def write(tree: Path, data_dir: Path, release: str, ended: str) -> Manifest:
-    """Run the tree's gateway on `data_dir`, give it everything, and end it."""
+    """Run the tree's gateway on `data_dir`, write everything, and end the gateway."""
     port = free_port()
     command = [sys.executable, "-m", "gateway", "serve", "--listen", f"127.0.0.1:{port}"]
     command += ["--data-dir", str(data_dir)]
@@ -67,13 +68,13 @@ def write(tree: Path, data_dir: Path, release: str, ended: str) -> Manifest:
 
 
 def known_settings(tree: Path) -> dict[str, str]:
-    """Those of MAKING that the release has."""
+    """Return the settings of MAKING that the release has."""
     page = (tree / "docs" / "configuration.md").read_text()
     return {name: value for name, value in MAKING.items() if f"`{name}`" in page}
 
 
 def pack(data_dir: Path) -> bytes:
-    """The directory as an archive that names neither its maker nor the time."""
+    """Return the directory as an archive without owner and time."""
     packed = io.BytesIO()
     with (
         gzip.GzipFile(fileobj=packed, mode="wb", compresslevel=9, mtime=0) as compressed,

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any
 
 LONGEST_VALUE_BYTES = 64
-"""Of a longer value the digest is kept."""
+"""Longer values are stored as a digest."""
 
 Row = list[Any]
 """A record: offset, timestamp in ms, key, value, headers."""
 
 
 def text_of(content: bytes | None) -> str | None:
-    """How a key, a value or the value of a header stands in a row."""
+    """Return a key, a value or a header's value in the form of a row."""
     if content is None:
         return None
     if len(content) > LONGEST_VALUE_BYTES:
@@ -33,7 +33,7 @@ def row(
     value: bytes | None,
     headers: Sequence[tuple[str, bytes | None]] = (),
 ) -> Row:
-    """One record."""
+    """Return a record as a row."""
     return [
         offset,
         timestamp_ms,
@@ -45,7 +45,7 @@ def row(
 
 @dataclass
 class SentBatch:
-    """A batch of an idempotent producer that is still remembered, and what its retry is answered with."""
+    """A batch of an idempotent producer that is still in its window, and the answer to its retry."""
 
     partition: str
     producer_id: int
@@ -54,7 +54,7 @@ class SentBatch:
     record_count: int
     base_offset: int
     is_last: bool
-    """Whether the producer's next batch follows this one."""
+    """Whether this is the producer's last batch."""
 
 
 @dataclass
@@ -67,31 +67,31 @@ class Manifest:
     topics: dict[str, str] = field(default_factory=dict)
     """Topic ids by name."""
     configs: dict[str, dict[str, str]] = field(default_factory=dict)
-    """What was altered of topics, and under the name "" of the gateway."""
+    """Altered configs by topic; those of the gateway under the name ""."""
     ends: dict[str, list[int]] = field(default_factory=dict)
     """Log start offset and log end offset by partition."""
     records: dict[str, list[Row]] = field(default_factory=dict)
     committed: dict[str, list[int]] = field(default_factory=dict)
-    """The offsets that a reader of committed records sees, where that is not all."""
+    """The offsets that a reader of committed records sees; absent if it sees all."""
     batches: list[SentBatch] = field(default_factory=list)
     producer_ids: list[int] = field(default_factory=list)
-    """Ids that were handed out."""
+    """The producer ids that were handed out."""
     offsets: dict[str, dict[str, list[Any]]] = field(default_factory=dict)
-    """By group and partition: offset, leader epoch, metadata."""
+    """Offset, leader epoch and metadata by group and partition."""
     group_types: dict[str, str] = field(default_factory=dict)
     transactions: dict[str, str] = field(default_factory=dict)
-    """States by transactional id."""
+    """The states of transactions by transactional id."""
     shares: dict[str, list[list[int]]] = field(default_factory=dict)
-    """By share group, of the topic `shared`: [offset, delivery count] of what is delivered next."""
+    """[offset, delivery count] of the records of topic `shared` that each share group gets next."""
     delayed: dict[str, list[int]] = field(default_factory=dict)
-    """By share group, of the topic `delayed`: the offsets that are due."""
+    """The offsets of topic `delayed` that are due, by share group."""
 
     def write(self, path: Path) -> None:
-        """As JSON, a row in a line."""
+        """Write the manifest as JSON, one row per line."""
         path.write_text(json.dumps(asdict(self), indent=1, sort_keys=True) + "\n")
 
     @classmethod
     def read(cls, path: Path) -> Manifest:
-        """What `write` wrote."""
+        """Read a written manifest."""
         fields = json.loads(path.read_text())
         return cls(**{**fields, "batches": [SentBatch(**batch) for batch in fields["batches"]]})

@@ -1,4 +1,4 @@
-"""Whether a gateway has exactly what a manifest says, and goes on from there."""
+"""Checks that a gateway has exactly the contents of a manifest, and continues from there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ OPENING = {
     "transaction.max.timeout.ms": "2147483647",
     "log.cleaner.enable": "false",
 }
-"""Nothing that is kept for days only goes, however old the fixture."""
+"""Settings under which nothing expires, however old the fixture is."""
 
 
 class Opened:
@@ -34,7 +34,7 @@ class Opened:
         self.asking.close()
 
     def compare_stored(self) -> None:
-        """Topics, configurations, records, groups and transactions, none of which this changes."""
+        """Compare topics, configs, records, groups and transactions. This changes none of them."""
         manifest, asking = self.manifest, self.asking
         assert asking.topic_ids() == manifest.topics
         for name, configs in manifest.configs.items():
@@ -52,14 +52,14 @@ class Opened:
         assert not manifest.transactions or asking.transactions() == manifest.transactions
 
     def retry_batches(self) -> None:
-        """Each batch that was remembered is a retry, answered with its offset; nothing is written."""
+        """Retry each batch in the producers' windows: the answer has its offset, and nothing is written."""
         for batch in self.manifest.batches:
             topic, index = split_place(batch.partition)
             answer = self.asking.produce(topic, _again(batch, 0), index)
             assert (answer["error_code"], answer["base_offset"]) == (0, batch.base_offset), (batch, answer)
 
     def go_on(self) -> None:
-        """What follows is taken behind what was there, a gap is refused, ids are fresh."""
+        """Continue: next batches are accepted, a gap is refused, and producer ids are new."""
         fresh = self.asking.producer_id()
         assert fresh not in self.manifest.producer_ids
         for batch in self.manifest.batches:
@@ -90,7 +90,7 @@ class Opened:
         self._appended[one] = self._appended.get(one, 0) + len(batch.records)
 
     def read_appended(self) -> None:
-        """Read the old records unchanged, and after them the appended ones."""
+        """Check that the old records are unchanged, with the new ones behind them."""
         for one, found in read_all(self.bootstrap, self._appended).items():
             rows = self.manifest.records[one]
             assert found[: len(rows)] == rows
@@ -98,7 +98,9 @@ class Opened:
             self.manifest.records[one] = found
 
     def share(self) -> None:
-        """Share groups get what nobody accepted or rejected, and of delayed records those that are due."""
+        """Check that share groups get the records nobody accepted or rejected, and the due ones of the
+        delayed topic.
+        """
         wanted = [(group, "shared", left) for group, left in self.manifest.shares.items()]
         wanted += [
             (group, "delayed", [[offset, 2] for offset in due])
@@ -111,7 +113,9 @@ class Opened:
             assert given == left, (group, given)
 
     def end_transaction(self) -> None:
-        """Its next instance aborts what a transactional id has open; what stood behind it is read then."""
+        """Begin the next instance of a transactional id: it aborts the open transaction, and later records
+        become readable.
+        """
         if "open" not in self.manifest.transactions:
             return
         one = place("transactional")
@@ -137,6 +141,6 @@ class Opened:
 
 
 def _again(batch: SentBatch, further: int) -> Batch:
-    """A batch of the same producer as long as that one, `further` sequences behind it."""
+    """Return a batch of the same producer and length, `further` sequences behind the given one."""
     records = tuple(Record() for _ in range(batch.record_count))
     return Batch(records).of(batch.producer_id, batch.producer_epoch, batch.base_sequence + further)

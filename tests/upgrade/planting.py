@@ -1,4 +1,6 @@
-"""A file, or a record in a log, as a release after this one would write it: the same, of the next version."""
+"""Changes a file, or a record in a log, into the form that a later release would write: only its version is
+higher.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ Plant = Callable[[Path], None]
 
 
 def line(name: str, old: str, new: str) -> Plant:
-    """Another text in a file."""
+    """Replace text in a file."""
 
     def plant(root: Path) -> None:
         (path,) = root.glob(name)
@@ -30,7 +32,7 @@ def line(name: str, old: str, new: str) -> Plant:
 
 
 def first_line(name: str) -> Plant:
-    """Version 1 of a checkpoint, of which all today have version 0."""
+    """Write version 1 into a checkpoint; all current checkpoints have version 0."""
 
     def plant(root: Path) -> None:
         (path,) = root.glob(name)
@@ -42,7 +44,7 @@ def first_line(name: str) -> Plant:
 
 
 def sealed(name: str, position: int, version: int) -> Plant:
-    """Another int16 in the newest of some files that end with the CRC-32C of all before."""
+    """Replace an int16 in the newest of some files that end with the CRC-32C of their contents."""
 
     def plant(root: Path) -> None:
         path = max(root.glob(name))
@@ -55,7 +57,7 @@ def sealed(name: str, position: int, version: int) -> Plant:
 
 
 def written(name: str, text: str) -> Plant:
-    """A file that was not there."""
+    """Write a file that did not exist."""
 
     def plant(root: Path) -> None:
         path = root / name
@@ -66,7 +68,7 @@ def written(name: str, text: str) -> Plant:
 
 
 def names_snapshot(partition: str, version: int) -> Plant:
-    """What is remembered of producer names where nothing was, of another version."""
+    """Write a snapshot of producer names with another version, where none existed."""
 
     def plant(root: Path) -> None:
         (root / partition / f"{0:020}.names").write_bytes(encode_names([], 0))
@@ -76,7 +78,7 @@ def names_snapshot(partition: str, version: int) -> Plant:
 
 
 def clean_shutdown(root: Path) -> None:
-    """A marker of version 3."""
+    """Write the file that marks a clean stop, with version 3."""
     path = root / ".kafka_cleanshutdown"
     content = json.loads(path.read_text())
     assert content["version"] == 2
@@ -84,13 +86,15 @@ def clean_shutdown(root: Path) -> None:
 
 
 def stored_logs(root: Path) -> None:
-    """After a crash: no marker, but what the clean stop before had left."""
+    """Leave the state after a crash: no mark of a clean stop, but the other files that the last clean stop
+    left.
+    """
     clean_shutdown(root)
     (root / ".kafka_cleanshutdown").rename(root / "stored-logs")
 
 
 def magic(name: str) -> Plant:
-    """A last batch of magic 3, of a log that is checked because its clean stop does not vouch for it."""
+    """Give the last batch magic 3, in a log that the start checks because the clean stop does not cover it."""
 
     def plant(root: Path) -> None:
         path = max(root.glob(name))
@@ -108,12 +112,12 @@ def magic(name: str) -> Plant:
 
 
 def batch_offsets(batch: bytearray) -> int:
-    """How many offsets a batch takes."""
+    """Return how many offsets a batch takes."""
     return int(struct.unpack_from(">i", batch, 23)[0]) + 1
 
 
 def record(topic: str, key: bytes | None, value: bytes) -> Plant:
-    """One more record in the first partition of an internal topic, and a clean stop after it."""
+    """Append a record to the first partition of an internal topic, and stop cleanly."""
 
     def plant(root: Path) -> None:
         directory = LogDirectory.open(root, Storage(), node_id=1, now_ms=lambda: NOW_MS)
@@ -126,12 +130,12 @@ def record(topic: str, key: bytes | None, value: bytes) -> Plant:
 
 
 def contents(root: Path) -> dict[str, bytes]:
-    """Every file with its bytes; sockets are none."""
+    """Return every file with its bytes, without sockets."""
     return {
         str(path.relative_to(root)): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()
     }
 
 
 def changed(before: dict[str, bytes], after: dict[str, bytes]) -> set[str]:
-    """The names of files that came, went or differ."""
+    """Return the names of files that are new, gone or different."""
     return {name for name in before.keys() | after.keys() if before.get(name) != after.get(name)}

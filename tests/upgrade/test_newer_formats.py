@@ -1,5 +1,5 @@
-"""Data that a later release wrote is refused with a sentence that names the data, its version and the supported one;
-nothing changes.
+"""Data of a later release is refused with a sentence that names the data, its version and the supported one.
+Nothing changes.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NEW_METADATA = b'{"type":"FEATURE_RECORD","version":0,"data":{}}'
 
 
 def value(version: int) -> bytes:
-    """One that nobody can read but for its version."""
+    """Return a value of which only the version can be read."""
     return struct.pack(">h", version) + b"\x7f" * 40
 
 
@@ -187,7 +187,7 @@ def test_a_start_is_refused_in_one_sentence(name: str, current: Path, tmp_path: 
     assert re.search(sentence, ended.stderr.splitlines()[-1]), ended.stderr
     after = contents(root)
     if after.get("stored-logs") == before.get(".kafka_cleanshutdown"):
-        # the start had put aside what the clean stop left; it is there again, byte for byte
+        # the start had set aside the files of the clean stop; they are restored unchanged
         after |= {path: before[path] for path in ("stored-logs",) if path in before}
         after = {path: content for path, content in after.items() if path in before}
     assert changed(before, after) == set()
@@ -233,7 +233,9 @@ def test_others_are_served_beside_it(current: Path, tmp_path: Path) -> None:
 
 
 def test_an_index_is_made_anew_from_the_log(current: Path, tmp_path: Path) -> None:
-    """It names no version, or is no more than the log tells: another one is as good as none, and made as it was."""
+    """An index has no version and contains nothing that the log does not, so any unknown one is simply
+    rebuilt.
+    """
     root = Path(shutil.copytree(current, tmp_path / "data"))
     for name in STOPS:
         (root / name).unlink(missing_ok=True)
@@ -258,7 +260,9 @@ def test_commands_on_a_stopped_gateway_refuse_the_directory(current: Path, tmp_p
 
 
 def test_the_directory_says_so_before_anything_newer_is_written(tmp_path: Path) -> None:
-    """A directory of an earlier release gets the version of this one first; a power cut in between leaves the old one."""
+    """An older release's directory gets this release's version first; a power cut in between leaves the old
+    version.
+    """
     with tarfile.open(max(FIXTURES.glob("*-stopped.tar.gz"))) as archive:
         archive.extractall(tmp_path, filter="data")
     told: list[str] = []

@@ -1,4 +1,4 @@
-"""Data that earlier releases wrote opens in this one, exact, and goes on."""
+"""Data that earlier releases wrote opens unchanged in this release, and the gateway continues from it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_every_release_has_both_fixtures() -> None:
 
 
 def test_this_release_can_add_its_own(tmp_path: Path) -> None:
-    """The command that makes a fixture works, and what it makes opens."""
+    """The command that makes a fixture works, and this release opens the fixture."""
     manifest = write(REPOSITORY, tmp_path / "made", "this", "killed")
     manifest.write(tmp_path / "manifest.json")
     with tarfile.open(fileobj=io.BytesIO(pack(tmp_path / "made"))) as archive:

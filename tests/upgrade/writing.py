@@ -1,6 +1,7 @@
-"""Everything that a gateway of some release can be given to keep, and what it answered, as a manifest.
+"""Writes everything that a gateway of some release can store, and returns its answers as a manifest.
 
-What a release does not have yet is left out: its APIs tell, or it refuses the topic's configuration.
+Features that the release does not have are left out: its list of APIs, or a refused topic config, shows
+which.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ ACCEPT, RELEASE, REJECT = 1, 2, 3
 KEEP = {"retention_ms": "-1"}
 SEGMENT_BYTES = 1 << 20
 LARGE = 300_000
-"""Bytes of a value: few fill a segment, and they compress to nothing."""
+"""The size of a value, in bytes. A few such values fill a segment, and they do not compress."""
 FAR_MS = 4_102_444_800_000
-"""In the year 2100."""
+"""A time in the year 2100."""
 MAKING = {
     "offsets.topic.num.partitions": "1",
     "transaction.state.log.num.partitions": "1",
@@ -37,11 +38,11 @@ MAKING = {
     "transaction.max.timeout.ms": "2147483647",
     "log.segment.delete.delay.ms": "0",
 }
-"""Settings of the gateway that writes a fixture, as far as its release has them."""
+"""The settings of the gateway that writes a fixture; those that its release lacks are left out."""
 
 
 class Writing:
-    """One gateway and the manifest of what it has acknowledged."""
+    """A gateway, and the manifest of everything that it has acknowledged."""
 
     def __init__(self, bootstrap: str, release: str, ended: str) -> None:
         self.bootstrap = bootstrap
@@ -49,7 +50,7 @@ class Writing:
         self.asking = Asking(bootstrap)
 
     def everything(self) -> Manifest:
-        """Write all that the release knows."""
+        """Write everything that the release supports."""
         parts: list[tuple[str | None, Callable[[], None]]] = [
             (None, self.codecs),
             (None, self.clients),
@@ -93,7 +94,7 @@ class Writing:
         return base_offset
 
     def codecs(self) -> None:
-        """Batches in every codec, with keys, headers and what may be null."""
+        """Write batches in every codec, with keys, headers and null fields."""
         self._create("codecs")
         for number, codec in enumerate(CODECS):
             records = (
@@ -104,7 +105,7 @@ class Writing:
             self._append("codecs", Batch(records, codec=codec, base_timestamp=T0_MS + number * 1000))
 
     def clients(self) -> None:
-        """What the client libraries send: idempotent and not, to several partitions."""
+        """Write with the client libraries, idempotent and not, to several partitions."""
         self._create("clients", 3)
         sent = [
             (number % 3, T0_MS + number, f"key-{number}".encode(), f"v{number}".encode())
@@ -141,7 +142,7 @@ class Writing:
         python.close()
 
     def _send(self, topic: str, producer_id: int, counts: list[int], value: bytes = b"v") -> None:
-        """Batches of these many records, and what is remembered of them."""
+        """Send batches with these numbers of records, and note those in the producer's window."""
         sequence = 0
         sent = []
         for number, count in enumerate(counts):
@@ -159,13 +160,13 @@ class Writing:
         return producer_id
 
     def idempotent(self) -> None:
-        """Three producers one after the other, without a gap, with more batches than are remembered, or fewer."""
+        """Write as three producers in turn, without gaps, with more batches than a window holds, or fewer."""
         self._create("idempotent")
         for counts in ([1, 2, 3, 1, 2, 3, 1, 4], [5], [1, 1, 2]):
             self._send("idempotent", self._producer_id(), counts)
 
     def rolled(self) -> None:
-        """Segments that were closed, some of them deleted, together with all that one producer wrote."""
+        """Write closed segments, and delete some of them, with all batches of one producer."""
         self._create("rolled", segment_bytes=str(SEGMENT_BYTES))
         first, second = self._producer_id(), self._producer_id()
         self._send("rolled", first, [1, 2])
@@ -178,7 +179,7 @@ class Writing:
         noted[place("rolled")] = [one for one in noted[place("rolled")] if one[0] >= start_offset]
 
     def deleted(self) -> None:
-        """A topic that is gone, and one that has come again under its name."""
+        """Delete one topic, and delete and recreate another one."""
         for name in ("deleted", "again"):
             self._create(name, 2)
             self.asking.append(name, Batch())
@@ -190,7 +191,7 @@ class Writing:
         self.manifest.records[place("empty")] = []
 
     def configs(self) -> None:
-        """Configurations that were altered while the gateway ran."""
+        """Alter configs while the gateway runs."""
         self._create("altered")
         self.manifest.records[place("altered")] = []
         self.asking.alter(TOPIC, "altered", max_message_bytes="123456", segment_bytes="2097152")
@@ -199,7 +200,7 @@ class Writing:
         self.manifest.configs[""] = {"message.max.bytes": "2345678"}
 
     def groups(self) -> None:
-        """Groups of the classic protocol: one that only commits, one with a member that left."""
+        """Create classic groups: one that only commits, and one whose member has left."""
         self.asking.coordinator("commits")
         self.asking.commit("commits", "codecs", 0, 7, "a word of its own")
         self.asking.commit("commits", "clients", 2, 3, "")
@@ -226,7 +227,7 @@ class Writing:
         self.manifest.group_types[group] = kind
 
     def consumer_groups(self) -> None:
-        """A group of the consumer protocol with a member that stays."""
+        """Create a consumer group with a member that stays."""
         self.asking.coordinator("kip-848")
         first = {
             "group_id": "kip-848",
@@ -257,7 +258,7 @@ class Writing:
         self._note_group("kip-848", "consumer")
 
     def shares(self) -> None:
-        """A share group that has accepted, rejected, and released, some of it twice."""
+        """Create a share group that accepted, rejected and released records, some of them twice."""
         self._create("shared")
         member = ShareMember(self.asking, "shares", "shared")
         member.join()
@@ -271,7 +272,7 @@ class Writing:
         self.manifest.shares["shares"] = [[1, 3], [3, 2], [5, 2], [6, 3], [7, 2]]
 
     def transactions(self) -> None:
-        """Committed and aborted transactions, offsets in them, and one that is open."""
+        """Write committed and aborted transactions, offsets in them, and one that stays open."""
         self._create("transactional")
         ended = self._transactional("ends")
         ended.init_transactions(DEADLINE_S)
@@ -285,7 +286,7 @@ class Writing:
         opened.begin_transaction()
         self._produce_in(opened, "open")
         self._send_offsets(opened, 77)
-        self.opened = opened  # its end would abort the transaction
+        self.opened = opened  # ending the process would abort the transaction
         self._append("transactional", Batch((Record(value=b"behind the open one"),), base_timestamp=T0_MS))
         self._note_group("in-transactions", "classic")
         assert self.manifest.offsets["in-transactions"] == {place("clients"): [2, -1, ""]}
@@ -328,7 +329,7 @@ class Writing:
         consumer.close()
 
     def compacted(self) -> None:
-        """A topic of which compaction has taken records out."""
+        """Write a topic from which compaction has removed records."""
         settings = {
             "cleanup_policy": "compact",
             "min_cleanable_dirty_ratio": "0.01",
@@ -349,11 +350,11 @@ class Writing:
         self.manifest.records[one] = found
 
     def _compacts(self) -> bool:
-        """Whether the release compacts at all: earlier ones took the configuration and kept everything."""
+        """Return whether the release compacts. Earlier ones accepted the config and kept everything."""
         return "log.cleaner.backoff.ms" in self.asking.configs(BROKER, "1")
 
     def delayed(self) -> None:
-        """Records that wait, and some that are due."""
+        """Write delayed records, some of which are due."""
         if self.asking.create(
             "delayed", **KEEP, delivery_delay_header="due", delivery_delay_max_ms=str(2**62)
         ):
@@ -370,7 +371,7 @@ class Writing:
         self.manifest.delayed["delays"] = [2]
 
     def named(self) -> None:
-        """Producer names, what they are told, and records that were there before."""
+        """Write records with producer names, their reported sequence ids, and duplicates."""
         if self.asking.create("named", **KEEP, message_deduplication_enable="true"):
             return
         self._append("named", replace(named("loader", 1, 2, 5, epoch=3), base_timestamp=T0_MS))

@@ -1,5 +1,5 @@
-"""Hides hypothesis from a gateway that a test starts, as users do not have it. kio imports hypothesis where it is
-installed, which takes a third of a start.
+"""Hides hypothesis from a gateway that a test starts, because users do not have hypothesis. kio imports it
+where it is installed, which takes a third of a start.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""Requests of these tests over the wire."""
+"""The requests that tests of commands send over the wire."""
 
 from __future__ import annotations
 

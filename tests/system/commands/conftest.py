@@ -1,4 +1,4 @@
-"""Runs commands for these tests, and the servers that the commands use."""
+"""Fixtures that run commands, and the servers that the commands use."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ class Outcome:
 
 
 def seqgate(*arguments: str | Path, code: int | None = 0) -> Outcome:
-    """Run a command as in a terminal 100 characters wide, but in this process, which saves starting one."""
+    """Run a command as in a terminal 100 characters wide, but in this process, which is faster than a new
+    one.
+    """
     result = CliRunner().invoke(app, [str(argument) for argument in arguments], env={"COLUMNS": "100"})
     if result.exception is not None and not isinstance(result.exception, SystemExit):
         raise result.exception
@@ -41,7 +43,7 @@ def seqgate(*arguments: str | Path, code: int | None = 0) -> Outcome:
 
 
 def seqgate_process(*arguments: str | Path) -> Outcome:
-    """Run a command as a person does, in a process of its own."""
+    """Run a command as a user does, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "gateway", *map(str, arguments)],
         cwd=REPOSITORY,
@@ -56,7 +58,7 @@ def seqgate_process(*arguments: str | Path) -> Outcome:
 
 @pytest.fixture
 def redis_url(tmp_path: Path) -> Iterator[str]:
-    """The address of a Redis server of its own, on a Unix domain socket."""
+    """The address of a Redis server for one test, on a Unix domain socket."""
     from redis import Redis
 
     path = tmp_path / "redis.sock"

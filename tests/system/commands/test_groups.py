@@ -30,7 +30,9 @@ WAIT_S = 30.0
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A gateway with the topics `orders`, two partitions of ten records (the first begins at 3), and empty `flights`."""
+    """A gateway with the topic `orders` (two partitions of ten records, the first from offset 3 on) and the
+    empty `flights`.
+    """
     settings = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
     with GatewayProcess(tmp_path / "data", settings=settings) as process:
         create_topic(process.bootstrap, "orders", 2)
@@ -44,7 +46,7 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
 
 
 def _produce(bootstrap: str, partition: int) -> None:
-    """Produce ten records, 100 ms from one to the next."""
+    """Produce ten records, 100 ms apart."""
     batch = Batch(records(10, step_ms=100)).encode()
     data = [{"name": "orders", "partition_data": [{"index": partition, "records": batch}]}]
     with Wire(bootstrap) as wire:

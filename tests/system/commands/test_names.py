@@ -1,4 +1,4 @@
-"""`seqgate names` of a running gateway, and of one that was stopped."""
+"""`seqgate names` on a running gateway, and on a stopped one."""
 
 from __future__ import annotations
 

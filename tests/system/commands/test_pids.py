@@ -1,4 +1,4 @@
-"""`seqgate pids` against gateways that run, that have stopped, that were killed, and against Redis."""
+"""`seqgate pids` on running, stopped and killed gateways, and with Redis."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TestRunningGateway:
 class TestStoppedGateway:
     @pytest.fixture(params=["stopped", "killed"])
     def data_dir(self, request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-        """The data directory of a gateway that handed out five ids and then ended."""
+        """The data directory of a stopped gateway that handed out five ids."""
         process = GatewayProcess(tmp_path / "data").start()
         for _ in range(5):
             next_producer_id(process.bootstrap)

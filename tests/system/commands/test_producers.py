@@ -145,7 +145,7 @@ def test_commands_that_need_a_running_gateway_say_so(tmp_path: Path, command: li
 
 
 class FullDisk(Storage):
-    """A disk on which data files of one partition can't be written while it is full."""
+    """A disk that refuses writes to one partition's data files while it is full."""
 
     full = False
 
@@ -155,7 +155,7 @@ class FullDisk(Storage):
         return super().write(file, buffers, position)
 
     def free_bytes(self, path: str) -> int:
-        # a gateway that knows of free space reopens the partition by itself
+        # a gateway that sees free disk space reopens the partition by itself
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 

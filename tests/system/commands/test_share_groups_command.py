@@ -1,4 +1,4 @@
-"""`seqgate groups` about share groups (KIP-932), against a real gateway."""
+"""`seqgate groups` on share groups (KIP-932) of a real gateway."""
 
 from __future__ import annotations
 
@@ -220,7 +220,7 @@ class TestDescribe:
     def test_several_holes(self, gateway: GatewayProcess, reader: Reader) -> None:
         reader.acknowledge((3, 3, REJECT), (9, 9, ACCEPT))
         told = groups(gateway, "describe", "desk", "--json").json["partitions"][0]
-        # 3 to 7 is one stretch of done records, accepted or rejected
+        # offsets 3 to 7 form one stretch of accepted or rejected records
         assert (told["delivery"]["holes"], told["delivery"]["done_records"], told["lag"]) == (2, 6, 2)
         assert told["delivery"]["acquired"] == 2
 

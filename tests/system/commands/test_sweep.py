@@ -1,4 +1,4 @@
-"""`seqgate sweep` and `seqgate tasks` on a gateway that runs, and on a data directory that nobody has open."""
+"""`seqgate sweep` and `seqgate tasks`, on a running gateway and on a data directory that no gateway uses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TOO_OLD_S = 1_600_000_000
 
 @pytest.fixture
 def data(gateway: GatewayProcess) -> Path:
-    """The data directory of a gateway with one topic, and a leak of each kind that only names tell."""
+    """The data directory of a gateway with one topic, and with one leak of each kind that file names reveal."""
     create_topic(gateway.bootstrap, "orders", 1)
     assert produce(gateway.bootstrap, "orders", 0, 77, 0, 3) == (0, 0)
     assert leaks(gateway.data_dir, "--min-age", "0s") == ("running", {}), "a healthy gateway has none"

@@ -31,14 +31,14 @@ SETTINGS = {
     "offsets.topic.num.partitions": "2",
     "transaction.state.log.num.partitions": "2",
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": NEVER_MS,
-    # accepts a batch in a partition that takes part in no transaction
+    # accepts a transactional batch in a partition that belongs to no transaction
     "transaction.partition.verification.enable": "false",
 }
 
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
-    """A gateway with the topics `orders`, two partitions, and `flights`; nothing is aborted by time."""
+    """A gateway with the topics `orders` (two partitions) and `flights`, on which no transaction times out."""
     with GatewayProcess(tmp_path / "data", settings=SETTINGS) as process:
         create_topic(process.bootstrap, "orders", 2)
         create_topic(process.bootstrap, "flights", 1)
@@ -62,7 +62,7 @@ def hanging(gateway: GatewayProcess, *filters: str) -> list[dict[str, Any]]:
 
 
 def producer_of(gateway: GatewayProcess, name: str, timeout_ms: int = 60_000) -> Producer:
-    """Return a producer that has begun, without a transaction."""
+    """Return a producer that has begun no transaction."""
     producer = Producer(
         {
             "bootstrap.servers": gateway.bootstrap,
@@ -95,7 +95,7 @@ def consume_and_hold(
 
 
 def committed_records(gateway: GatewayProcess, *partitions: int) -> list[bytes]:
-    """Return what a reader of committed records finds in `orders`, up to the end of each partition."""
+    """Return the committed records of `orders` up to the end of each partition."""
     reader = Consumer(
         {
             "bootstrap.servers": gateway.bootstrap,
@@ -119,7 +119,7 @@ def committed_records(gateway: GatewayProcess, *partitions: int) -> list[bytes]:
 
 
 def leave_open(gateway: GatewayProcess, name: str, producer_id: int, partition: int) -> int:
-    """Append a transactional batch that no coordinator knows; return its offset."""
+    """Append a transactional batch unknown to any coordinator; return its offset."""
     batch = Batch(records(1), attributes=TRANSACTIONAL).of(producer_id, 0, 0).encode()
     data = [{"name": "orders", "partition_data": [{"index": partition, "records": batch}]}]
     with Wire(gateway.bootstrap) as wire:
@@ -133,7 +133,7 @@ def leave_open(gateway: GatewayProcess, name: str, producer_id: int, partition: 
 
 
 def answering(gateway: GatewayProcess, answer: str, *arguments: str) -> tuple[int, str]:
-    """Run `seqgate transactions abort` and type an answer to its question; return the exit code and all output."""
+    """Run `seqgate transactions abort` and answer its question; return the exit code and all output."""
     command = ["transactions", "abort", *arguments, "--data-dir", str(gateway.data_dir)]
     result = CliRunner().invoke(app, command, input=answer, env={"COLUMNS": "100"})
     return result.exit_code, result.output

@@ -38,7 +38,7 @@ def send(
 @pytest.mark.parametrize("acks", [1, -1])
 @pytest.mark.parametrize("flush_messages", ["1", "1000000"])
 def test_a_producer_without_an_id(shared_gateway: GatewayProcess, acks: int, flush_messages: str) -> None:
-    """On one connection, which knows its requests by their second time."""
+    """Both requests use one connection, which recognizes the prefix of the second one."""
     configs = {**DEDUPLICATED, "flush.messages": flush_messages}
     topic = fresh_topic(shared_gateway.bootstrap, "named", configs=configs)
     with Wire(shared_gateway.bootstrap) as wire:
@@ -46,14 +46,16 @@ def test_a_producer_without_an_id(shared_gateway: GatewayProcess, acks: int, flu
             send(wire, topic, named("a", *ids), acks=acks)[0]
             for ids in ([1, 2], [1, 2], [2], [2, 3], [3, 4, 5], [1])
         ]
-        # which can be read when it is answered, and so can all before it
+        # an answered record can be read, and so can all records before it
         assert send(wire, topic, named("a", 6)) == [(0, 7)]
     assert answers == [(0, 0), (0, -1), (0, -1), (0, 2), (0, 4), (0, -1)]
     assert sum(batch.record_count for batch in stored_batches(shared_gateway.bootstrap, topic)) == 6
 
 
 def test_an_idempotent_producer(shared_gateway: GatewayProcess) -> None:
-    """The sequence goes on whether or not anything of a batch was new, and a retry is told the same offset."""
+    """The producer's sequence advances even if no record of a batch was new, and a retry gets the same
+    offset.
+    """
     topic = fresh_topic(shared_gateway.bootstrap, "named", configs=DEDUPLICATED)
     with Wire(shared_gateway.bootstrap) as wire:
         assert send(wire, topic, named("a", 1, 2).of(7_100, 0, 0)) == [(0, 0)]
@@ -71,7 +73,7 @@ def test_without_answers(shared_gateway: GatewayProcess) -> None:
         for ids in ([1, 2], [1, 2], [2, 3], [3]):
             wire.send("produce", VERSION, request(topic, [named("a", *ids)], 0))
         assert send(wire, topic, named("a", 3, 4)) == [(0, 4)]
-        # an error is told by hanging up
+        # with acks 0 the gateway reports an error by closing the connection
         wire.send("produce", VERSION, request(topic, [named("", 5)], 0))
         with pytest.raises(Closed):
             wire.receive_frame()

@@ -1,4 +1,4 @@
-"""A producer's requests get the same answers on one connection, which remembers their prefix, as on new connections,
+"""Produce requests get the same answers on one connection, which remembers their prefixes, as on new ones,
 which do not.
 """
 
@@ -43,7 +43,7 @@ def row(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def script(topic: str, producer_id: int) -> list[dict[str, Any]]:
-    """Good batches, duplicates, and everything that may be wrong with one."""
+    """Return requests with good batches, duplicates, and one batch for each possible error."""
     batch = Batch(records(3)).of(producer_id, 0, 0)
     good = [replace(batch, base_sequence=sequence).encode() for sequence in range(0, 30, 3)]
     torn = bytearray(good[5])
@@ -71,7 +71,7 @@ def script(topic: str, producer_id: int) -> list[dict[str, Any]]:
 
 
 def without_names(fields: dict[str, Any], topic: str) -> dict[str, Any]:
-    """The answer without what differs from run to run: the topic and the time of day."""
+    """Return the answer without the topic's name and the time, which differ from run to run."""
     text = json.dumps(fields).replace(topic, "TOPIC")
     plain: dict[str, Any] = json.loads(re.sub(r"clock \(\d+\)", "clock", text))
     return plain
@@ -117,7 +117,7 @@ def test_a_topic_that_is_deleted_and_created_again(shared_gateway: GatewayProces
 
 
 def test_many_prefixes_on_one_connection(shared_gateway: GatewayProcess) -> None:
-    """More topics than a connection remembers, in turns."""
+    """Produces to more topics in turn than a connection remembers prefixes."""
     topics = [f"prefix-{number}" for number in range(40)]
     for topic in topics:
         create(shared_gateway, topic)

@@ -1,4 +1,4 @@
-"""Five requests in flight on one connection to a topic whose backlog is full."""
+"""Five requests in flight on one connection to a topic whose backlog is at its limit."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def row(wire: Wire, correlation_id: int) -> dict[str, Any]:
 
 
 def full_topic(gateway: GatewayProcess, policy: str) -> str:
-    """One byte is too much, and there is one record."""
+    """A topic with a backlog quota of one byte, and one record."""
     configs = {"backlog.quota.bytes": "1", "backlog.quota.policy": policy}
     topic = fresh_topic(gateway.bootstrap, "full", configs=configs)
     with Wire(gateway.bootstrap) as wire:
@@ -61,7 +61,7 @@ def await_verdict(gateway: GatewayProcess, topic: str, verdict: str) -> None:
 
 
 def catch_up(gateway: GatewayProcess, topic: str, reader: Reader) -> None:
-    """Read what is there; the quota lets one more batch in each time."""
+    """Read all records. Each time, the quota lets one more batch in."""
     reader.commit(reader.end_offset())
 
 
@@ -105,7 +105,7 @@ def test_refused_requests_may_come_again_in_their_order(quota_gateway: GatewayPr
         assert {answer["log_start_offset"] for answer in refused} == {-1}
         catch_up(quota_gateway, topic, reader)
         await_verdict(quota_gateway, topic, "open")
-        # the second overtakes the first; nothing is known of producer 7000 that would tell so
+        # the second batch overtakes the first: the gateway knows nothing of producer 7000, so it can't tell
         late = row(wire, send(wire, topic, 1, 10_000))
         assert late["error_code"] == RETRY
         assert "earlier batch" in late["error_message"]

@@ -1,4 +1,4 @@
-"""Limits of one connection, for the sake of the others: order, sizes, slow readers, bad bytes, the end."""
+"""Limits of one connection that protect the others: order, sizes, slow readers, malformed bytes, closing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Several listeners, IPv6, advertised addresses, and what a wide one is warned of."""
+"""Several listeners, IPv6, advertised addresses, and the warning about a listener on all addresses."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Clients that read large answers slowly, or stop: they cost the gateway no memory and the others nothing."""
+"""Clients that read large answers slowly or not at all: they cost the gateway no memory, and other clients
+nothing.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,9 @@ def receive_answer(reader: socket.socket, step: int = 1 << 20) -> bytes:
 
 
 def sequences_in(answer: bytes, correlation_id: int) -> list[int]:
-    """The batches of a Fetch answer for one partition; all must be whole and have the right CRC."""
+    """Return the batches of a Fetch answer for one partition; check that all are whole and have the right
+    CRC.
+    """
     fields = decode("fetch", 11, answer, correlation_id=correlation_id).fields
     views, rest = read_batches(fields["responses"][0]["partitions"][0]["records"])
     assert not rest
@@ -174,7 +178,7 @@ def by_retention(gateway: GatewayProcess, topic: str) -> None:
 
 
 def by_deletion(gateway: GatewayProcess, topic: str) -> None:
-    """Delete the topic and create another one with the same name, whose files take the place of the old ones."""
+    """Delete the topic and create another one of the same name, whose files take the place of the old ones."""
     with Wire(gateway.bootstrap) as wire:
         answer = wire.call("delete_topics", 5, topic_names=[topic], timeout=30_000)
         assert answer.fields["responses"][0]["error_code"] == 0
@@ -184,9 +188,9 @@ def by_deletion(gateway: GatewayProcess, topic: str) -> None:
 
 
 def first_segments(gateway: GatewayProcess) -> list[str]:
-    """The large files that begin at offset 0, whatever their names are now."""
+    """Return the large files that begin at offset 0, whatever their current names."""
     found = []
-    for directory, _, names in os.walk(gateway.data_dir):  # files that vanish meanwhile are skipped
+    for directory, _, names in os.walk(gateway.data_dir):  # skip files that vanish meanwhile
         for name in names:
             with contextlib.suppress(FileNotFoundError):
                 path = Path(directory, name)
@@ -206,7 +210,7 @@ def deleted_but_open(gateway: GatewayProcess) -> list[str]:
 
 @pytest.fixture(scope="module")
 def forgetful(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
-    """A gateway that deletes what it may at once."""
+    """A gateway that deletes segments as soon as it may."""
     settings = {"log.retention.check.interval.ms": "50", "log.segment.delete.delay.ms": "0"}
     with GatewayProcess(tmp_path_factory.mktemp("forgetful") / "data", settings=settings) as gateway:
         yield gateway
@@ -218,7 +222,7 @@ def test_records_deleted_under_a_reader_reach_it_all_the_same(
 ) -> None:
     topic = remove.__name__
     fill(forgetful, topic, segment_bytes=BATCHES * (RECORD_BYTES + 1000), retention_ms=-1)
-    with Wire(forgetful.bootstrap) as wire:  # the next segment begins, so that the first can go
+    with Wire(forgetful.bootstrap) as wire:  # a new segment begins, so that the first one can be deleted
         produce(wire, topic, Batch(records(1, RECORD_BYTES)))
     with slow_reader(forgetful) as reader:
         reader.sendall(fetch_frame(topic, 1))
@@ -233,7 +237,7 @@ def test_records_deleted_under_a_reader_reach_it_all_the_same(
 
 
 def test_a_reader_that_hangs_up_gives_deleted_files_back(forgetful: GatewayProcess) -> None:
-    """Those of the answer that it was reading, and of the one behind it."""
+    """The deleted files belong to the answer that the client was reading, and to the next one."""
     for topic in ("left-1", "left-2"):
         fill(forgetful, topic, segment_bytes=BATCHES * (RECORD_BYTES + 1000))
     with slow_reader(forgetful) as reader:
