@@ -42,9 +42,10 @@ def has_closed_segments_after(log: PartitionLog, offset: int) -> bool:
 def cleanable(
     log: PartitionLog, clean_end_offset: int | None, durable_end_offset: int, now_ms: int
 ) -> Cleanable:
-    """Return what compaction may clean, from where the last cleaning ended up to an offset that is durable at any start.
+    """Return the part of the log that compaction may clean, from the end of the last cleaning on.
 
-    Records from which producer names are in no durable snapshot yet are not cleaned. Raises StorageFailed, CorruptRecord.
+    Only durable records are cleaned, and no records whose producer names are in no durable snapshot yet. Raises
+    StorageFailed, CorruptRecord.
     """
     log.check_online()
     config, segments, names = log.config, log.segments, log.record_states.names
@@ -85,9 +86,10 @@ def cleanable(
 def begin_cleaning(
     log: PartitionLog, found: Cleanable, limits: JobLimits, *, token: str, now_ms: int
 ) -> Cleaning:
-    """Return the job of cleaning what was found. Raises StorageFailed.
+    """Return the job that cleans `found`. Raises StorageFailed.
 
-    All files of the log must be durable: what remembers the producers must not be lost together with what they wrote.
+    All files of the log must be durable before. Otherwise a crash could lose the side files that hold the producers of
+    removed records.
     """
     log.check_online()
     end_offset = found.first_uncleanable_offset
@@ -121,7 +123,7 @@ def begin_cleaning(
     return Cleaning(job, log.unflushed.generation)
 
 
-# Swapping a cleaned segment in.
+# --- swapping a cleaned segment in
 
 
 def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> SwapTicket | None:
@@ -164,7 +166,7 @@ def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
     new = Segment(environment, log.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms)
     new.aborts.has_any = cleaned.has_aborted
     segments.replace(place, new)
-    # A start accepts the old and the new name, so nobody waits for a flush of the directory.
+    # A start accepts the old and the new name, so this rename need not be flushed.
     log.unflushed.add([], log.directory)
     return True
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 DEFAULT_DECOMPRESSED_BYTES: Final = 128 * 1024 * 1024
-"""The most one batch decompresses to unless its topic says otherwise; a batch of more is refused."""
+"""The most bytes to which one batch may decompress, unless the topic sets another limit; larger batches are refused."""
 _FOREVER: Final = 2**63 - 1
 
 
@@ -26,11 +26,11 @@ class LogConfig:
     deep_validation: bool = False
     """Whether to decode every record of a produced batch. If False, only the header and the CRC are checked."""
     max_decompressed_bytes: int = DEFAULT_DECOMPRESSED_BYTES
-    """Plain bytes of one batch whose records must be decoded; a batch that decompresses to more is refused."""
+    """The most bytes to which a batch may decompress when its records must be decoded; larger batches are refused."""
     max_decoded_records: int = 200_000
-    """Records of one batch that are decoded while other requests wait; a batch with more is refused."""
+    """The most records of a batch that must be decoded while other requests wait; a batch with more is refused."""
     retained_batches: int = 5
-    """The number of batches that the log remembers of each producer to recognize duplicates."""
+    """The number of batches of each producer that the log remembers, to recognize duplicates."""
     retention_ms: int = 7 * 24 * 60 * 60 * 1000
     """The age at which retention removes records; -1 keeps them forever."""
     retention_bytes: int = -1
@@ -55,9 +55,9 @@ class LogConfig:
     deduplication_from_log_start: bool = False
     """Whether deduplication also tracks records that the log held before deduplication was switched on."""
     deduplication_names_max: int = 10_000
-    """Producer names remembered per topic; records with a further name are refused."""
+    """The most producer names that a topic remembers; records with a further name are refused."""
     deduplication_expiration_ms: int = 7 * 24 * 60 * 60 * 1000
-    """The time after which an idle producer name expires; -1 for never."""
+    """The time after which an idle producer name expires; −1 means never."""
     deduplication_name_max_bytes: int = 256
     deduplication_snapshot_records: int = 100_000
     """The number of named records after which the log writes a snapshot of its producer names."""

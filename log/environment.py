@@ -57,13 +57,15 @@ class LogEnvironment:
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
     damage: DamageRegister = field(default_factory=DamageRegister)
     recovery_points_lost: bool = False
-    """Whether the file of recovery points was lost. Then compaction may have removed any missing offsets, in any segment."""
+    """Whether the file of recovery points was lost. Then any gap in a segment may be due to compaction, and is no
+    damage.
+    """
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
     name_budget: NameBudget = field(default_factory=NameBudget)
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
 
     def names_of(self, topic_id: uuid.UUID) -> TopicNames:
-        """Return the producer names of a topic: the same object for every log of the topic while one of the logs holds it."""
+        """Return the producer names of a topic. Its open partitions share one object."""
         known = self._topic_names.get(topic_id)
         if known is None:
             known = self._topic_names[topic_id] = TopicNames(self.name_budget)

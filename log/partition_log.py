@@ -1,8 +1,8 @@
 """The log of one partition, which drives its parts.
 
-`append` is: check, judge the producer, judge the records, assign base_offset, write, fold in, advance log_end_offset, with
-nothing in between that could let another append in. Written is not durable: a `FlushTicket` moves `recovery_point`, and the
-owner moves `high_watermark`. After a failed write or flush the log is offline until `reopen`.
+`append` checks the batch, judges the producer and the records, assigns base_offset, writes, folds in, and advances
+log_end_offset. No other append can come between these steps. Written data is not durable: a `FlushTicket` moves
+`recovery_point`, and the owner moves `high_watermark`. After a failed write or flush the log is offline until `reopen`.
 
     segments      the files of batches and their indexes      unflushed      what is not durable yet, and its tickets
     producers     sequences, judged in `append`               transactions   which are open, where all is decided
@@ -62,9 +62,9 @@ _new_tuple = tuple.__new__
 class PartitionLog:
     """One partition's batches, from log_start_offset (inclusive) to log_end_offset (exclusive).
 
-    All below `recovery_point` is durable. All below `high_watermark` may be read by consumers; those that want committed
-    records only stop at `last_stable_offset`. All methods belong to one thread; tickets may run in another. Times are ms and
-    come from the caller.
+    Data below `recovery_point` is durable. Consumers may read up to `high_watermark`, and up to `last_stable_offset`
+    under read_committed. All methods belong to one thread; tickets may run in another. Times are ms and come from the
+    caller.
     """
 
     def __init__(
@@ -82,9 +82,9 @@ class PartitionLog:
         is_new: bool = False,
         lists: LogLists[PartitionLog] | None = None,
     ) -> None:
-        """Load the partition from `directory`, which exists, or begin it there. Raises OSError, IncompatibleFormat.
+        """Load the partition from `directory`, or create it there if it `is_new`. Raises OSError, IncompatibleFormat.
 
-        The names of a log that `is_new` become durable with its first flush.
+        The directory must exist. The names of a new log become durable with its first flush.
         """
         self.place = LogPlace(directory, topic, partition, topic_id)
         self.directory, self.topic, self.partition, self.topic_id = self.place
@@ -95,7 +95,7 @@ class PartitionLog:
         self.unflushed = Unflushed(environment.storage, self.place)
         self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
         self.kept_because = ""
-        """Why retention keeps the oldest segment, as it was logged last."""
+        """The last logged reason why retention keeps the oldest segment."""
         if is_new:
             self._begin_with(new_log(environment, directory, config, now_ms), now_ms)
             self.unflushed.first_flush_pending = True
@@ -104,10 +104,10 @@ class PartitionLog:
         else:
             self._load(recovery_point, clean_stop, now_ms)
 
-    # Loading.
+    # --- loading
 
     def _load(self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int) -> None:
-        # Whoever first asks for the log may be about to read it without waiting; to open it is to wait.
+        # Loading a log may wait for the disk, even if the first caller must not.
         with self.environment.storage.may_wait():
             loaded = load_log(
                 self.environment,
@@ -120,7 +120,7 @@ class PartitionLog:
         self._begin_with(loaded, now_ms)
 
     def _begin_with(self, loaded: LoadedLog, now_ms: int) -> None:
-        """Make the parts of what was loaded, all of which is durable."""
+        """Create the parts of a loaded log, all of which is durable."""
         self._clean_stop = loaded.clean_stop
         self.bytes_cut = loaded.bytes_cut
         self.log_start_offset = loaded.log_start_offset
@@ -139,17 +139,17 @@ class PartitionLog:
 
     @property
     def offline(self) -> bool:
-        """Whether a failed write or flush ended service until `reopen`; `failure` says what happened."""
+        """Whether a failed write or flush has stopped this log until `reopen`; `failure` has the reason."""
         return self.failure is not None
 
     @property
     def recovery_point(self) -> int:
-        """The offset below which all is durable."""
+        """The offset below which all data is durable."""
         return self.unflushed.durable_end_offset
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of all segments."""
+        """The size of all segments."""
         return self.segments.size_bytes
 
     @property
@@ -162,10 +162,10 @@ class PartitionLog:
 
     @property
     def held_from(self) -> int:
-        """The offset from which neither retention nor TTL may take records; DeleteRecords may."""
+        """The offset from which neither retention nor TTL may remove records; DeleteRecords may."""
         return self.record_states.kept_from
 
-    # Appending.
+    # --- appending
 
     def append(
         self,
@@ -176,7 +176,7 @@ class PartitionLog:
         is_client: bool = True,
         begins_at_zero: bool = False,
     ) -> Appended:
-        """Append the one batch in `records`; a duplicate is answered with where its original lies.
+        """Append the one batch in `records`; a duplicate returns the offsets of its original.
 
         The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write for a
         producer without a sequence (-1); then only the epoch counts. With `begins_at_zero` an unknown producer must
@@ -221,9 +221,9 @@ class PartitionLog:
             if leader_epoch > self.epochs.latest:
                 self._begin_leader_epoch(leader_epoch, base_offset)
         except MemoryError as error:
-            # Half of the state has the batch and half has not. The file is right.
+            # The state has only a part of the batch, but the file has all of it.
             self.fail("the memory did not suffice for what follows a write", error)
-        # The NamedTuple's own constructor costs three times as much, and this runs for every batch.
+        # The NamedTuple's own constructor takes three times as long, and this line runs for every batch.
         return _new_tuple(
             Appended,
             (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, last_offset),
@@ -237,10 +237,12 @@ class PartitionLog:
             self.fail(f"the side files of the log can't be written: {error}", error)
 
     def _write(self, batch: BatchHeader, view: memoryview, last_offset: int, now_ms: int) -> int:
-        """Write the batch at the end, in a new segment where that is due; return the time that the broker gave it, or -1."""
+        """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the broker gave the
+        batch, or −1.
+        """
         config, segments = self.config, self.segments
         if config.message_timestamp_type != "CreateTime" and batch.record_count:
-            batch.max_timestamp = now_ms  # the time that counts, also for rolling by time
+            batch.max_timestamp = now_ms  # the timestamp that counts, also for rolling by time
         try:
             must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)
         except (CorruptRecord, OSError) as error:
@@ -261,7 +263,7 @@ class PartitionLog:
         return log_append_time_ms
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
-        """Lead under `leader_epoch` from here on, as Kafka notes when a broker becomes leader. Raises StorageFailed."""
+        """Begin `leader_epoch` at the log end, as Kafka does when a broker becomes leader. Raises StorageFailed."""
         if leader_epoch > self.epochs.latest and not self.offline:
             self._begin_leader_epoch(leader_epoch, self.log_end_offset)
 
@@ -272,7 +274,7 @@ class PartitionLog:
             self.fail(f"the leader epoch could not be written: {error}", error)
 
     def roll(self, now_ms: int) -> None:
-        """Go on in a new segment that begins at log_end_offset. Raises StorageFailed."""
+        """Begin a new segment at log_end_offset. Raises StorageFailed."""
         self.check_online()
         segments = self.segments
         if segments.active.base_offset == self.log_end_offset:
@@ -280,13 +282,13 @@ class PartitionLog:
         segment = Segment(self.environment, self.directory, self.log_end_offset, 0, now_ms)
         try:
             if self.unflushed.first_flush_pending:
-                # A crash must not leave the second segment without the first.
+                # A crash must never leave a segment without the one before it.
                 self.unflushed.sync_files()
             paths = [*segments.write_indexes(), self._write_snapshot()]
             self.environment.storage.create(segment.file)
             self.unflushed.add(paths, self.directory)
             segments.add(segment)
-            # A closed segment need not be replayed for names.
+            # Capture the names, so that a start need not replay the closed segment for them.
             self.record_states.capture_names()
         except OSError as error:
             self.fail(f"a new segment could not be created: {error}", error)
@@ -298,16 +300,18 @@ class PartitionLog:
             self.environment, self.directory, self.producers, self.log_end_offset, self.recovery_point
         )
 
-    # Reading.
+    # --- reading
 
     def find(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
     ) -> FileRegion | None:
-        """Return where the batches from the one that holds `offset` on lie, at most `max_bytes`, all below `upper_bound`.
+        """Return the place of the batches from the one that holds `offset` on: at most `max_bytes`, all below
+        `upper_bound`.
 
-        The last batch may be cut, the first one never: where it is larger than `max_bytes` it is found all the same
-        with `min_one_batch`, and nothing without. None when there is nothing. One segment at a time.
-        Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read` and `ReplicaManager.readFromLog`.
+        The last batch may be cut, the first one never. If the first is larger than `max_bytes`, it is returned whole
+        with `min_one_batch`, and otherwise nothing is. Returns None when there is nothing to read. A result never spans
+        segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read` and
+        `ReplicaManager.readFromLog`.
         """
         self.check_online()
         if not self.log_start_offset <= offset <= self.log_end_offset:
@@ -326,7 +330,7 @@ class PartitionLog:
     def read(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
     ) -> ReadResult:
-        """Return the bytes of what `find` finds. Raises as `find` does."""
+        """Return the bytes that `find` finds. Raises the same errors."""
         region = self.find(offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch)
         return ReadResult(b"" if region is None else self.read_region(region))
 
@@ -346,19 +350,19 @@ class PartitionLog:
 
     @contextlib.contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn the disk's errors into StorageFailed: the log stays online, as its other bytes may be sound."""
+        """Raise the disk's errors as StorageFailed. The log stays online, because its other bytes may be sound."""
         try:
             yield
         except OSError as error:
             raise StorageFailed(f"{self.place} can't be read: {error}") from error
 
-    # Durability.
+    # --- durability
 
     def prepare_flush(self, *, counts_out: bool = False) -> FlushTicket | None:
         """Return a ticket for everything that is not durable; None when there is nothing, or the log is offline.
 
-        With `counts_out` the ticket carries what tickets that are out carry even if nothing else is to be flushed.
-        Each ticket goes back to `complete_flush` or `fail_flush`, once.
+        With `counts_out`, work that is already in tickets in flight counts as well. Give each ticket back once, to
+        `complete_flush` or `fail_flush`.
         """
         if self.offline:
             return None
@@ -375,36 +379,38 @@ class PartitionLog:
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> None:
-        """Take back a ticket that ran: what it covers is durable."""
+        """Complete a ticket that succeeded: its data is durable."""
         self.unflushed.take_back(ticket)
         if not self.offline and self.unflushed.complete(ticket):
             for capture in ticket.captures:
                 capture.saved()
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> None:
-        """Take back a ticket that failed: nobody knows what reached the disk, so the log goes offline."""
+        """Complete a ticket that failed. Nobody knows what reached the disk, so the log goes offline."""
         self.unflushed.take_back(ticket)
         if ticket.generation == self.unflushed.generation:
-            # A ticket for which no file could be opened flushed nothing. Any other is never tried again.
+            # A ticket that could not open its files has flushed nothing. Any other failed ticket is never retried.
             no_handles = error if error.errno in NO_DESCRIPTORS else None
             self.take_offline(f"a flush failed: {error}", no_handles)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let consumers read up to `offset` (exclusive); it never goes back and never passes log_end_offset."""
+        """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes
+        log_end_offset.
+        """
         if offset <= self.high_watermark or offset > self.log_end_offset:
             return
         self.high_watermark = offset
         self.segments.reader.high_watermark_moved(offset, self.log_end_offset)
 
     def advance_high_watermark_to_end(self) -> None:
-        """Let consumers read everything written."""
-        # Where it lies need not be remembered: that is the end of the active segment.
+        """Let consumers read all written records."""
+        # No position need be remembered: the high watermark is at the end of the active segment.
         self.high_watermark = self.log_end_offset
 
-    # Failing, re-opening, closing.
+    # --- failing, reopening, closing
 
     def check_online(self) -> None:
-        """Do nothing where the log is online. Raises StorageFailed."""
+        """Raise StorageFailed if the log is offline."""
         if self.failure is not None:
             raise StorageFailed(f"{self.place} is offline: {self.failure}")
 
@@ -414,9 +420,10 @@ class PartitionLog:
         raise StorageFailed(f"{self.place} is offline: {reason}")
 
     def take_offline(self, reason: str, error: BaseException | None = None) -> None:
-        """Refuse everything until `reopen`. What was durable stays so; what was only written is undecided.
+        """Refuse all requests until `reopen`. Durable data stays durable; the fate of other written data is open.
 
-        Where only room, memory or file handles were missing, as `error` tells, the owner may `reopen` once there are some.
+        If only disk space, memory or file handles ran out, as `error` says, the owner may `reopen` once these are free
+        again.
         """
         if self.failure is None:
             self.failure = reason
@@ -425,10 +432,10 @@ class PartitionLog:
             _logger.error("%s goes offline: %s", self.place, reason)
 
     def reopen(self, now_ms: int) -> None:
-        """Recover from what the disk really has and go on. Raises OSError; the log is then still offline."""
+        """Recover from the contents of the disk, and continue. Raises OSError; the log is then still offline."""
         self._let_go()
         if self.unflushed.first_flush_pending:
-            # The first flush may have failed.
+            # The first flush may have failed, so persist the directory again.
             persist_directory(self.environment.storage, self.place)
             self.unflushed.first_flush_pending = False
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
@@ -437,7 +444,7 @@ class PartitionLog:
         _logger.info("%s is back, it ends at offset %d", self.place, self.log_end_offset)
 
     def _let_go(self, *, for_readers: bool = False) -> None:
-        """Release the files and all that is remembered; tickets in flight move and write nothing any more."""
+        """Release the files and drop all state. Tickets in flight then change nothing and write no side files."""
         self.unflushed.generation += 1
         self.log_start.close()
         self.record_states.close()
@@ -445,16 +452,18 @@ class PartitionLog:
         self.producers.clear()
 
     def close(self, *, clean: bool) -> CleanStop | None:
-        """Release the files. A clean close makes everything durable first and says what the next start may trust.
+        """Release the files. A clean close makes everything durable first, and returns the facts that the next start
+        may trust.
 
-        A log that is offline, or fails while it closes, returns None: it will be recovered. Never raises for the disk.
+        Returns None if the log is offline or fails during the close: the next start then recovers it. Never raises
+        OSError.
         """
         ticket = self.prepare_close() if clean else None
         error = None if ticket is None else self.environment.durability.commit([ticket])[0]
         return self.finish_close(ticket, error, clean=clean)
 
     def prepare_close(self) -> FlushTicket | None:
-        """Return what a clean close must make durable; to be run, in any thread, and given to `finish_close`."""
+        """Return the ticket of a clean close. Run it in any thread, and give it to `finish_close`."""
         if self.unflushed.tickets_out:
             _logger.warning("%s is closed while a flush is in flight", self.place)
             self.take_offline("it is closed while a flush is in flight")
@@ -472,7 +481,7 @@ class PartitionLog:
     def finish_close(
         self, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
     ) -> CleanStop | None:
-        """Release the files after what `prepare_close` gave was run; return as `close`."""
+        """Release the files after the ticket of `prepare_close` ran. Returns the same as `close`."""
         if ticket is not None and error is None:
             self.complete_flush(ticket)
         elif ticket is not None and error is not None:
@@ -494,7 +503,7 @@ class PartitionLog:
 
     @property
     def _is_as_stopped(self) -> bool:
-        """Whether nothing of the files changed since the clean stop that they were loaded from."""
+        """Return whether the files are unchanged since the clean stop that they were loaded from."""
         stop = self._clean_stop
         return (
             stop is not None

@@ -20,7 +20,9 @@ if TYPE_CHECKING:
     from seq_validator import Verdict
 
 PASSING_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS})
-"""OS errors that are over once space or descriptors are free again. A write that fails so has acknowledged nothing."""
+"""Errors of the operating system that end once disk space, memory or descriptors are free again. A write that fails
+this way has acknowledged nothing.
+"""
 _REFUSALS: Final = {
     RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
     RejectionReason.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,

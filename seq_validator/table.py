@@ -164,10 +164,11 @@ class ProducerTable:
         return first_offset
 
     def doubt(self, before_offset: int) -> int:
-        """Refuse the next batch of every producer that nothing at or behind `before_offset` is known of; return how many.
+        """Refuse the next batch of every producer that has no known batch or marker at or behind `before_offset`;
+        return their number.
 
-        For a log with a damaged batch that ends there: it may be of any of these producers. What a producer is
-        remembered to have sent stays a duplicate, and with a new epoch it begins again at sequence 0.
+        The log has a damaged batch that ends at this offset and may belong to any of these producers. Their remembered
+        batches are still recognized as duplicates, and a new producer epoch begins again at sequence 0.
         """
         doubted = [
             entry

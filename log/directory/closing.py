@@ -26,7 +26,9 @@ _THREADS: Final = 8
 def close_logs(
     storage: Storage, path: str, logs: Sequence[PartitionLog], *, clean: bool
 ) -> list[tuple[CleanStop | None, int]]:
-    """Close the logs. Return (clean stop or None, recovery point) of each, in the same order. Never raises OSError."""
+    """Close the logs. Return each log's clean stop, or None, and its recovery point, in the same order. Never raises
+    OSError.
+    """
     flush = _begin_common_flush(storage, path) if clean and len(logs) >= MANY else None
     if flush is not None:
         return _close_with(flush, logs)
@@ -51,7 +53,7 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tu
         durable_end_offset = log.recovery_point
         is_flushed = durable_end_offset == log.log_end_offset
         ticket = log.prepare_close()
-        # A flush of the file system does not write what a ticket still has to write.
+        # A flush of the file system does not run a ticket's captures.
         is_common = is_flushed and (ticket is None or not ticket.captures)
         stop = log.finish_close(ticket, None if is_common else _commit(log, ticket))
         closed.append((stop, log.recovery_point, durable_end_offset))

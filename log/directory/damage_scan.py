@@ -1,6 +1,6 @@
-"""Searches every segment of a data directory that no gateway has open for damage. Changes no file.
+"""Searches every segment of a data directory for damage, while no gateway has the directory open. Changes no file.
 
-A running gateway checks only segments that a crash may have torn, or in which a reader meets damage.
+A running gateway checks only segments that a crash may have torn, and those in which a reader meets damage.
 """
 
 from __future__ import annotations

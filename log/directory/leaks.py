@@ -1,4 +1,4 @@
-"""Finds files in a data directory that belong to nothing, by their names alone. Opens no file, removes no file.
+"""Finds orphaned files in a data directory, by their names alone. Opens no file and removes none.
 
     partition without a topic       a partition's directory, but there is no such topic or partition
     segment without a partition     a segment's files outside of any partition, or unknown to the partition that is open
@@ -48,7 +48,7 @@ _OF_THE_SYSTEM: Final = "lost+found"
 
 
 class LeakKind(StrEnum):
-    """The kind of a file that belongs to nothing."""
+    """The kind of an orphaned file."""
 
     PARTITION = "partition without a topic"
     SEGMENT = "segment without a partition"
@@ -60,7 +60,7 @@ class LeakKind(StrEnum):
 
 
 class FileLeak(NamedTuple):
-    """A file that belongs to nothing. `path` is relative to the data directory.
+    """An orphaned file. `path` is relative to the data directory.
 
     A file that is not `removable` may hold records, so a person must decide about it.
     """

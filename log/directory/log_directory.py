@@ -289,7 +289,7 @@ class LogDirectory:
             self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> str:
-        """Remove a partition but keep its files. Return the new path of its directory. Raises OSError."""
+        """Remove a partition but keep its files under another name. Return that path. Raises OSError."""
         self._let_go((topic, partition))
         return self._deletion.set_aside(str(self.path / f"{topic}-{partition}"))
 
@@ -308,7 +308,9 @@ class LogDirectory:
         return self._logs.get((topic, partition))
 
     def delete_stray(self, topic: str, partition: int) -> None:
-        """Delete a partition's directory, even if its log is unknown. Raises OSError."""
+        """Delete the directory of a partition that the metadata does not have, even if its log is unknown. Raises
+        OSError.
+        """
         key = topic, partition
         if key in self._logs or key in self._stored:
             self.delete(topic, partition)

@@ -27,19 +27,23 @@ class PartitionDeletion:
         self._path = path
 
     def found(self, name: str) -> None:
-        """Delete the file or `*-delete` directory of this name, which an earlier run left."""
+        """Queue the deletion of a file or `*-delete` directory that an earlier run left."""
         self._queue.add(str(self._path / name), 0, is_directory=name.endswith(DELETE_SUFFIX))
 
     def remove(self, directory: str, due_ms: int) -> None:
-        """Take a partition directory's name away; whoever deletes the files makes that durable first. Raises OSError."""
+        """Rename a partition's directory to `*-delete`, and queue its deletion. Raises OSError.
+
+        The new name is not durable yet: the deletion of the files persists the name first.
+        """
         target = self._unique_name(directory, DELETE_SUFFIX)
         self._storage.rename(directory, target)
         self._queue.add(target, due_ms, is_directory=True)
 
     def set_aside(self, directory: str) -> str:
-        """Take a partition directory's name away for good, durably, and keep what is in it; the new name. Raises OSError.
+        """Rename a partition's directory, durably, so that no log uses the files and a person can inspect them. Raises
+        OSError.
 
-        Kafka calls such a directory stray.
+        Returns the new path. Kafka calls such a directory stray.
         """
         target = self._unique_name(directory, STRAY_SUFFIX)
         self._storage.rename(directory, target)
@@ -47,6 +51,6 @@ class PartitionDeletion:
         return target
 
     def _unique_name(self, directory: str, suffix: str) -> str:
-        # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the name stays valid.
+        # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too long.
         name = Path(directory).name[:_LONGEST_NAME_KEPT]
         return str(self._path / f"{name}.{uuid.uuid4().hex}{suffix}")

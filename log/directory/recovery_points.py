@@ -1,7 +1,7 @@
-"""The checkpoint of recovery points: below which offset each log of a data directory is durable.
+"""The checkpoint of recovery points: the offset below which each log of a data directory is durable.
 
-A start after a crash checks each log from its recovery point on. So the point of a deleted log must not vouch for a later log of
-the same name.
+After a crash, a start checks each log from its recovery point on. So the entry of a deleted log must not apply to a
+later log of the same name.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class RecoveryPoints:
         self._root = root
         self._path = f"{root}/{RECOVERY_POINTS}"
         self._gathered: tuple[Mapping[Key, StoredLog], Mapping[Key, int]] = {}, {}
-        """The closed logs, and the points of the open ones, as they were gathered last."""
+        """The last gathered entries: the logs that were closed by then, and the recovery points of the open ones."""
         self._written: dict[Key, int] = {}
         self._gathering: list[dict[Key, int]] = []
-        """The points that unfinished checkpoints have gathered."""
+        """The entries of checkpoints that are still being gathered."""
         self._lock = threading.Lock()
 
     def read(self) -> dict[Key, int]:
@@ -91,6 +91,8 @@ class RecoveryPoints:
                 self._written = points
 
     def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:
-        """Write the points of all logs at a stop: of those that were closed before, and of those closed now. Raises OSError."""
+        """Write the recovery points of all logs when the gateway stops, including those of logs that were closed
+        before. Raises OSError.
+        """
         self._gathered = stored, closed
         self.write()

@@ -25,9 +25,10 @@ _COPIED_AT_ONCE_BYTES: Final = 1024 * 1024
 
 
 def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: int) -> None:
-    """Take the damaged ranges out of a partition, durably. A crash on the way leaves each segment as it was or without them.
+    """Remove the damaged ranges from a partition, durably. Raises OSError.
 
-    The data directory is locked, and was stopped cleanly: what lies behind the damage is durable. Raises OSError.
+    A crash leaves each segment as it was, or already without its damaged ranges. The data directory must be locked and
+    cleanly stopped, so that all data behind the damage is durable.
     """
     directory = f"{root}/{partition.name}"
     register = DamageRegister()

@@ -30,7 +30,7 @@ class SideFile:
     __slots__ = ("_closed", "_lock", "_number", "_written")
 
     def __init__(self, written: int = 0) -> None:
-        """Begin with the capture of the number `written` on the disk; 0: with none."""
+        """Take the number of the capture that is on disk; 0 means none."""
         self._lock = threading.Lock()
         self._closed = False
         self._number = written
@@ -55,6 +55,6 @@ class SideFile:
                 write()
 
     def close(self) -> None:
-        """Write no more, not even for flushes in flight: another log may get the directory's name."""
+        """Stop writing, even for flushes in flight: another log may get the directory's name."""
         with self._lock:
             self._closed = True

@@ -1,7 +1,7 @@
-"""How the tickets of a flush round become durable: the port, and the local disk behind it.
+"""The port that makes the tickets of a flush round durable, and its implementation for the local disk.
 
-A ticket says what must become durable, a `Durability` says how. What a running log writes becomes durable by tickets, but
-for the exceptions that docs/decisions.md lists. A start, a repair and the process that compacts fsync their own files.
+A ticket says what must become durable, a `Durability` how. Everything that a running log writes becomes durable by
+tickets, with the exceptions in docs/decisions.md. A start, a repair and the compacting process fsync their own files.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Durability(Protocol):
     """Makes the tickets of one round durable. Knows no log; may be called in several worker threads at once."""
 
     max_shares: int
-    """Into how many parts the tickets of one round may be divided; 1 where a round is one object."""
+    """The largest number of shares into which a round's tickets may be divided; 1 if a round becomes one object."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.
@@ -32,10 +32,10 @@ class Durability(Protocol):
 
 
 class LocalDurability:
-    """Files and directories of the local disk, made durable by fsync."""
+    """Makes files and directories of the local disk durable by fsync."""
 
     def __init__(self, max_shares: int = 1 << 30) -> None:
-        """Let a round be divided into as many parts as there are threads."""
+        """Divide a round into at most one share per worker thread."""
         self.max_shares = max_shares
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
@@ -63,7 +63,8 @@ class LocalDurability:
             # The whole partition may have been deleted meanwhile. Then its files were released.
             if not all(file.closing for file in ticket.data):
                 raise
-        # A log that is closed before its directory goes lets no capture write, so what is missing here is missed.
+        # The captures of a deleted partition write nothing, because its log was closed before. So any missing file is
+        # an error.
         for capture in ticket.captures:
             capture.write()
         if ticket.last is not None:
@@ -71,17 +72,17 @@ class LocalDurability:
 
 
 def sync_paths(storage: Storage, paths: Iterable[str]) -> None:
-    """Make files durable by name. A file that retention has deleted meanwhile is needed by nobody."""
+    """Make files durable by name. Skip files that retention has deleted meanwhile."""
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
             storage.sync_path(path)
 
 
 def make_durable(storage: Storage, path: str, content: bytes) -> None:
-    """Make a file durable that shows `content`, which nobody knows to be on the disk. Raises OSError.
+    """Make sure that the disk, and not only the page cache, has `content` in the file. Raises OSError.
 
-    After a failed flush the page cache shows what the disk never got, and another flush reports success. So the file is
-    read back from the disk, and written anew if it is something else.
+    After a failed flush the page cache can hold data that the disk never got, while another fsync reports success. So
+    the file is read back from the disk, and rewritten if it differs.
     """
     file = DataFile(path)
     storage.sync_path(path)

@@ -1,4 +1,4 @@
-"""What one flush of a partition log makes durable: prepared on the event loop, committed in a thread, completed on the loop."""
+"""The work of one flush of a partition log: prepared on the event loop, run in a thread, completed on the loop."""
 
 from __future__ import annotations
 
@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from log.place import LogPlace
 
 SMALL_BYTES: Final = 64 * 1024
-"""A flush of at most this much data, in one file, is a quick one."""
+"""The most unflushed data, in one file, with which a flush counts as small."""
 
 
 @dataclass(slots=True, eq=False)
 class FlushTicket:
-    """What must become durable for all offsets below `end_offset` to be so, in this order: data, files, directories, captures.
+    """Everything that must be flushed to make the offsets below `end_offset` durable, in this order: data, files,
+    directories, captures.
 
-    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so neither the limit
-    of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation` of the log moves nothing when it comes back.
+    Committing the ticket (`log.durability.durability`) touches no log state. The data files are pinned, so neither the
+    limit of open files nor a deletion closes them meanwhile. A ticket of an earlier `generation` changes nothing when
+    it completes, because the log was reloaded since.
     """
 
     place: LogPlace
@@ -39,22 +41,22 @@ class FlushTicket:
     captures: list[Capture]
     active_base_offset: int
     begin_position: int
-    """Up to which byte of the active segment an earlier flush got for certain."""
+    """The position in the active segment up to which an earlier flush has surely made data durable."""
     end_position: int
     """The size of the active segment when the ticket was made, in bytes."""
     storage: Storage
-    """Where the files are, and the data can be read."""
+    """The storage that holds the files."""
     last: Capture | None = None
-    """What may become durable only after all else: the log start offset of a removal. No other ticket carries it."""
+    """What must become durable after everything else: the log start offset of a removal. Flushes have none."""
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of data that are not durable yet in the active segment, at most."""
+        """The most bytes of the active segment that are not durable yet."""
         return self.end_position - self.begin_position
 
     @property
     def is_small(self) -> bool:
-        """Whether the ticket is a few records of one file and nothing else: a flush of the quickest kind."""
+        """Whether the ticket has only a few records in one file, so that a flush takes the shortest possible time."""
         return (
             self.size_bytes <= SMALL_BYTES
             and len(self.data) == 1

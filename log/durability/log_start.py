@@ -39,7 +39,7 @@ class LogStart:
         self._file.write(offset, lambda: self._storage.replace_file(self._path, content))
 
     def close(self) -> None:
-        """Write no more, not even for removals in flight: another log may get the directory's name."""
+        """Stop writing, even for removals in flight: another log may get the directory's name."""
         self._file.close()
 
 

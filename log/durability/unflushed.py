@@ -1,4 +1,4 @@
-"""What a partition log has written and not made durable yet, and the tickets that are to make it so."""
+"""Tracks the part of a partition log that is not durable yet, and makes the tickets that flush this part."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _FILES_PINNED_AT_ONCE: Final = 64
 
 
 class Unflushed:
-    """The durable end of a log, and everything behind it: data, files, directories, captures.
+    """The durable end of a log, and everything behind it that waits for a flush: data, files, directories, captures.
 
-    `durable_end_offset` moves only by `complete`. A ticket that is out has proven nothing, so each new ticket carries the
-    files, directories and captures of all that are out.
+    Only `complete` moves `durable_end_offset`. A ticket in flight may still fail, so each new ticket repeats the files,
+    directories and captures of all tickets in flight.
     """
 
     __slots__ = (
@@ -40,11 +40,11 @@ class Unflushed:
     )
 
     def __init__(self, storage: Storage, place: LogPlace) -> None:
-        """Begin with nothing; `reset` tells where the durable data ends."""
+        """Begin with nothing; `reset` sets the durable end."""
         self._storage = storage
         self.place = place
         self.generation = 0
-        """How often the log was loaded again or closed."""
+        """The number of times that the log was reloaded or closed. Tickets of an earlier generation are ignored."""
         self.first_flush_pending = False
         """Whether the names of directory and first segment are not durable yet."""
         self.durable_end_offset = 0
@@ -58,45 +58,45 @@ class Unflushed:
         self._flushed = -1, 0
 
     def reset(self, segments: SegmentList, durable_end_offset: int) -> None:
-        """Begin anew with a log that was loaded: all of it is durable."""
+        """Start over with a log that was just loaded: all of it is durable."""
         self._forget()
         self.durable_end_offset = durable_end_offset
         self._flushed = segments.active.base_offset, segments.active.size_bytes
 
     @property
     def has_files(self) -> bool:
-        """Whether something besides the data waits for a ticket."""
+        """Whether a new or replaced file waits for a ticket."""
         return bool(self._paths or self._directories or self._captures)
 
     @property
     def has_captures(self) -> bool:
-        """Whether a side file waits for a ticket, or for a ticket that is out."""
+        """Whether a side file waits for a ticket, or for the completion of one."""
         return bool(self._captures) or any(ticket.captures for ticket in self._out)
 
     @property
     def is_durable(self) -> bool:
-        """Whether all files besides the data are durable: none waits for a ticket, or for a ticket that is out."""
+        """Whether all files except the data are durable: none waits for a ticket or for the completion of one."""
         return not self.has_files and not any(
             ticket.paths or ticket.directories or ticket.captures for ticket in self._out
         )
 
     @property
     def is_removing(self) -> bool:
-        """Whether a ticket is out after which the log starts later."""
+        """Whether a removal's ticket is in flight, after which the log starts later."""
         return any(ticket.last is not None for ticket in self._out)
 
     @property
     def tickets_out(self) -> int:
-        """How many tickets have not come back."""
+        """The number of tickets in flight."""
         return len(self._out)
 
     def add(self, paths: list[str], directory: str) -> None:
-        """Note files in `directory` that were made or replaced."""
+        """Add new or replaced files in `directory` to the next ticket."""
         self._paths += paths
         self._directories.append(directory)
 
     def add_capture(self, capture: Capture, replaced: Capture | None = None) -> None:
-        """Note a side file for the next ticket to write; `replaced`, if no ticket has taken it, is not written any more."""
+        """Add a side file to the next ticket. If no ticket has taken `replaced` yet, this capture takes its place."""
         if replaced is not None and replaced in self._captures:
             self._captures.remove(replaced)
         self._captures.append(capture)
@@ -104,10 +104,10 @@ class Unflushed:
     def prepare(
         self, segments: SegmentList, log_end_offset: int, leader_epoch: int, *, counts_out: bool = False
     ) -> FlushTicket | None:
-        """Return a ticket for everything that is not durable; None when there is nothing. Raises OSError.
+        """Return a ticket for everything that is not durable; None when there is nothing to flush. Raises OSError.
 
-        With `counts_out` what the tickets that are out carry counts as well: the caller can't wait for those tickets.
-        Each ticket goes back to `take_back`, once.
+        With `counts_out`, work that is already in tickets in flight counts as well, because the caller can't wait for
+        those tickets. Give each ticket back once, to `take_back`.
         """
         if not (self.durable_end_offset < log_end_offset or self.has_files or (counts_out and self._out)):
             return None
@@ -118,7 +118,7 @@ class Unflushed:
         if self.durable_end_offset < active.base_offset:
             first = max(0, bisect_right(segments.bases, self.durable_end_offset) - 1)
             files = [segment.file for segment in segments.segments[first:]]
-            # Too many to hold open: closed segments can be flushed by name as well.
+            # too many segments to keep open: flush the closed ones by name
             paths = [file.path for file in files[:-_FILES_PINNED_AT_ONCE]] + paths
             files = files[-_FILES_PINNED_AT_ONCE:]
         if not self._storage.descriptors.may_pin(len(files)):
@@ -144,7 +144,7 @@ class Unflushed:
         return ticket
 
     def prepare_empty(self, leader_epoch: int) -> FlushTicket:
-        """Return a ticket for nothing, to which the caller adds a capture; it moves no durable end."""
+        """Return a ticket without work, to which the caller adds a capture. It does not move the durable end."""
         base_offset, position = self._flushed
         end_offset = self.durable_end_offset
         ticket = FlushTicket(
@@ -177,7 +177,7 @@ class Unflushed:
             raise
 
     def _flushed_bytes(self, active: Segment) -> int:
-        """Return how much of the active segment was flushed for certain."""
+        """Return the number of bytes of the active segment that are surely durable."""
         base_offset, position = self._flushed
         return position if base_offset == active.base_offset else 0
 
@@ -190,14 +190,16 @@ class Unflushed:
         return list(dict.fromkeys(paths)), list(dict.fromkeys(directories))
 
     def take_back(self, ticket: FlushTicket) -> None:
-        """Release the files of a ticket that is over, well or badly."""
+        """Release the files of a finished ticket, whether it succeeded or failed."""
         if ticket in self._out:
             self._out.remove(ticket)
         for file in ticket.data:
             self._storage.descriptors.unpin(file)
 
     def complete(self, ticket: FlushTicket) -> bool:
-        """Move the durable end by a ticket that ran; False for a ticket of an earlier life of the log."""
+        """Move the durable end after a successful ticket. Return False if the log was reloaded since the ticket was
+        made.
+        """
         if ticket.generation != self.generation:
             return False
         self.first_flush_pending = False
@@ -206,7 +208,7 @@ class Unflushed:
         return True
 
     def sync_files(self) -> None:
-        """Make files and directories, not the data, durable in this thread, at once. Raises OSError."""
+        """Make files and directories, but not the data, durable at once, in this thread. Raises OSError."""
         paths, directories = self._files_for_ticket()
         sync_paths(self._storage, paths)
         for directory in directories:

@@ -45,7 +45,7 @@ class DataFile:
         self.readers = 0
         self.outlives_name = False
         self.written_from = NEVER
-        """The position from which on this process wrote the file lately."""
+        """The position from which on this process has recently written the file."""
         self.written_after = -JUST_WRITTEN_BYTES
         """The bytes written to all files before that write."""
 

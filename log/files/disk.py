@@ -76,7 +76,7 @@ class Disk(Protocol):
     # The page cache; see log.files.page_cache.
 
     def be_asked(self, descriptor: int, /) -> None:
-        """Switch off read-ahead for an open file, before `is_cached` or `read_cached`."""
+        """Switch off read-ahead for an open file, as `is_cached` and `read_cached` require."""
 
     def is_cached(self, descriptor: int, position: int, size_bytes: int, /) -> bool:
         """Return whether the bytes can be read without waiting. Raises page_cache.Untold."""

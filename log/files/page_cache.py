@@ -25,7 +25,7 @@ class Untold(Exception):
 
 
 def be_asked(descriptor: int) -> None:
-    """Switch off read-ahead for an open file, before `is_cached` or `read`. Raises OSError."""
+    """Switch off read-ahead for an open file, as `is_cached` and `read` require. Raises OSError."""
     os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_RANDOM)
 
 

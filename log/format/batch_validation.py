@@ -46,7 +46,7 @@ _MAGIC_AT: Final = 16
 _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
-"""Records of a batch that one answer names; the message counts the others."""
+"""The number of refused records that an answer lists; the error message counts the others."""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call

@@ -61,7 +61,9 @@ def load_producers(
             if end_offset > start:
                 _replay(storage, segment, start, producers, undecided, now_ms)
                 if segment is not segments[-1][0]:
-                    storage.forget_cached(segment.file)  # readers rarely need old segments
+                    storage.forget_cached(
+                        segment.file
+                    )  # readers rarely need old segments, so do not keep them in the page cache
         if len(segments) > 1 and len(producers) and start < segments[-1][0].base_offset:
             # Otherwise the producers of closed segments would be forgotten once the segments are deleted.
             log_end_offset = segments[-1][1]

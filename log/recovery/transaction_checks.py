@@ -31,9 +31,9 @@ _NEVER: Final = 2**63 - 1
 
 
 def not_borne_out(segments: Sequence[Segment]) -> set[int]:
-    """Return the base offsets of the segments with entries that contradict the log. Raises OSError.
+    """Return the base offsets of the segments whose transaction index contradicts the log. Raises OSError.
 
-    `segments` are all segments of the log, each with a sane transaction index or none.
+    `segments` are all segments of the log, each with a plausible transaction index or none.
     """
     found: set[int] = set()
     begun: dict[int, int] = {}

@@ -116,12 +116,16 @@ class KeptRegion(FileRegion):
         storage.descriptors.begin_reading(file)
 
     def read(self, start: int = 0, size_bytes: int | None = None) -> bytes:
-        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file is lost."""
+        """Return the bytes from `start` on, all or `size_bytes` of them. Raises OSError, also when the file is no
+        longer available.
+        """
         self._check()
         return super().read(start, size_bytes)
 
     def send(self, socket_descriptor: int, start: int, size_bytes: int | None = None) -> int:
-        """Send the bytes from `start` on to a socket, and return how many it took. Raises OSError, also when the file is lost."""
+        """Send the bytes from `start` on to a socket, and return how many it took. Raises OSError, also when the file
+        is no longer available.
+        """
         self._check()
         return super().send(socket_descriptor, start, size_bytes)
 

@@ -320,7 +320,7 @@ class RecordStates:
             self._unflushed.add_capture(start)
         names.begin_replay(start_offset, log.log_start_offset, log.log_end_offset, log.transactions)
         if self._unflushed.is_removing:
-            # Soon the log starts later. Replay the records that go while the log still has them.
+            # The log start is about to move. Replay the records before it while the log still has them.
             self.replay_names(_ALL_BYTES, self._loaded_at_ms)
 
     def _set_due(self, is_due: bool) -> None:
