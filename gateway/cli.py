@@ -11,15 +11,20 @@ from typing import Annotated
 import typer
 
 from gateway.admin.backlog import command as backlog
+from gateway.admin.configs import command as configs
 from gateway.admin.damage import command as damage
 from gateway.admin.groups import command as groups
+from gateway.admin.help import CONTEXT, tidy
 from gateway.admin.names import command as names
 from gateway.admin.options import stop
 from gateway.admin.partitions import command as partitions
 from gateway.admin.pids import command as pids
 from gateway.admin.producers import command as producers
+from gateway.admin.records.consume_command import consume
+from gateway.admin.records.produce_command import produce
 from gateway.admin.status import command as status
 from gateway.admin.sweep import command as sweep
+from gateway.admin.topics import command as topics
 from gateway.admin.transactions import command as transactions
 from gateway.config import Config, ConfigError, load_config
 
@@ -27,7 +32,7 @@ app = typer.Typer(
     name="seqgate",
     help="A Kafka-compatible gateway for idempotent producers, with its own log, for Spark and every Kafka client.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings=CONTEXT,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
 )
@@ -35,17 +40,29 @@ app = typer.Typer(
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
-        "--config", help="A TOML file with settings.", exists=True, dir_okay=False, show_default=False
+        "--config",
+        metavar="FILE",
+        help="A TOML file with settings.",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
     ),
 ]
 DataDir = Annotated[
-    Path | None, typer.Option("--data-dir", help="The data directory (log.dirs).", show_default="./data")
+    Path | None,
+    typer.Option(
+        "--data-dir",
+        metavar="DIRECTORY",
+        help="The data directory (log.dirs). [default: ./data]",
+        show_default=False,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="A setting, NAME=VALUE. Can be given several times. See docs/configuration.md.",
+        metavar="NAME=VALUE",
+        help="A setting (docs/configuration.md); may be repeated.",
         show_default=False,
     ),
 ]
@@ -77,14 +94,32 @@ def read_config(
         raise stop(str(error)) from None
 
 
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        from importlib import metadata
+
+        print(f"seqgate {metadata.version('seqgate')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Take the options that stand before a command."""
+
+
 @app.command()
 def serve(
     listen: Annotated[
         list[str] | None,
         typer.Option(
             "--listen",
-            help="The address to listen on, HOST:PORT or NAME://HOST:PORT. Can be given several times.",
-            show_default="127.0.0.1:9092",
+            metavar="HOST:PORT",
+            help="The address to listen on, also as NAME://HOST:PORT; may be repeated. [default: 127.0.0.1:9092]",
+            show_default=False,
         ),
     ] = None,
     data_dir: DataDir = None,
@@ -109,10 +144,22 @@ def serve(
 def demo(
     keep: Annotated[
         Path | None,
-        typer.Option("--keep", help="Keep the gateway's data in this directory.", show_default=False),
+        typer.Option(
+            "--keep",
+            metavar="DIRECTORY",
+            help="Keep the gateway's data in this directory.",
+            show_default=False,
+        ),
     ] = None,
     rows: Annotated[
-        int | None, typer.Option("--rows", help="The number of flights to send.", min=1, show_default="all")
+        int | None,
+        typer.Option(
+            "--rows",
+            metavar="N",
+            help="The number of flights to send. [default: all]",
+            min=1,
+            show_default=False,
+        ),
     ] = None,
 ) -> None:
     """Send real flights through a lossy proxy with three client libraries, and count them with Spark."""
@@ -125,19 +172,24 @@ def demo(
     raise typer.Exit(run_demo(keep=keep, rows=rows))
 
 
-app.add_typer(pids.app, name="pids", help=pids.HELP)
+app.add_typer(topics.app, name="topics", help=topics.HELP)
+app.add_typer(configs.app, name="configs", help=configs.HELP)
+app.command("produce")(produce)
+app.command("consume")(consume)
 app.add_typer(groups.app, name="groups", help=groups.HELP)
 app.add_typer(transactions.app, name="transactions", help=transactions.HELP)
-app.command("backlog")(backlog.backlog)
-app.command("names")(names.names)
 app.command("producers")(producers.producers)
+app.command("names")(names.names)
+app.command("backlog")(backlog.backlog)
+app.add_typer(pids.app, name="pids", help=pids.HELP)
 app.command("status")(status.status)
+app.command("tasks")(sweep.tasks)
 app.command("reopen")(partitions.reopen)
 app.command("repair")(damage.repair)
 app.command("sweep")(sweep.sweep)
-app.command("tasks")(sweep.tasks)
+tidy(app)
 
 
 def main() -> None:
     """Run the command line: the entry point of the console script."""
-    app()
+    app(prog_name="seqgate")

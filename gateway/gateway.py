@@ -274,7 +274,8 @@ def _announce(gateway: Gateway, guide: bool) -> None:
     if guide:
         print(f"  any Kafka client: bootstrap.servers={addresses[0]}")
         print("  try, in another terminal:")
-        print(f"    echo hello | .venv/bin/python -m kafka.producer -b {addresses[0]} -t greetings")
+        print(f"    echo hello | .venv/bin/seqgate produce greetings --create --bootstrap {addresses[0]}")
+        print(f"    .venv/bin/seqgate consume greetings --follow --bootstrap {addresses[0]}")
         print("  Ctrl-C stops it.", flush=True)
 
 

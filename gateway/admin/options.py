@@ -3,39 +3,54 @@
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gateway.admin.client import Client
+from gateway.admin.client import Client, ask
+from gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
 from gateway.admin.request import ControlError, NotRunning
+from gateway.admin.status.messages import StatusRequest
 from gateway.config import Config, ConfigError, load_config
+
+if TYPE_CHECKING:
+    from gateway.admin.remote.cluster import Cluster
 
 DataDir = Annotated[
     Path | None,
     typer.Option(
-        "--data-dir", help="The gateway's data directory (log.dirs).", show_default="./data, or as configured"
+        "--data-dir",
+        metavar="DIRECTORY",
+        help="The gateway's data directory (log.dirs). [default: ./data, or as configured]",
+        show_default=False,
     ),
 ]
 ConfigFile = Annotated[
     Path | None,
     typer.Option(
         "--config",
+        metavar="FILE",
         help="The gateway's settings file, when it has one.",
         exists=True,
         dir_okay=False,
         show_default=False,
     ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document instead of a table.")]
-
-_UNITS_MS: Final = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_DURATION: Final = re.compile(rf"(\d+)\s*({'|'.join(_UNITS_MS)})", re.ASCII)
+Bootstrap = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="The cluster to ask, Seqgate or Apache Kafka; several addresses are separated by commas. "
+        f"[default: the gateway that runs on --data-dir, or {DEFAULT_ADDRESS}]",
+        show_default=False,
+    ),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
 def stop(sentence: str, code: int = 1) -> typer.Exit:
@@ -65,6 +80,41 @@ def asking(
         raise stop(str(error)) from None
 
 
+@contextmanager
+def reaching(bootstrap: str | None, config_file: Path | None, data_dir: Path | None) -> Iterator[Cluster]:
+    """Yield the cluster that the options name; an error ends the command with its sentence."""
+    addresses = _addresses(bootstrap, config_file, data_dir)
+    from gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
+
+    try:
+        with connected(addresses) as cluster:
+            yield cluster
+    except ControlError as error:
+        raise stop(str(error)) from None
+
+
+def _addresses(
+    bootstrap: str | None, config_file: Path | None, data_dir: Path | None
+) -> tuple[tuple[str, int], ...]:
+    """Return the addresses of `--bootstrap`, of the gateway that runs on the data directory, or the default address."""
+    if bootstrap is not None and data_dir is not None:
+        raise stop("name the cluster either with --bootstrap or with --data-dir", code=2)
+    if bootstrap is not None:
+        try:
+            return parse_addresses(bootstrap)
+        except ValueError as error:
+            raise stop(f"--bootstrap: {error}", code=2) from None
+    directory = Path(_configured(config_file, data_dir, ()).str("log.dirs"))
+    try:
+        return parse_addresses(next(iter(ask(directory, StatusRequest()).listeners.values())))
+    except NotRunning as error:
+        if data_dir is not None:
+            raise stop(f"{error}; start it, or name another cluster with --bootstrap") from None
+        return parse_addresses(DEFAULT_ADDRESS)
+    except ControlError as error:
+        raise stop(str(error)) from None
+
+
 def _configured(config_file: Path | None, data_dir: Path | None, overrides: Sequence[str]) -> Config:
     """Load the settings as the gateway does; a wrong setting ends the command with its sentence."""
     directory = () if data_dir is None else (f"log.dirs={data_dir}",)
@@ -74,9 +124,21 @@ def _configured(config_file: Path | None, data_dir: Path | None, overrides: Sequ
         raise stop(str(error)) from None
 
 
-def duration_ms(text: str) -> int:
-    """Return the milliseconds of `500ms`, `30s`, `5m`, `2h` or `1d`. Raises ValueError with a sentence."""
-    match = _DURATION.fullmatch(text.strip())
-    if match is None:
-        raise ValueError(f"{text} is no length of time; write 500ms, 30s, 5m, 2h or 1d")
-    return int(match[1]) * _UNITS_MS[match[2]]
+def name_values(texts: Sequence[str], option: str) -> dict[str, str]:
+    """Return the settings of texts `NAME=VALUE`; a malformed text ends the command with a usage error."""
+    settings = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals or not name.strip():
+            raise stop(f"{option}: {text!r} must have the form NAME=VALUE", code=2)
+        settings[name.strip()] = value
+    return settings
+
+
+def is_confirmed(question: str) -> bool:
+    """Ask on the terminal; False where there is no terminal to answer on."""
+    sys.stdout.flush()  # what the question is about is shown before it, also where stdout is no terminal
+    try:
+        return typer.confirm(question, err=True)
+    except typer.Abort:
+        return False

@@ -33,30 +33,28 @@ def print_json(value: Any) -> None:
 
 
 def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows under their headings, as wide as they need; names wrap where the terminal is narrow.
+    """Print rows under their headings. On a terminal that is too narrow, names wrap; elsewhere a row is always one line.
 
     No column is left out: where the terminal is too narrow for the numbers and a few letters of the names, the table is wider.
     """
     # Late, because rich is slow to import and only tables need it.
     from rich import box  # noqa: PLC0415
-    from rich.cells import cell_len  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
+    wraps = sys.stdout.isatty()
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False)
     rows = list(rows)
     needed = 0
     for position, column in enumerate(columns):
-        numbers = (
-            line for row in rows if column.number for line in (row[position], *column.heading.split("\n"))
-        )
-        narrowest = max(map(cell_len, numbers), default=NARROWEST)
+        heading = column.heading if wraps else column.heading.replace("-\n", "").replace("\n", " ")
+        narrowest = _narrowest(heading, [row[position] for row in rows], wraps=wraps and not column.number)
         needed += narrowest + AROUND
         table.add_column(
-            column.heading,
+            heading,
             justify="right" if column.number else "left",
             overflow="fold",
-            no_wrap=column.number,
+            no_wrap=column.number or not wraps,
             min_width=narrowest,
         )
     for row in rows:
@@ -64,6 +62,14 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     console = Console(highlight=False, markup=False, soft_wrap=False)
     console.width = max(console.width, needed)
     console.print(table)
+
+
+def _narrowest(heading: str, cells: Sequence[str], *, wraps: bool) -> int:
+    """Return the least width of a column: a few letters where it wraps, otherwise that of its longest line."""
+    from rich.cells import cell_len  # noqa: PLC0415 - slow to import
+
+    longest = max(cell_len(line) for cell in (heading, *cells) for line in cell.split("\n"))
+    return min(NARROWEST, longest) if wraps else longest
 
 
 def print_lines(*lines: str) -> None:

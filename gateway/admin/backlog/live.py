@@ -7,8 +7,8 @@ from typing import Final
 
 from gateway.admin.backlog.messages import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
 from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.named_topics import find_topic
 from gateway.admin.request import ControlError
-from gateway.admin.topics import find_topic
 from gateway.quota.backlog import Reader
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.backlogs.backlog import Backlog

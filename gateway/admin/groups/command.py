@@ -198,7 +198,7 @@ def reset(
 
 @app.command("delete")
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP...", help="The groups.", show_default=False)],
+    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="The groups.", show_default=False)],
     execute: Execute = False,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,

@@ -12,8 +12,8 @@ from gateway.admin.groups.live import Committed, durable_shard, not_empty
 from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
 from gateway.admin.groups.new_offset import NoCommittedOffset, PartitionOffsets, new_offset
 from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.named_topics import find_topic
 from gateway.admin.request import ControlError
-from gateway.admin.topics import find_topic
 from gateway.coordinator.group.any_group import find_group
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord

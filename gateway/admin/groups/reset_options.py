@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import datetime as dt
 from collections.abc import Sequence
 from typing import Final
 
 from gateway.admin.groups.messages import ResetTarget, TopicSelection
+from gateway.admin.times import timestamp_ms
 
 TARGETS: Final = ("--to-earliest", "--to-latest", "--to-timestamp", "--shift-by", "--to-offset")
 
@@ -29,19 +29,6 @@ def reset_target(
     if len(given) != 1:
         raise ValueError(f"name exactly one of {', '.join(TARGETS)}")
     return given[0]
-
-
-def timestamp_ms(text: str) -> int:
-    """Parse milliseconds since the Unix epoch, or ISO 8601, in the local time zone unless the text names another."""
-    if text.isascii() and text.isdigit():
-        return int(text)
-    try:
-        moment = dt.datetime.fromisoformat(text).astimezone()
-    except (ValueError, OverflowError, OSError):
-        raise ValueError(
-            f"{text} is no moment; write 2026-01-31T13:45:00, with Z or +02:00 for another time zone, or milliseconds"
-        ) from None
-    return int(moment.timestamp() * 1000)
 
 
 def topic_selections(texts: Sequence[str]) -> list[TopicSelection]:

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.named_topics import find_topic
 from gateway.admin.names.messages import (
     NameCounters,
     NamePage,
@@ -16,7 +17,6 @@ from gateway.admin.names.messages import (
     UntoldPartition,
 )
 from gateway.admin.request import ControlError
-from gateway.admin.topics import find_topic
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions

@@ -7,13 +7,13 @@ import heapq
 from collections.abc import Iterator
 
 from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.named_topics import find_topic, partitions_after
 from gateway.admin.producers.messages import (
     ListProducersRequest,
     ProducerCounters,
     ProducerPage,
     ProducerRow,
 )
-from gateway.admin.topics import find_topic, partitions_after
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.services import Services

@@ -11,7 +11,7 @@ import msgspec
 import typer
 
 from gateway.admin.client import Client
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, duration_ms, stop
+from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
 from gateway.admin.printing import (
     Column,
     count,
@@ -30,6 +30,7 @@ from gateway.admin.sweep.messages import (
     SweepResultRequest,
     TaskRow,
 )
+from gateway.admin.times import duration_ms
 
 POLL_S: Final = 0.2
 """Time between two questions for the result of a sweep."""

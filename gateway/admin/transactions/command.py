@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated
 
 import msgspec
 import typer
 
 from gateway.admin.client import Client
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, duration_ms, stop
+from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, is_confirmed, stop
 from gateway.admin.printing import print_json, print_lines
+from gateway.admin.times import duration_ms
 from gateway.admin.transactions import tables
 from gateway.admin.transactions.messages import (
     AbortHangingRequest,
@@ -214,7 +214,7 @@ def abort(
             return
         planned = _abort(client, request, execute=False)
         tables.print_abort(planned)
-        if not yes and not _is_confirmed():
+        if not yes and not is_confirmed("Abort it?"):
             print_lines("Nothing is changed.")
             raise typer.Exit(1)
         tables.print_aborted(_abort(client, request, execute=True, planned=planned))
@@ -243,14 +243,6 @@ def _abort(
         return client.ask(msgspec.structs.replace(request, execute=execute))
     start_ms = None if planned is None else planned.start_ms
     return client.ask(msgspec.structs.replace(request, execute=execute, start_ms=start_ms))
-
-
-def _is_confirmed() -> bool:
-    sys.stdout.flush()  # the transaction is shown before the question, also where stdout is no terminal
-    try:
-        return typer.confirm("Abort it?", err=True)
-    except typer.Abort:
-        return False  # there is no terminal to answer on
 
 
 def _duration_ms(text: str | None) -> int | None:

@@ -18,8 +18,8 @@ from typing import Final
 
 from gateway.admin.coordinators import offline_partitions
 from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.named_topics import find_topic, partitions_after
 from gateway.admin.request import ControlError
-from gateway.admin.topics import find_topic, partitions_after
 from gateway.admin.transactions.live import taking_part
 from gateway.admin.transactions.messages import (
     AbortHangingRequest,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 
 import pytest
@@ -50,18 +51,40 @@ def test_json_keeps_64_bits(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == '{\n  "id": 9223372036854775807,\n  "left": null\n}\n'
 
 
-def test_numbers_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def narrow_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let standard output be a terminal of 40 columns."""
     monkeypatch.setenv("COLUMNS", "40")
+    monkeypatch.setenv("TERM", "dumb")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+
+
+def test_numbers_are_never_cut(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow_terminal(monkeypatch)
     print_table((Column("topic"), Column("id", number=True)), [("t" * 100, str(2**62))])
     out = capsys.readouterr().out
     assert str(2**62) in out
     assert max(map(len, out.splitlines())) <= 40
 
 
-def test_no_column_is_left_out_where_all_of_them_are_too_wide(
+def test_a_row_is_one_line_where_no_terminal_reads_it(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("COLUMNS", "40")
+    print_table(
+        (Column("group"), Column("parti-\ntion", number=True), Column("log\nend", number=True)),
+        [("g" * 100, "3", "12"), ("billing", "0", "1")],
+    )
+    heading, rule, first, second = capsys.readouterr().out.splitlines()
+    assert heading.split() == ["group", "partition", "log", "end"]
+    assert set(rule) == {"─"}
+    assert first.split() == ["g" * 100, "3", "12"]
+    assert second.split() == ["billing", "0", "1"]
+
+
+def test_no_column_is_left_out_where_all_of_them_are_too_wide(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    narrow_terminal(monkeypatch)
     headings = ("topic", "id", "other\nid", "age", "state")
     numbers = {"id", "other\nid", "age"}
     columns = [Column(heading, number=heading in numbers) for heading in headings]

@@ -201,7 +201,6 @@ class TestDescribe:
             assert "orders 0-1" in shown
             assert "half way" in shown
             assert "3 records to read" in shown
-            assert max(map(len, shown.splitlines())) <= 100
 
     def test_an_assigned_partition_without_a_commit(self, gateway: GatewayProcess) -> None:
         with consuming(gateway, "billing", commits=False) as consumer:
@@ -223,7 +222,7 @@ class TestDescribe:
         shown = groups(gateway, "describe", name).stdout + groups(gateway, "list").stdout
         assert "\x1b" not in shown
         assert "\\x1b]0;" in shown
-        assert max(map(len, groups(gateway, "list").stdout.splitlines())) <= 100
+        assert "g" * 200 in groups(gateway, "list").stdout  # on one line
         (row,) = groups(gateway, "describe", name, "--json").json["partitions"]
         assert row["metadata"].rstrip("\0") == "\x1b]0;\x07" + "m" * 500
 
@@ -285,7 +284,6 @@ class TestReset:
         assert offsets_of(gateway, "billing") == before
         shown = groups(gateway, "reset", *asked, "--execute").stdout
         assert "in 2 partitions are committed" in shown
-        assert max(map(len, shown.splitlines())) <= 100
         assert offsets_of(gateway, "billing") == {("orders", 0): first[0], ("orders", 1): second[0]}
         gateway.restart(kill=True)
         assert offsets_of(gateway, "billing") == {("orders", 0): first[0], ("orders", 1): second[0]}
@@ -353,7 +351,7 @@ class TestReset:
             (["--topic", "a", "--all-topics", "--to-latest"], "either topics with --topic, or --all-topics"),
             (["--all-topics"], "exactly one of --to-earliest"),
             (["--all-topics", "--to-latest", "--shift-by", "0"], "exactly one of --to-earliest"),
-            (["--all-topics", "--to-timestamp", "soon"], "soon is no moment"),
+            (["--all-topics", "--to-timestamp", "soon"], "'soon' is not a valid time"),
             (["--topic", "orders:x", "--to-latest"], "write TOPIC:0,3"),
         ],
     )

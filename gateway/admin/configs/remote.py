@@ -1,0 +1,112 @@
+"""Asks a cluster about configurations, and changes them. Every function raises ControlError or an error of kafka-python."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NamedTuple
+
+from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSourceType
+
+from gateway.admin.configs.messages import ConfigListing, ConfigRow
+from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.errors import nearest_hint, refusal_of_text
+from gateway.admin.request import ControlError
+
+_TYPES: Final = {
+    "topic": ConfigResourceType.TOPIC,
+    "broker": ConfigResourceType.BROKER,
+    "group": ConfigResourceType.GROUP,
+}
+KINDS: Final = tuple(_TYPES)
+_SET_BY_SOMEBODY: Final = frozenset(
+    source.name
+    for source in ConfigSourceType
+    if source not in {ConfigSourceType.UNKNOWN, ConfigSourceType.DEFAULT_CONFIG}
+)
+_INHERITED: Final = frozenset(
+    {"STATIC_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}
+)
+"""Sources whose value a topic or group takes from the broker."""
+
+
+class Resource(NamedTuple):
+    """A topic, broker or group that has configurations."""
+
+    kind: str
+    name: str
+
+
+def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
+    """Return the resource that a command names, after a look whether the cluster has it."""
+    if kind == "topic" and name is not None:
+        cluster.topics([name])
+    if kind != "broker":
+        if not name:
+            raise ControlError(f"name the {kind}: configs get {kind} NAME")
+        return Resource(kind, name)
+    brokers = cluster.broker_ids()
+    if name is None:
+        if len(brokers) > 1:
+            raise ControlError(f"name one of the brokers {', '.join(map(str, brokers))}")
+        return Resource(kind, str(brokers[0]))
+    if name not in map(str, brokers):
+        raise ControlError(f"there is no broker {name}; the cluster has {', '.join(map(str, brokers))}")
+    return Resource(kind, name)
+
+
+def get(cluster: Cluster, resource: Resource, names: Sequence[str], *, everything: bool) -> ConfigListing:
+    """Return the configurations with these names; without names those that somebody has set, or `everything`."""
+    rows = _all_rows(cluster, resource)
+    if names:
+        by_name = {row.name: row for row in rows}
+        for name in names:
+            if name not in by_name:
+                raise _unknown(resource, name, by_name)
+        return ConfigListing(*resource, [by_name[name] for name in names], 0)
+    listed = rows if everything else [row for row in rows if _is_set(resource.kind, row.source)]
+    return ConfigListing(*resource, listed, len(rows) - len(listed))
+
+
+def _is_set(kind: str, source: str) -> bool:
+    return source in _SET_BY_SOMEBODY and (kind == "broker" or source not in _INHERITED)
+
+
+def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
+    asked = ConfigResource(_TYPES[resource.kind], resource.name)
+    answer: dict[str, Any] = cluster.admin.describe_configs([asked], config_filter="all")
+    found = answer.get(resource.kind, {}).get(resource.name, {})
+    return [
+        ConfigRow(
+            name=name,
+            value=entry["value"],
+            source=entry["config_source"],
+            is_read_only=bool(entry["read_only"]),
+            is_sensitive=bool(entry["is_sensitive"]),
+        )
+        for name, entry in sorted(found.items())
+    ]
+
+
+def change(
+    cluster: Cluster, resource: Resource, settings: Mapping[str, str], unset: Sequence[str]
+) -> str | None:
+    """Set and unset configurations, all of them or none; return why the cluster refuses."""
+    wanted: dict[str, Any] = {name: (AlterConfigOp.SET, value) for name, value in settings.items()}
+    wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
+    asked = ConfigResource(_TYPES[resource.kind], resource.name, wanted)
+    answer = cluster.admin.alter_configs([asked], raise_on_unknown=False)
+    return refusal_of_text(answer[resource.kind][resource.name])
+
+
+def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
+    """Raise ControlError for the first name that the resource has no configuration of, where the cluster lists them."""
+    known = {row.name for row in _all_rows(cluster, resource)}
+    for name in names:
+        if known and name not in known:
+            raise _unknown(resource, name, known)
+
+
+def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str]) -> ControlError:
+    return ControlError(
+        f"{resource.kind} {resource.name} has no configuration {name}{nearest_hint(name, known)}"
+    )

@@ -1,0 +1,1 @@
+"""The records of a topic: what commands write and read."""

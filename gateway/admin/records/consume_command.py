@@ -1,0 +1,161 @@
+"""`seqgate consume`: prints the records of a topic."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import sys
+import time
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import typer
+
+from gateway.admin.options import Bootstrap, ConfigFile, DataDir, reaching, stop
+from gateway.admin.printing import shown
+from gateway.admin.records.start import FROM_THE_BEGINNING, Start, parse_start
+from gateway.admin.records.texts import json_line, parse_fields, text_line
+from gateway.admin.times import time_or_age_ms
+
+
+def consume(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="OFFSET",
+            help="beginning, end, an offset, or -N for the last N records of each partition. [default: beginning]",
+            show_default=False,
+        ),
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            "--since",
+            metavar="TIME",
+            help="From the first record not older: 10m, 2h or 1d ago, 2026-01-31T13:45:00 (local time, or with Z or +02:00), or milliseconds.",
+            show_default=False,
+        ),
+    ] = None,
+    partitions: Annotated[
+        list[int] | None,
+        typer.Option(
+            "--partition",
+            metavar="N",
+            help="Only this partition; may be repeated. [default: all]",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    limit: Annotated[
+        int | None,
+        typer.Option("--limit", metavar="N", help="End after so many records.", min=1, show_default=False),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Wait for further records, until Ctrl-C.")
+    ] = False,
+    uncommitted: Annotated[
+        bool,
+        typer.Option("--uncommitted", help="Also records of open and aborted transactions."),
+    ] = False,
+    fields: Annotated[
+        str,
+        typer.Option(
+            "--show",
+            metavar="FIELDS",
+            help="What to print of a record: topic, partition, offset, timestamp, key, value, headers. [default: value]",
+            show_default=False,
+        ),
+    ] = "value",
+    separator: Annotated[
+        str,
+        typer.Option(
+            "--separator",
+            metavar="TEXT",
+            help="Text between the fields. [default: a tab]",
+            show_default=False,
+        ),
+    ] = "\t",
+    null: Annotated[
+        str,
+        typer.Option(
+            "--null", metavar="TEXT", help="Printed for null. [default: nothing]", show_default=False
+        ),
+    ] = "",
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print each record as one line of JSON.")] = False,
+) -> None:
+    """Print the records of a topic, and end at the records that are there now.
+
+    The command belongs to no group and commits nothing. Records of one partition come in order. On a terminal, unprintable
+    characters are escaped; elsewhere the bytes of the records are printed as they are.
+
+    \b
+    For example:
+      seqgate consume orders --from -10 --show partition,offset,key,value
+      seqgate consume orders --since 10m --json
+      seqgate consume orders --from end --follow
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    begin = _start(start, since)
+    printed = _printer(topic, fields, separator, null, as_json=as_json)
+    with reaching(bootstrap, config_file, data_dir) as cluster:
+        from gateway.admin.records import consuming  # noqa: PLC0415 - slow to import
+
+        records = consuming.consume(
+            cluster,
+            topic,
+            partitions=sorted(set(partitions or [])),
+            start=begin,
+            follow=follow,
+            committed=not uncommitted,
+            on_pause=sys.stdout.flush,
+        )
+        with contextlib.closing(records), _ended_by_ctrl_c(follow=follow):
+            for record in itertools.islice(records, limit):
+                sys.stdout.buffer.write(printed(record))
+            sys.stdout.flush()
+
+
+def _start(start: str | None, since: str | None) -> Start:
+    if start is not None and since is not None:
+        raise stop("--from and --since exclude each other", code=2)
+    try:
+        if since is not None:
+            return Start("time", time_or_age_ms(since, time.time_ns() // 1_000_000))
+        return FROM_THE_BEGINNING if start is None else parse_start(start)
+    except ValueError as error:
+        raise stop(f"--{'from' if since is None else 'since'}: {error}", code=2) from None
+
+
+def _printer(topic: str, fields: str, separator: str, null: str, *, as_json: bool) -> Callable[[Any], bytes]:
+    """Return the function that makes a line of a record."""
+    if as_json:
+        return lambda record: json_line(record, topic)
+    try:
+        wanted = parse_fields(fields)
+    except ValueError as error:
+        raise stop(f"--show: {error}", code=2) from None
+    between = separator.replace("\\t", "\t")
+    if not sys.stdout.isatty():
+        return lambda record: text_line(record, topic, wanted, between.encode(), null.encode())
+    return lambda record: _harmless(
+        text_line(record, topic, wanted, between.encode(), null.encode()), between
+    )
+
+
+def _harmless(line: bytes, separator: str) -> bytes:
+    """Escape what a terminal would take for commands."""
+    text = line.decode(errors="backslashreplace").removesuffix("\n")
+    return (separator.join(map(shown, text.split(separator))) + "\n").encode()
+
+
+@contextlib.contextmanager
+def _ended_by_ctrl_c(*, follow: bool) -> Any:
+    """End a command that follows with 0 on Ctrl-C, because nothing else ends it."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise typer.Exit(0 if follow else 130) from None

@@ -1,0 +1,187 @@
+"""`seqgate produce`: writes lines of text or JSON to a topic."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated, BinaryIO, Literal
+
+import typer
+
+from gateway.admin.options import AsJson, Bootstrap, ConfigFile, DataDir, name_values, reaching, stop
+from gateway.admin.printing import counted, print_json, print_lines, shown
+from gateway.admin.records.messages import ProducedReport
+from gateway.admin.records.texts import LineFormat, ProducedRecord, parse_json
+from gateway.admin.request import ControlError
+
+Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
+
+
+def produce(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    file: Annotated[
+        Path | None,
+        typer.Option(
+            "--file",
+            metavar="FILE",
+            help="Read the lines from this file. [default: standard input]",
+            exists=True,
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    from_json: Annotated[
+        bool,
+        typer.Option(
+            "--from-json", help="Each line is a record in JSON, as `seqgate consume --json` prints it."
+        ),
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="The key of every record.", show_default=False),
+    ] = None,
+    key_separator: Annotated[
+        str | None,
+        typer.Option(
+            "--key-separator",
+            metavar="TEXT",
+            help="Each line is a key, this text, and a value. Write \\t for a tab.",
+            show_default=False,
+        ),
+    ] = None,
+    headers: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--header",
+            metavar="NAME=VALUE",
+            help="A header of every record; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    partition: Annotated[
+        int | None,
+        typer.Option(
+            "--partition",
+            metavar="N",
+            help="The partition of every record. [default: by the key, or any]",
+            min=0,
+            show_default=False,
+        ),
+    ] = None,
+    keep_partitions: Annotated[
+        bool,
+        typer.Option(
+            "--keep-partitions", help="With --from-json: send each record to the partition of its line."
+        ),
+    ] = False,
+    null: Annotated[
+        str | None,
+        typer.Option(
+            "--null",
+            metavar="TEXT",
+            help="A value that equals this text is sent as null, which deletes its key in a compacted topic.",
+            show_default=False,
+        ),
+    ] = None,
+    compression: Annotated[
+        Codec,
+        typer.Option(
+            "--compression",
+            metavar="CODEC",
+            help="none, gzip, snappy, lz4 or zstd. [default: none]",
+            show_default=False,
+        ),
+    ] = "none",
+    create: Annotated[
+        bool,
+        typer.Option("--create", help="Create the topic, with the cluster's defaults, when it is missing."),
+    ] = False,
+    bootstrap: Bootstrap = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Write each line of standard input or a file as a record.
+
+    The records of one command are sent in order by an idempotent producer, so each is stored exactly once; the command ends when
+    the cluster has acknowledged all of them. It stops at the first record that is refused.
+
+    With --from-json a line has the fields value, key, headers (a list, or an object of names and
+    values), timestamp (ms), and partition with --keep-partitions; value_base64 and key_base64 for bytes that are not text. A value that is no string is
+    sent as JSON.
+
+    \b
+    For example:
+      echo hello | seqgate produce greetings --create
+      seqgate produce orders --key-separator : --header source=import --file orders.txt
+      seqgate consume orders --json | seqgate produce copy --from-json
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    _check(from_json=from_json, key=key, key_separator=key_separator, keep_partitions=keep_partitions)
+    defaults = LineFormat(
+        key_separator=None if key_separator is None else _separator(key_separator),
+        key=None if key is None else key.encode(),
+        headers=tuple(
+            (name, value.encode()) for name, value in name_values(headers or [], "--header").items()
+        ),
+        partition=partition,
+        null=None if null is None else null.encode(),
+        keeps_partitions=keep_partitions,
+    )
+    parse = (lambda line: parse_json(line, defaults)) if from_json else defaults.parse
+    with reaching(bootstrap, config_file, data_dir) as cluster, _opened(file) as lines:
+        from gateway.admin.records import producing  # noqa: PLC0415 - slow to import
+        from gateway.admin.topics import remote as topics  # noqa: PLC0415 - slow to import
+
+        if create:
+            topics.create_missing(cluster, topic)
+        report = producing.produce(
+            cluster,
+            topic,
+            _records(lines, parse),
+            compression=None if compression == "none" else compression,
+            at_once=lines.isatty(),
+        )
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+
+
+def _check(*, from_json: bool, key: str | None, key_separator: str | None, keep_partitions: bool) -> None:
+    """End the command with a usage error when options exclude each other."""
+    if key is not None and key_separator is not None:
+        raise stop("--key and --key-separator exclude each other", code=2)
+    if from_json and key_separator is not None:
+        raise stop(
+            "--key-separator is for lines of text, --from-json for lines of JSON; give one of them", code=2
+        )
+    if keep_partitions and not from_json:
+        raise stop("--keep-partitions needs --from-json", code=2)
+    if key_separator == "":
+        raise stop("--key-separator is empty", code=2)
+
+
+def _opened(file: Path | None) -> BinaryIO:
+    return sys.stdin.buffer if file is None else file.open("rb")
+
+
+def _separator(text: str) -> bytes:
+    return text.replace("\\t", "\t").encode()
+
+
+def _records(lines: BinaryIO, parse: Callable[[bytes], ProducedRecord]) -> Iterator[ProducedRecord]:
+    for number, line in enumerate(lines, start=1):
+        try:
+            yield parse(line.removesuffix(b"\n").removesuffix(b"\r"))
+        except ValueError as error:
+            raise ControlError(f"line {number}: {error}") from None
+
+
+def _print(report: ProducedReport) -> None:
+    places = [
+        f"partition {row.partition} from offset {row.first_offset} to {row.last_offset}"
+        for row in report.partitions
+    ]
+    where = f": {', '.join(places)}" if places else ""
+    print_lines(f"{counted(report.records, 'record')} stored in {shown(report.topic)}{where}.")

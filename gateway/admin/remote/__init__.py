@@ -1,0 +1,1 @@
+"""A cluster that commands ask over the Kafka protocol: a Seqgate gateway on any machine, or Apache Kafka."""

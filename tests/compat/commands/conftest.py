@@ -1,0 +1,47 @@
+"""Commands with `--bootstrap`, against a gateway and against Apache Kafka: the same tests, the same output expected."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from tests.support.gateway_process import GatewayProcess
+from tests.support.kafka_peer import KafkaPeer
+from tests.system.commands.conftest import Outcome, seqgate
+
+PEERS = ("Seqgate", "Apache Kafka")
+
+
+@dataclass(frozen=True)
+class Peer:
+    """A cluster that commands ask."""
+
+    name: str
+    bootstrap: str
+
+    def run(self, *arguments: str, code: int | None = 0, stdin: bytes | None = None) -> Outcome:
+        """Run a command with `--bootstrap`."""
+        return seqgate(*arguments, "--bootstrap", self.bootstrap, code=code, stdin=stdin)
+
+    def json(self, *arguments: str, code: int = 0, stdin: bytes | None = None) -> Any:
+        """Return what a command prints with `--json`."""
+        return self.run(*arguments, "--json", code=code, stdin=stdin).document
+
+
+@pytest.fixture(params=PEERS)
+def peer(request: pytest.FixtureRequest) -> Peer:
+    if request.param == PEERS[0]:
+        gateway: GatewayProcess = request.getfixturevalue("shared_gateway")
+        return Peer(PEERS[0], gateway.bootstrap)
+    kafka: KafkaPeer = request.getfixturevalue("kafka")
+    return Peer(PEERS[1], kafka.bootstrap)
+
+
+@pytest.fixture
+def fresh() -> Callable[[str], str]:
+    """A function that makes a name that no other test uses."""
+    return lambda name: f"{name}-{uuid.uuid4().hex[:8]}"

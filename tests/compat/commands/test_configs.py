@@ -1,0 +1,76 @@
+"""`seqgate configs`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.compat.commands.conftest import Peer
+
+Fresh = Callable[[str], str]
+
+
+@pytest.fixture
+def topic(peer: Peer, fresh: Fresh) -> str:
+    name = fresh("configured")
+    peer.run("topics", "create", name)
+    return name
+
+
+def test_a_topic(peer: Peer, topic: str) -> None:
+    assert f"Nothing is set on topic {topic}." in peer.run("configs", "get", "topic", topic).stdout
+    done = peer.run("configs", "set", "topic", topic, "retention.ms=7200000", "cleanup.policy=compact,delete")
+    assert done.stdout.splitlines() == [
+        f"topic {topic}: retention.ms=7200000",
+        f"topic {topic}: cleanup.policy=compact,delete",
+    ]
+    listing = peer.json("configs", "get", "topic", topic)
+    assert [(row["name"], row["value"], row["source"]) for row in listing["configs"]] == [
+        ("cleanup.policy", "compact,delete", "DYNAMIC_TOPIC_CONFIG"),
+        ("retention.ms", "7200000", "DYNAMIC_TOPIC_CONFIG"),
+    ]
+    assert listing["left_out"] > 20
+    peer.run("configs", "unset", "topic", topic, "cleanup.policy")
+    (one,) = peer.json("configs", "get", "topic", topic, "cleanup.policy")["configs"]
+    assert (one["value"], one["source"]) == ("delete", "DEFAULT_CONFIG")
+    everything = peer.json("configs", "get", "topic", topic, "--all")
+    assert everything["left_out"] == 0
+    assert len(everything["configs"]) == listing["left_out"] + 2
+
+
+def test_refusals(peer: Peer, topic: str) -> None:
+    wrong = peer.run("configs", "set", "topic", topic, "retention.ms=soon", "segment.ms=9999999", code=1)
+    assert wrong.stderr == (
+        f"seqgate: topic {topic}: Invalid value soon for configuration retention.ms: Not a number of type LONG "
+        "(INVALID_CONFIG)\n"
+    )
+    assert peer.json("configs", "get", "topic", topic)["configs"] == []
+    unknown = f"seqgate: topic {topic} has no configuration retentoin.ms; the nearest name is retention.ms\n"
+    for command in (("get", "retentoin.ms"), ("set", "retentoin.ms=1"), ("unset", "retentoin.ms")):
+        assert peer.run("configs", command[0], "topic", topic, command[1], code=1).stderr == unknown
+    assert "there is no topic" in peer.run("configs", "get", "topic", f"{topic}x", code=1).stderr
+    assert peer.run("configs", "get", "broker", "7", code=1).stderr == (
+        "seqgate: there is no broker 7; the cluster has 1\n"
+    )
+
+
+def test_a_broker(peer: Peer) -> None:
+    peer.run("configs", "set", "broker", "1", "log.cleaner.backoff.ms=14000")
+    rows = {row["name"]: row for row in peer.json("configs", "get", "broker", "1")["configs"]}
+    assert rows["log.cleaner.backoff.ms"]["value"] == "14000"
+    assert rows["log.cleaner.backoff.ms"]["source"] == "DYNAMIC_BROKER_CONFIG"
+    peer.run("configs", "unset", "broker", "1", "log.cleaner.backoff.ms")
+    rows = {row["name"]: row for row in peer.json("configs", "get", "broker", "1")["configs"]}
+    assert "log.cleaner.backoff.ms" not in rows
+
+
+def test_a_group(peer: Peer, fresh: Fresh) -> None:
+    group = fresh("billing")
+    peer.run("configs", "set", "group", group, "consumer.session.timeout.ms=50000")
+    (row,) = peer.json("configs", "get", "group", group)["configs"]
+    assert (row["name"], row["value"], row["source"]) == (
+        "consumer.session.timeout.ms",
+        "50000",
+        "DYNAMIC_GROUP_CONFIG",
+    )

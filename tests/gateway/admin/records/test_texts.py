@@ -1,0 +1,86 @@
+"""Records as lines of text and JSON."""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+
+import pytest
+
+from gateway.admin.records.texts import (
+    LineFormat,
+    ProducedRecord,
+    json_line,
+    parse_fields,
+    parse_json,
+    text_line,
+)
+
+PLAIN = LineFormat()
+READ = SimpleNamespace(
+    partition=1, offset=7, timestamp=1_000, key=None, value=b"v\xff", headers=[("a", b"1"), ("b", None)]
+)
+
+
+def test_a_line_is_a_value() -> None:
+    assert PLAIN.parse(b"a:b") == ProducedRecord(b"a:b")
+    assert PLAIN.parse(b"") == ProducedRecord(b"")
+
+
+def test_what_every_line_has() -> None:
+    every = LineFormat(key=b"k", headers=(("h", b"1"),), partition=3, null=b"-")
+    assert every.parse(b"-") == ProducedRecord(None, b"k", [("h", b"1")], 3)
+
+
+def test_a_key_ends_at_the_first_separator() -> None:
+    keyed = LineFormat(key_separator=b"::")
+    assert keyed.parse(b"k::v::w") == ProducedRecord(b"v::w", b"k")
+    with pytest.raises(ValueError, match="no key separator '::' in the line"):
+        keyed.parse(b"k:v")
+
+
+def test_json_fields() -> None:
+    line = {"value": [1], "key": "k", "headers": {"h": "1"}, "partition": 2, "timestamp": 5, "topic": "t"}
+    record = ProducedRecord(b"[1]", b"k", [("h", b"1")], None, 5)
+    assert parse_json(json.dumps(line).encode(), PLAIN) == record
+    kept = parse_json(json.dumps(line).encode(), LineFormat(keeps_partitions=True))
+    assert kept.partition == 2
+    fallen_back = parse_json(b'{"value": "v"}', LineFormat(key=b"k", headers=(("h", b"1"),), partition=4))
+    assert fallen_back == ProducedRecord(b"v", b"k", [("h", b"1")], 4)
+    assert parse_json(b"{}", PLAIN) == ProducedRecord(None)
+
+
+@pytest.mark.parametrize(
+    ("line", "complaint"),
+    [
+        (b"{", "not a record in JSON"),
+        (b"\xff", "not a record in JSON"),
+        (b"[]", "not a record in JSON"),
+        (b'{"valeu": "x"}', "not a record in JSON: Object contains unknown field `valeu`"),
+        (b'{"key": "a", "key_base64": "YQ=="}', "key and key_base64 exclude each other"),
+        (b'{"value_base64": "?"}', "value_base64 is not base64"),
+        (b'{"headers": {"h": null}}', "the header h is null"),
+    ],
+)
+def test_json_that_is_no_record(line: bytes, complaint: str) -> None:
+    with pytest.raises(ValueError, match=complaint):
+        parse_json(line, PLAIN)
+
+
+def test_bytes_that_are_no_text_are_base64_in_json() -> None:
+    assert json.loads(json_line(READ, "t")) == {
+        "topic": "t",
+        "partition": 1,
+        "offset": 7,
+        "timestamp": 1_000,
+        "key": None,
+        "value_base64": "dv8=",
+        "headers": [{"name": "a", "value": "1"}, {"name": "b", "value": None}],
+    }
+
+
+def test_text_has_the_bytes_as_they_are() -> None:
+    fields = parse_fields("topic, partition,offset,timestamp,key,value,headers")
+    assert text_line(READ, "t", fields, b"|", b"~") == b"t|1|7|1000|~|v\xff|a=1,b=~\n"
+    with pytest.raises(ValueError, match="'vlaue' is not one of topic, partition"):
+        parse_fields("key,vlaue")

@@ -1,0 +1,36 @@
+"""Sentences for errors of the Kafka protocol."""
+
+from __future__ import annotations
+
+from kafka import errors
+
+from gateway.admin.remote.errors import no_topic, refusal, refusal_of_text, sentence
+
+
+def test_the_brokers_message_comes_first() -> None:
+    assert refusal(0, "fine") is None
+    assert refusal(40, "Unknown topic config name: x.") == "Unknown topic config name: x (INVALID_CONFIG)"
+    assert refusal(36, None) == "Topic with this name already exists (TOPIC_ALREADY_EXISTS)"
+    assert refusal(9_999, "odd") == "odd (error 9999)"
+
+
+def test_results_that_are_texts() -> None:
+    assert refusal_of_text("OK") is None
+    told = str(errors.InvalidConfigurationError("Not a number\nof type INT"))
+    assert refusal_of_text(told) == "Not a number\nof type INT (INVALID_CONFIG)"
+    assert refusal_of_text("something else") == "something else"
+
+
+def test_whole_answers_are_not_quoted() -> None:
+    quoted = errors.GroupAuthorizationFailedError("ListGroupsRequest failed with response 'Response(…)'.")
+    assert "Response(" not in sentence(quoted)
+    assert sentence(errors.MessageSizeTooLargeError(None)).endswith("(MESSAGE_SIZE_TOO_LARGE)")
+    assert sentence(errors.KafkaTimeoutError("60 s")) == "the cluster did not answer in time: 60 s"
+    assert sentence(errors.KafkaConnectionError()) == "KafkaConnectionError"
+
+
+def test_the_most_similar_topic_is_named() -> None:
+    assert str(no_topic("ordrs", ["flights", "orders"])) == (
+        "there is no topic ordrs; the nearest name is orders"
+    )
+    assert str(no_topic("zzz", ["orders"])) == "there is no topic zzz"
