@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kio.schema.index import api_key_map
 
@@ -60,7 +60,7 @@ def pages() -> dict[str, str]:
     }
 
 
-def protocol_page(apis: Iterable[Api]) -> str:
+def protocol_page(apis: Iterable[Api[Any]]) -> str:
     """Return the page of served APIs as Markdown."""
     served = sorted(apis, key=lambda api: api.key)
     lines = [_INTRODUCTION, "| key | API | versions | what it does |", "| ---: | --- | --- | --- |"]
@@ -83,7 +83,7 @@ def protocol_page(apis: Iterable[Api]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _versions(api: Api) -> str:
+def _versions(api: Api[Any]) -> str:
     served = (
         str(api.max_version) if api.min_version == api.max_version else f"{api.min_version}–{api.max_version}"
     )
@@ -92,7 +92,7 @@ def _versions(api: Api) -> str:
     return f"{served} (advertised from {api.advertised_min_version})"
 
 
-def _description(api: Api) -> tuple[str, str]:
+def _description(api: Api[Any]) -> tuple[str, str]:
     """Return the docstring of the handler's module: its first sentence without name and key, and the rest."""
     module = inspect.getmodule(api.begin or api.handle)
     first, _, rest = (inspect.getdoc(module) or "").partition("\n\n")

@@ -31,7 +31,7 @@ from gateway.runtime.topics.follow_settings import (
     follow_producer_limit,
 )
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle, topic_policy
+from gateway.runtime.topics.topic_lifecycle import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.server.dispatcher import Dispatcher
@@ -74,7 +74,6 @@ class Gateway:
         self._flusher: Flusher
         self._log_directory: LogDirectory
         self._jobs: BackgroundJobs
-        self._lifecycle: TopicLifecycle
         self._compaction: Compaction
         self._control: ControlServer
         self._store: BlockStore
@@ -112,17 +111,28 @@ class Gateway:
         """Make all parts from the replayed metadata; they do nothing until they are begun."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
-        services, self._lifecycle, self._store = await compose(
+        services, self._store = await compose(
             config, self.machine, log_directory, flusher, self._open_metadata()
         )
         self.server = Server(
-            loop, config, Dispatcher(APIS, services), services.cold_reads, handles_limit=handles_limit
+            loop,
+            config,
+            Dispatcher(APIS, services),
+            services.partitions.cold_reads,
+            handles_limit=handles_limit,
         )
-        services.backlog.held.room = self.server.memory
+        services.upkeep.backlog.held.room = self.server.memory
         flusher.after_round.append(self.server.outbox.flush)
-        self._jobs = BackgroundJobs(config, self.clock, services.partitions, log_directory, self._lifecycle)
+        self._jobs = BackgroundJobs(
+            config, self.clock, services.partitions.registry, log_directory, services.topics.lifecycle
+        )
         self._compaction = Compaction(
-            config, self.clock, services.partitions, log_directory, self._lifecycle, self.machine.cleaner
+            config,
+            self.clock,
+            services.partitions.registry,
+            log_directory,
+            services.topics.lifecycle,
+            self.machine.cleaner,
         )
         self._control = ControlServer(services, Path(config.str("log.dirs")), traffic=self._traffic)
         self._services = services
@@ -132,28 +142,28 @@ class Gateway:
         services = self.services
         self._start_coordinators()
         # claiming a block writes to the metadata: do it only when this release can read all of it
-        if not await services.producer_ids.start():
-            logger.warning("no producer ids yet: %s", services.producer_ids.state().last_error)
-        services.cold_reads.start()
-        services.backlog.start()
-        services.disk_room.start()
+        if not await services.coordinators.producer_ids.start():
+            logger.warning("no producer ids yet: %s", services.coordinators.producer_ids.state().last_error)
+        services.partitions.cold_reads.start()
+        services.upkeep.backlog.start()
+        services.upkeep.disk_room.start()
         # before the first request, so that a full disk takes no batch
-        await services.backlog.measure_all_safely()
+        await services.upkeep.backlog.measure_all_safely()
         for listener in self.config.listeners:
             await self._listen(listener)
         self._jobs.start()
-        services.backlog.run()
-        services.metadata_log.add_listener(self._compaction.metadata_changed)
+        services.upkeep.backlog.run()
+        services.topics.metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
         await self._control.start()
 
     def _start_coordinators(self) -> None:
         services = self.services
         try:
-            start_coordinators(services)
+            start_coordinators(services.coordinators, services.topics)
         except IncompatibleFormat as error:
             raise StartFailed(
-                f"the data directory {services.log_directory.path} can't be used: {error}"
+                f"the data directory {services.partitions.log_directory.path} can't be used: {error}"
             ) from error
 
     def _traffic(self) -> Traffic:
@@ -196,7 +206,7 @@ class Gateway:
         else:
             host = os.uname().nodename if listener.host in EVERY_INTERFACE else listener.host
             endpoint = Endpoint(host, port)
-        self.services.advertised[listener.name] = endpoint
+        self.services.node.advertised[listener.name] = endpoint
         if not listener.host.startswith(LOOPBACK):
             logger.warning(
                 "listening on %s:%d without authentication: whoever reaches it can read and write everything",
@@ -218,19 +228,19 @@ class Gateway:
     async def _stop_services(self, services: Services) -> None:
         await self._control.stop()
         await self.server.stop_accepting()
-        services.disk_room.stop()
-        await services.backlog.stop()
+        services.upkeep.disk_room.stop()
+        await services.upkeep.backlog.stop()
         await self._compaction.stop()
-        stop_coordinators(services)
-        for partition in services.partitions:
+        stop_coordinators(services.coordinators)
+        for partition in services.partitions.registry:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)
-        services.cold_reads.stop()
+        services.partitions.cold_reads.stop()
         await self._jobs.stop()
-        await services.tasks.stop()
-        await services.producer_ids.close()
-        await services.metadata_log.close()
-        for partition in services.partitions:
+        await services.node.tasks.stop()
+        await services.coordinators.producer_ids.close()
+        await services.topics.metadata_log.close()
+        for partition in services.partitions.registry:
             if not partition.log.offline and partition.log.recovery_point < partition.log.log_end_offset:
                 partition.start_flush()
 
@@ -268,7 +278,7 @@ async def _serve(config: Config, guide: bool) -> None:
 
 
 def _announce(gateway: Gateway, guide: bool) -> None:
-    addresses = [_address(endpoint) for endpoint in gateway.services.advertised.values()]
+    addresses = [_address(endpoint) for endpoint in gateway.services.node.advertised.values()]
     data = gateway.config.str("log.dirs")
     print(f"seqgate ready on {', '.join(addresses)} (data in {data}, pid {os.getpid()})", flush=True)
     if guide:

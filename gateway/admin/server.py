@@ -52,7 +52,7 @@ class ControlServer:
         """Answer about `services`; `traffic` returns the listeners' counters, `source` replaces the gateway's own blocks."""
         self.path = directory / SOCKET_NAME
         self._gateway = LiveGateway(
-            services, source or gateway_source(services), traffic, services.clock.now_ms()
+            services, source or gateway_source(services), traffic, services.node.clock.now_ms()
         )
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[Any]] = set()
@@ -128,7 +128,7 @@ class ControlServer:
             request = _decoder.decode(line)
         except (msgspec.MsgspecError, UnicodeDecodeError) as error:
             return Answer(error=f"the request is not understood: {error}")
-        tasks = self._gateway.services.tasks
+        tasks = self._gateway.services.node.tasks
         work = tasks.start(
             tasks.begin(f"seqgate {request.operation_name()}", is_brief=True),
             answer_live(self._gateway, request),

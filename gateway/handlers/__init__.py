@@ -5,6 +5,8 @@ Dispatch, ApiVersions and `docs/protocol-support.md` are generated from `APIS`.
 
 from __future__ import annotations
 
+from typing import Any
+
 from gateway.handlers.admin import (
     alter_configs,
     create_partitions,
@@ -57,7 +59,7 @@ from gateway.handlers.transactions import (
     write_txn_markers,
 )
 
-_SERVED: tuple[Api, ...] = (
+_SERVED: tuple[Api[Any], ...] = (
     produce.API,
     fetch.API,
     list_offsets.API,
@@ -105,5 +107,5 @@ _SERVED: tuple[Api, ...] = (
     delete_share_group_offsets.API,
 )
 
-APIS: tuple[Api, ...] = (*_SERVED, api_versions(_SERVED))
+APIS: tuple[Api[Any], ...] = (*_SERVED, api_versions(_SERVED))
 """All APIs that this gateway serves and advertises."""

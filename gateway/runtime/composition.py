@@ -21,7 +21,14 @@ from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import Services
+from gateway.runtime.services import (
+    CoordinatorServices,
+    NodeServices,
+    PartitionServices,
+    Services,
+    TopicServices,
+    UpkeepServices,
+)
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
@@ -36,7 +43,6 @@ class Composition(NamedTuple):
     """What handlers use, and what only the composition root needs beside it."""
 
     services: Services
-    lifecycle: TopicLifecycle
     blocks: BlockStore
 
 
@@ -81,28 +87,25 @@ async def compose(
         flusher,
     )
     services = Services(
-        config=config,
-        clock=machine.clock,
-        loop=asyncio.get_running_loop(),
-        node_id=config.int("node.id"),
-        cluster_id=directory.cluster_id,
-        log_directory=directory,
-        flusher=flusher,
-        partitions=partitions,
-        metadata_log=metadata_log,
-        producer_ids=producer_ids,
-        fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
-        cold_reads=_cold_reads(config, machine, flusher),
-        group_configs=group_configs,
-        groups=groups,
-        shares=shares,
-        transactions=transactions,
-        backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
-        advertised={},
-        disk_room=DiskRoom(config, machine.clock, directory, partitions, metadata_log),
+        node=NodeServices(
+            config, machine.clock, asyncio.get_running_loop(), config.int("node.id"), directory.cluster_id
+        ),
+        partitions=PartitionServices(
+            registry=partitions,
+            log_directory=directory,
+            flusher=flusher,
+            cold_reads=_cold_reads(config, machine, flusher),
+            fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
+        ),
+        topics=TopicServices(metadata_log, lifecycle),
+        coordinators=CoordinatorServices(groups, group_configs, shares, transactions, producer_ids),
+        upkeep=UpkeepServices(
+            backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
+            disk_room=DiskRoom(config, machine.clock, directory, partitions, metadata_log),
+        ),
     )
-    follow_fetch_sessions(config, services.fetch_sessions)
-    return Composition(services, lifecycle, blocks)
+    follow_fetch_sessions(config, services.partitions.fetch_sessions)
+    return Composition(services, blocks)
 
 
 def _cold_reads(config: Config, machine: Machine, flusher: Flusher) -> ColdReads:
@@ -117,17 +120,17 @@ def _cold_reads(config: Config, machine: Machine, flusher: Flusher) -> ColdReads
     )
 
 
-def start_coordinators(services: Services) -> None:
+def start_coordinators(coordinators: CoordinatorServices, topics: TopicServices) -> None:
     """Load the state of groups, share groups and transactions. Raises IncompatibleFormat."""
-    services.groups.start()
-    services.shares.start()
-    services.metadata_log.add_listener(services.shares.metadata_changed)
-    services.transactions.markers.listeners.append(services.groups.transaction_ended)
-    services.transactions.start()
+    coordinators.groups.start()
+    coordinators.shares.start()
+    topics.metadata_log.add_listener(coordinators.shares.metadata_changed)
+    coordinators.transactions.markers.listeners.append(coordinators.groups.transaction_ended)
+    coordinators.transactions.start()
 
 
-def stop_coordinators(services: Services) -> None:
+def stop_coordinators(coordinators: CoordinatorServices) -> None:
     """Refuse everyone who waits for a coordinator; decided transactions end after the next start."""
-    services.transactions.stop()
-    services.groups.stop()
-    services.shares.stop()
+    coordinators.transactions.stop()
+    coordinators.groups.stop()
+    coordinators.shares.stop()

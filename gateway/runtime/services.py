@@ -1,4 +1,8 @@
-"""The parts that handlers may use, put together once by the composition root."""
+"""The parts that handlers and operations may use, put together once by the composition root.
+
+Each record is one subject. A handler names the records that it reaches in its row (`Api.reaches`), and an operation in its
+parameters.
+"""
 
 from __future__ import annotations
 
@@ -19,6 +23,7 @@ from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
@@ -32,35 +37,78 @@ class Endpoint(NamedTuple):
 
 
 @dataclass(slots=True)
-class Services:
-    """The gateway's parts as handlers see them."""
+class NodeServices:
+    """The node itself: its settings, time, event loop, identity and long tasks. Every handler reaches these."""
 
     config: Config
     clock: Clock
     loop: asyncio.AbstractEventLoop
     node_id: int
     cluster_id: str
-    log_directory: LogDirectory
-    flusher: Flusher
-    partitions: Partitions
-    metadata_log: MetadataLog
-    producer_ids: ProducerIdAllocator
-    fetch_sessions: FetchSessionCache
-    cold_reads: ColdReads
-    group_configs: GroupConfigs
-    groups: GroupCoordinator
-    shares: ShareCoordinator
-    transactions: TransactionCoordinator
-    backlog: Backlog
-    advertised: dict[str, Endpoint]
+    advertised: dict[str, Endpoint] = field(default_factory=dict)
     """The advertised address of each listener, by its name."""
-    disk_room: DiskRoom
-    duplicates: int = 0
-    """Batches answered with the offset of their original since the start."""
-    rejections: int = 0
-    """Batches refused for their sequence or epoch since the start."""
     tasks: TaskList = field(init=False)
     """Long work that runs beside requests."""
 
     def __post_init__(self) -> None:
         self.tasks = TaskList(self.clock)
+
+
+@dataclass(slots=True)
+class BatchCounters:
+    """Counts batches since the start."""
+
+    duplicates: int = 0
+    """Batches answered with the offset of their original."""
+    rejections: int = 0
+    """Batches refused for their sequence or epoch."""
+
+
+@dataclass(slots=True)
+class PartitionServices:
+    """The partitions that this node serves, and how their records are written and read."""
+
+    registry: Partitions
+    log_directory: LogDirectory
+    flusher: Flusher
+    cold_reads: ColdReads
+    fetch_sessions: FetchSessionCache
+    counters: BatchCounters = field(default_factory=BatchCounters)
+
+
+@dataclass(slots=True)
+class TopicServices:
+    """The metadata of topics, and what carries its changes out."""
+
+    metadata_log: MetadataLog
+    lifecycle: TopicLifecycle
+
+
+@dataclass(slots=True)
+class CoordinatorServices:
+    """The coordinators of groups, share groups and transactions, and the producer ids."""
+
+    groups: GroupCoordinator
+    group_configs: GroupConfigs
+    shares: ShareCoordinator
+    transactions: TransactionCoordinator
+    producer_ids: ProducerIdAllocator
+
+
+@dataclass(slots=True)
+class UpkeepServices:
+    """The limits of the disk: the backlog quotas of topics, and the room that is left."""
+
+    backlog: Backlog
+    disk_room: DiskRoom
+
+
+@dataclass(slots=True)
+class Services:
+    """All records. A parameter of this type reaches everything; prefer the record that is needed."""
+
+    node: NodeServices
+    partitions: PartitionServices
+    topics: TopicServices
+    coordinators: CoordinatorServices
+    upkeep: UpkeepServices

@@ -49,10 +49,12 @@ LONG_S = 0.005
 class Dispatcher:
     """Knows the served APIs, decodes requests and begins them."""
 
-    def __init__(self, apis: Sequence[Api], services: Services) -> None:
+    def __init__(self, apis: Sequence[Api[Any]], services: Services) -> None:
         self._apis = {api.key: api for api in apis}
-        self._services = services
-        self._schemas: dict[tuple[int, int], tuple[Api, RequestSchema]] = {}
+        self._node = services.node
+        self._reached = {api.key: api.reaches(services) for api in apis}
+        """The services that each API reaches, by its key."""
+        self._schemas: dict[tuple[int, int], tuple[Api[Any], RequestSchema]] = {}
         self._repeats: dict[int, Repeats] = {}
         """The repeats of each API key and version, which are combined into one number."""
         self._tasks: set[asyncio.Task[None]] = set()
@@ -84,7 +86,8 @@ class Dispatcher:
         if schema.flexible:
             position = skip_tagged_fields(frame, position)
         context = RequestContext(
-            self._services,
+            self._node,
+            self._reached[api_key],
             api_key,
             api_version,
             correlation_id,
@@ -115,7 +118,7 @@ class Dispatcher:
         api = self._apis.get(api_key)
         return api is not None and api.min_version <= api_version <= api.max_version
 
-    def _look_up(self, api_key: int, api_version: int, client_id: str) -> tuple[Api, RequestSchema]:
+    def _look_up(self, api_key: int, api_version: int, client_id: str) -> tuple[Api[Any], RequestSchema]:
         if not self._serves(api_key, api_version):
             raise CloseConnection(
                 f"client {client_id!r} sent API key {api_key} version {api_version}, which is not served"
@@ -129,7 +132,7 @@ class Dispatcher:
         self._schemas[api_key, api_version] = found
         if api.repeats is not None:
             kind = api_key << _VERSION_BITS | api_version
-            self._repeats[kind] = api.repeats(self._services, api_version)
+            self._repeats[kind] = api.repeats(self._reached[api_key], api_version)
         return found
 
     def _refuse_api_versions(self, correlation_id: int) -> Answer:
@@ -143,7 +146,7 @@ class Dispatcher:
         head = (len(body) + 4).to_bytes(4, "big") + correlation_id.to_bytes(4, "big", signed=True)
         return head + body
 
-    def _begin_eagerly(self, api: Api, context: RequestContext, request: Any) -> Answer | Deferred:
+    def _begin_eagerly(self, api: Api[Any], context: RequestContext[Any], request: Any) -> Answer | Deferred:
         begun = begin(self._answer(api, context, request))
         if isinstance(begun, Waiting):
             return self._begin_in_task(api, begun)
@@ -151,13 +154,13 @@ class Dispatcher:
             raise CloseConnection(f"{api.name} failed")
         return begun.value
 
-    def _begin_in_task(self, api: Api, work: Awaitable[bytes | None]) -> Deferred:
+    def _begin_in_task(self, api: Api[Any], work: Awaitable[bytes | None]) -> Deferred:
         deferred = Deferred(holds_back=True)
         self._work_on(api, self._resolve(work, deferred), deferred)
         return deferred
 
-    def _work_on(self, api: Api, work: Coroutine[Any, Any, None], deferred: Deferred) -> None:
-        loop = self._services.loop
+    def _work_on(self, api: Api[Any], work: Coroutine[Any, Any, None], deferred: Deferred) -> None:
+        loop = self._node.loop
         task = loop.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -177,7 +180,7 @@ class Dispatcher:
             deferred.resolve(frame)
 
     def _begin_large(
-        self, api: Api, context: RequestContext, schema: RequestSchema, frame: bytes, position: int
+        self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Deferred:
         """Begin a request that a thread decodes."""
         deferred = Deferred(holds_back=True)
@@ -194,7 +197,9 @@ class Dispatcher:
         self._work_on(api, begin_when_read(), deferred)
         return deferred
 
-    def _begin_late(self, api: Api, context: RequestContext, request: Any, deferred: Deferred) -> None:
+    def _begin_late(
+        self, api: Api[Any], context: RequestContext[Any], request: Any, deferred: Deferred
+    ) -> None:
         assert api.begin is not None
         try:
             begun = api.begin(context, request)
@@ -208,7 +213,7 @@ class Dispatcher:
             deferred.follow(begun)
 
     async def _read(
-        self, api: Api, context: RequestContext, schema: RequestSchema, frame: bytes, position: int
+        self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Any:
         """Decode the request in a thread; return None for a malformed one."""
         try:
@@ -220,11 +225,11 @@ class Dispatcher:
             return None
         return request
 
-    async def _answer(self, api: Api, context: RequestContext, request: Any) -> bytes | None:
+    async def _answer(self, api: Api[Any], context: RequestContext[Any], request: Any) -> bytes | None:
         """Return the frame of the answer; None when a bug prevented it."""
         assert api.handle is not None
         try:
-            work: Timed[Any] = Timed(api.handle(context, request), self._services.loop.time)
+            work: Timed[Any] = Timed(api.handle(context, request), self._node.loop.time)
             response = await work
             if api.is_long or work.busy_s > LONG_S:
                 return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)

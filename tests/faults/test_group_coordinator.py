@@ -54,7 +54,7 @@ def reopen(partition: Partition) -> None:
 async def test_commits_are_refused_until_the_partition_is_back(operation: int, kind: str) -> None:
     disk = new_disk()
     async with open_on(disk, *ONE_PARTITION) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         await commit(groups, GROUP, 1)
         await commit(groups, "other", 7)
@@ -76,7 +76,7 @@ async def test_commits_are_refused_until_the_partition_is_back(operation: int, k
         image = disk.copy()
     image.power_cut(None)
     async with open_on(image, *ONE_PARTITION) as node:
-        assert contents(node.services.groups) == before
+        assert contents(node.services.coordinators.groups) == before
 
 
 @pytest.mark.parametrize("operation", [WRITE, SYNC])
@@ -86,7 +86,7 @@ async def test_members_that_wait_are_answered(operation: int) -> None:
     """
     disk = new_disk()
     async with open_on(disk, *ONE_PARTITION) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         replies = await asyncio.gather(*(groups.join(GROUP, joining(name)) for name in ("a", "b")))
         members = {reply.member_id: Committer(GROUP, 1, reply.member_id) for reply in replies}
@@ -110,7 +110,7 @@ async def test_a_join_that_waits_is_answered_when_others_notice() -> None:
     disk = new_disk()
     slow = ("offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=60000")
     async with open_on(disk, *slow) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         joining_one = asyncio.create_task(groups.join(GROUP, joining("a")))
         await asyncio.sleep(0)
@@ -127,7 +127,7 @@ async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
     disk = new_disk()
     disk.chance = None
     async with open_on(disk, *ONE_PARTITION) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         await commit(groups, GROUP, 1)
         partition = offsets_partition(node)
@@ -135,7 +135,7 @@ async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
         fail_next(disk, SYNC, "EIO")
         groups._apply(groups.shards.at(0), GROUP, lambda shard, effects: shard.delete_group(GROUP, effects))
         assert not shard.groups
-        await node.services.flusher.idle()
+        await node.services.partitions.flusher.idle()
         assert partition.log.offline
         disk.plan.heal()
         reopen(partition)
@@ -148,7 +148,7 @@ async def test_many_commits_under_failures_lose_nothing() -> None:
     acknowledged: dict[str, int] = {}
     tried: dict[str, int] = {}
     async with open_on(disk, *ONE_PARTITION) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         partition = offsets_partition(node)
 
@@ -174,7 +174,7 @@ async def test_many_commits_under_failures_lose_nothing() -> None:
     image.power_cut(None)
     async with open_on(image, *ONE_PARTITION) as node:
         for group_id, offset in acknowledged.items():
-            held = (await offsets_of(node.services.groups, group_id))[0]
+            held = (await offsets_of(node.services.coordinators.groups, group_id))[0]
             assert offset <= held <= tried[group_id]
 
 
@@ -185,8 +185,8 @@ async def test_members_of_a_share_group_are_told_nothing_that_the_log_may_lose(
 ) -> None:
     disk = new_disk()
     async with open_on(disk, *ONE_PARTITION) as node:
-        await node.services.groups.ensure_topic()
-        await node.services.shares.ensure_topic()
+        await node.services.coordinators.groups.ensure_topic()
+        await node.services.coordinators.shares.ensure_topic()
         await create(node, TOPIC)
         first = await beat(node, "a", 0, TOPIC)
         assert first.error_code is ErrorCode.none
@@ -196,7 +196,7 @@ async def test_members_of_a_share_group_are_told_nothing_that_the_log_may_lose(
             assert refused.error_code in RETRIABLE
         disk.plan.heal()
         reopen(offsets_partition(node))
-        group = node.services.shares.group(SHARE_GROUP)
+        group = node.services.coordinators.shares.group(SHARE_GROUP)
         assert group is not None
         assert set(group.members) in ({"a"}, {"a", "b"}), "what was written and not answered may be there"
         second = await beat(node, "b", 0, TOPIC)
@@ -206,7 +206,7 @@ async def test_members_of_a_share_group_are_told_nothing_that_the_log_may_lose(
         image = disk.copy()
     image.power_cut(None)
     async with open_on(image, *ONE_PARTITION) as node:
-        again = node.services.shares.group(SHARE_GROUP)
+        again = node.services.coordinators.shares.group(SHARE_GROUP)
         assert again is not None
         assert {name: member.member_epoch for name, member in again.members.items()} == {
             "a": told.member_epoch,

@@ -47,8 +47,8 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
 
 async def prepare(node: Node) -> None:
     await create(node, TOPIC, PARTITIONS)
-    await node.services.transactions.ensure_topic()
-    await node.services.groups.ensure_topic()
+    await node.services.coordinators.transactions.ensure_topic()
+    await node.services.coordinators.groups.ensure_topic()
 
 
 async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
@@ -83,7 +83,7 @@ async def run_until(fail_at: int, version: int) -> tuple[SimulatedDisk, int, lis
         with suppress(Unavailable, TransactionRefused, Refused):
             await work(node, version, attempts)
         done = disk.plan.operations - before
-        node.services.transactions.stop()
+        node.services.coordinators.transactions.stop()
         image = disk.copy()
         disk.plan.heal()
     image.power_cut_by_seed(SEEDS[fail_at % len(SEEDS)])

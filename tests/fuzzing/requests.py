@@ -31,7 +31,7 @@ def opened() -> AbstractContextManager[Run]:
 async def _feed(scene: Scene, data: bytes) -> bool:
     await scene.feed(data)
     scene.complaints.check()
-    image = scene.gateway.services.metadata_log.image
+    image = scene.gateway.services.topics.metadata_log.image
     if image.configured(_BROKER):
         return False
     await scene.probe()

@@ -152,7 +152,9 @@ class Scene:
             for batch in (Batch((Record(b"v", b"key"),) * 3), Batch((Record(b"w", b"key"),), codec="lz4")):
                 await self._produce(topic, batch)
         await self._join()
-        topic_id = topic_id_text(self.gateway.services.metadata_log.image.topics_by_name["plain"].topic_id)
+        topic_id = topic_id_text(
+            self.gateway.services.topics.metadata_log.image.topics_by_name["plain"].topic_id
+        )
         for kind, key in ((0, GROUPS[1]), (1, TRANSACTION), (2, f"{GROUPS[2]}:{topic_id}:0")):
             await self.ask("find_coordinator", 4, key_type=kind, coordinator_keys=[key])
         await self._begin_transaction()
@@ -216,7 +218,7 @@ class Scene:
 
     def translated(self, stream: bytes) -> bytes:
         """Return the bytes with the ids of this gateway in place of placeholders."""
-        image = self.gateway.services.metadata_log.image
+        image = self.gateway.services.topics.metadata_log.image
         for name, placeholder in zip(TOPICS, TOPIC_IDS, strict=True):
             topic = image.topics_by_name.get(name)
             if topic is not None:

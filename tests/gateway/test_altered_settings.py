@@ -126,17 +126,23 @@ SEEN: dict[str, Callable[[Gateway], object]] = {
     "seqgate.connection.response.backlog.bytes": lambda gateway: gateway.server.limits.response_backlog_bytes,
     "seqgate.connection.max.in.flight.requests": lambda gateway: gateway.server.limits.in_flight_requests,
     "seqgate.log.max.open.files": lambda gateway: gateway.storage.descriptors.limit,
-    "seqgate.flush.inline.max.ms": lambda gateway: gateway.services.flusher.inline_limit_s * 1000,
+    "seqgate.flush.inline.max.ms": lambda gateway: gateway.services.partitions.flusher.inline_limit_s * 1000,
     "seqgate.producer.max.per.partition": lambda gateway: gateway.producer_limit.max_per_partition,
     "seqgate.producer.max": lambda gateway: gateway.producer_limit.max_in_all,
     "seqgate.producer.min.idle.ms": lambda gateway: gateway.producer_limit.min_idle_ms,
-    "seqgate.producer.id.block.size": lambda gateway: gateway.services.producer_ids.block_size,
-    "seqgate.producer.id.prefetch.ratio": lambda gateway: gateway.services.producer_ids.prefetch_at,
-    "seqgate.transactional.id.max": lambda gateway: (
-        gateway.services.transactions.limits.max_transactional_ids
+    "seqgate.producer.id.block.size": lambda gateway: gateway.services.coordinators.producer_ids.block_size,
+    "seqgate.producer.id.prefetch.ratio": lambda gateway: (
+        gateway.services.coordinators.producer_ids.prefetch_at
     ),
-    "seqgate.transaction.partitions.max": lambda gateway: gateway.services.transactions.limits.max_partitions,
-    "transaction.partition.verification.enable": lambda gateway: gateway.services.transactions.verifies,
+    "seqgate.transactional.id.max": lambda gateway: (
+        gateway.services.coordinators.transactions.limits.max_transactional_ids
+    ),
+    "seqgate.transaction.partitions.max": lambda gateway: (
+        gateway.services.coordinators.transactions.limits.max_partitions
+    ),
+    "transaction.partition.verification.enable": lambda gateway: (
+        gateway.services.coordinators.transactions.verifies
+    ),
 }
 """Where to see the value that a part of the gateway uses."""
 
@@ -172,7 +178,7 @@ async def test_a_partition_that_is_open_goes_by_what_its_topic_and_the_gateway_a
 ) -> None:
     node = Node(gateway.services, FixedClock())
     await create(node, "t")
-    partition = gateway.services.partitions.get("t", 0)
+    partition = gateway.services.partitions.registry.get("t", 0)
     assert partition is not None
     resources = [(TOPIC, "t", BY_TOPIC_NAME), (BROKER, "1", {row.name: row for row in ALTERABLE})]
     for kind, name, table in resources:
@@ -193,7 +199,7 @@ async def test_a_job_runs_as_often_as_its_interval_says_from_then_on(
 ) -> None:
     node = Node(gateway.services, FixedClock())
     await create(node, "t")
-    assert gateway.services.partitions.get("t", 0) is not None
+    assert gateway.services.partitions.registry.get("t", 0) is not None
     ran = asyncio.Event()
     monkeypatch.setattr(settings, "expire_producers", lambda *_: ran.set())
     await alter(node, BROKER, "1", {"producer.id.expiration.check.interval.ms": "1"})

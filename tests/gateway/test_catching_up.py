@@ -61,7 +61,7 @@ async def with_cold_log(
 
 
 def bootstrap(gateway: Gateway) -> str:
-    endpoint = gateway.services.advertised["PLAINTEXT"]
+    endpoint = gateway.services.node.advertised["PLAINTEXT"]
     return f"{endpoint.host}:{endpoint.port}"
 
 
@@ -128,13 +128,13 @@ async def test_others_go_on_while_one_waits_for_the_disk(tmp_path: Path, record_
             assert await asyncio.to_thread(produce, other, BATCHES, record_bytes) == BATCHES
             tail = await asyncio.to_thread(other.call, "fetch", FETCH, fetch(BATCHES))
             assert offsets_in(tail) == [[BATCHES]]
-            assert gateway.services.cold_reads.blocks_waiting > 0
+            assert gateway.services.partitions.cold_reads.blocks_waiting > 0
             storage.gate.set()
             answer = await asyncio.to_thread(slow.receive, "fetch", FETCH, asked[0])
             assert offsets_in(answer) == [[0, 1]]
             await asyncio.to_thread(slow.receive, "api_versions", VERSIONS, asked[1])
             assert not storage.waited_for
-            assert gateway.services.cold_reads.blocks_waiting == 0
+            assert gateway.services.partitions.cold_reads.blocks_waiting == 0
 
 
 @SIZES
@@ -172,7 +172,9 @@ async def test_what_is_cached_is_answered_without_the_rest(tmp_path: Path) -> No
             answer = await asyncio.to_thread(wire.call, "fetch", FETCH, request)
             assert offsets_in(answer) == [[], [BATCHES - 1]]
             storage.gate.set()
-            await eventually(lambda: not gateway.services.cold_reads.blocks_waiting, "it is brought in")
+            await eventually(
+                lambda: not gateway.services.partitions.cold_reads.blocks_waiting, "it is brought in"
+            )
             answer = await asyncio.to_thread(wire.call, "fetch", FETCH, request)
             assert offsets_in(answer) == [[0, 1], [BATCHES - 1]]
         assert not storage.waited_for
@@ -190,7 +192,9 @@ async def test_a_client_that_goes_away_leaves_nothing_behind(tmp_path: Path, rec
         await eventually(lambda: not len(gateway.server), "the connection is gone")
         begun = len(storage.asked)
         storage.gate.set()
-        await eventually(lambda: not gateway.services.cold_reads.blocks_waiting, "nothing is wanted any more")
+        await eventually(
+            lambda: not gateway.services.partitions.cold_reads.blocks_waiting, "nothing is wanted any more"
+        )
         assert len(storage.asked) == begun
 
 

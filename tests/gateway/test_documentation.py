@@ -11,6 +11,7 @@ from kio.schema.index import api_key_map
 from gateway.config import SETTINGS
 from gateway.documentation import AREAS, BETWEEN_BROKERS, main, pages, protocol_page
 from gateway.handlers import APIS
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -68,7 +69,12 @@ def test_every_api_of_kafka_is_served_or_listed_as_not_served() -> None:
 def test_an_api_that_is_served_is_not_listed_as_not_served() -> None:
     served = [api for api in APIS if api.name == "Produce"]
     find_coordinator = Api(
-        key=10, name="FindCoordinator", min_version=0, max_version=6, begin=served[0].begin
+        key=10,
+        name="FindCoordinator",
+        min_version=0,
+        max_version=6,
+        reaches=reach.everything,
+        begin=served[0].begin,
     )
     assert "FindCoordinator (10)" in protocol_page(served)
     assert "FindCoordinator (10)" not in protocol_page([*served, find_coordinator])
@@ -76,7 +82,9 @@ def test_an_api_that_is_served_is_not_listed_as_not_served() -> None:
 
 def test_a_handler_module_without_a_description_is_refused() -> None:
     with pytest.raises(ValueError, match="Nameless"):
-        protocol_page([Api(key=1, name="Nameless", min_version=0, max_version=1, handle=_handler)])
+        protocol_page(
+            [Api(key=1, name="Nameless", min_version=0, max_version=1, reaches=reach.node, handle=_handler)]
+        )
 
 
 @pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)

@@ -53,9 +53,13 @@ async def stopped(root: Path) -> None:
     before = gateway(root, ANY_PORT)
     await before.start()
     services = before.services
-    for coordinator in (services.groups, services.transactions, services.shares):
+    for coordinator in (
+        services.coordinators.groups,
+        services.coordinators.transactions,
+        services.coordinators.shares,
+    ):
         await coordinator.ensure_topic()
-        assert services.partitions.get(coordinator.shards.topic.name, 0) is not None
+        assert services.partitions.registry.get(coordinator.shards.topic.name, 0) is not None
     await before.stop()
     plant = record("__consumer_offsets", struct.pack(">hh", 2, 1) + b"h", b"")
     plant(root)

@@ -14,6 +14,7 @@ from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.transaction.rules import EndRequest, Producer
 from gateway.handlers.records.produce_append import append_batch
+from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.log_replay import replay_batches
 from log import PartitionLog
@@ -68,17 +69,17 @@ class Client:
         return 2 if self.produce_version >= ADDS_BY_PRODUCE else 0
 
     async def begin(self) -> None:
-        transactions = self.node.services.transactions
+        transactions = self.node.services.coordinators.transactions
         self.producer = await transactions.begin_producer(self.transactional_id, TIMEOUT_MS, Producer())
 
     async def write(self, label: str, partition: int) -> None:
         """Write one record, acknowledged as with acks=all."""
-        transactions = self.node.services.transactions
+        transactions = self.node.services.coordinators.transactions
         if self.produce_version < ADDS_BY_PRODUCE:
             places = frozenset({(TOPIC, partition)})
             await transactions.add_partitions(self.transactional_id, self.producer, places, 0)
         found = self.append(label, partition)
-        target = self.node.services.partitions.get(TOPIC, partition)
+        target = self.node.services.partitions.registry.get(TOPIC, partition)
         if target is None:
             raise Refused
         waiting = [(target, found)]
@@ -96,11 +97,11 @@ class Client:
             attributes=TRANSACTIONAL,
             base_timestamp=self.node.clock.now_ms(),
         ).of(*self.producer, self.sequences[key])
-        target = self.node.services.partitions.get(TOPIC, partition)
+        target = self.node.services.partitions.registry.get(TOPIC, partition)
         if target is None:
             raise Refused
         info = append_batch(
-            self.node.services,
+            ProduceServices.of(self.node.services),
             self.produce_version,
             target,
             memoryview(batch.encode()),
@@ -114,11 +115,11 @@ class Client:
 
     async def hold(self, offset: int) -> None:
         """Add an offset of the group to the transaction."""
-        transactions = self.node.services.transactions
+        transactions = self.node.services.coordinators.transactions
         if self.produce_version < ADDS_BY_PRODUCE:
             await transactions.add_offsets(self.transactional_id, self.producer, GROUP, 0)
         value = CommittedOffset(offset, -1, "", self.node.clock.now_ms())
-        error = await self.node.services.groups.commit_in_transaction(
+        error = await self.node.services.coordinators.groups.commit_in_transaction(
             Committer(GROUP),
             self.producer,
             [OffsetCommitRecord(GROUP, TOPIC, 0, value)],
@@ -130,7 +131,7 @@ class Client:
             raise Refused(error)
 
     async def end(self, *, commit: bool) -> None:
-        transactions = self.node.services.transactions
+        transactions = self.node.services.coordinators.transactions
         request = EndRequest(self.producer, commit, self.client_version)
         self.producer = await transactions.end(self.transactional_id, request)
 
@@ -148,7 +149,7 @@ class Client:
 
 async def committed_offset(node: Node) -> int | None:
     """Return the group's committed offset; fail if a transaction still holds it."""
-    shard = await node.services.groups.durable_shard(GROUP)
+    shard = await node.services.coordinators.groups.durable_shard(GROUP)
     assert not shard.offsets.pending.is_held(GROUP, (TOPIC, 0))
     found = shard.offsets.of(GROUP).get((TOPIC, 0))
     return None if found is None else found.offset
@@ -158,7 +159,7 @@ def outcomes(node: Node) -> dict[str, list[Outcome]]:
     """Return the outcomes of the records by label, one per record and partition."""
     found: dict[str, list[Outcome]] = defaultdict(list)
     for partition in range(PARTITIONS):
-        target = node.services.partitions.get(TOPIC, partition)
+        target = node.services.partitions.registry.get(TOPIC, partition)
         if target is None:
             continue
         for label, outcome in _decided(target.log):
@@ -185,7 +186,7 @@ def _decided(log: PartitionLog) -> Iterator[tuple[str, Outcome]]:
 
 async def settle(node: Node) -> None:
     """Finish the transactions whose end was decided, and time out the others."""
-    transactions = node.services.transactions
+    transactions = node.services.coordinators.transactions
     node.clock.time_ms += 10 * TIMEOUT_MS
     transactions.abort_overdue()
     await transactions.endings.finish()

@@ -23,8 +23,8 @@ REFUSING: Final = "refusing"
 async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPage:
     """Measure the backlogs of one topic; a page ends when it has `limit` groups. Raises ControlError."""
     services = gateway.services
-    topic = find_topic(services.partitions, request.topic)
-    backlog = services.backlog
+    topic = find_topic(services.partitions.registry, request.topic)
+    backlog = services.upkeep.backlog
     readers = await backlog.readers({request.topic})
     rows: list[PartitionBacklog] = []
     room = request.limit

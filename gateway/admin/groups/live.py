@@ -42,7 +42,7 @@ from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import Services
+from gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
 
 MAX_DELETED_GROUPS: Final = 1_000
 """Groups that one request deletes; a request with more is refused."""
@@ -56,7 +56,7 @@ async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> Group
     states = {_state(name) for name in request.states}
     found = (
         (group, shard)
-        for shard in services.groups.loaded_shards()
+        for shard in services.coordinators.groups.loaded_shards()
         for group in all_groups(shard)
         if not states or group.state_text in states
     )
@@ -65,13 +65,13 @@ async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> Group
     for group, shard in groups:
         if isinstance(group, ShareGroup):
             delivered = delivered_to(services, group.group_id)
-            rows.append(_row(group, len(delivered), total_share_lag(services.partitions, delivered)))
+            rows.append(_row(group, len(delivered), total_share_lag(services.partitions.registry, delivered)))
         else:
             committed = shard.offsets.of(group.group_id)
-            rows.append(_row(group, len(committed), _total_lag(services.partitions, committed)))
+            rows.append(_row(group, len(committed), _total_lag(services.partitions.registry, committed)))
         # Let requests in between: a group may have thousands of partitions.
         await asyncio.sleep(0)
-    return GroupPage(rows, complete, offline_partitions(services.partitions, OFFSETS_TOPIC))
+    return GroupPage(rows, complete, offline_partitions(services.partitions.registry, OFFSETS_TOPIC))
 
 
 async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) -> GroupDescription:
@@ -89,7 +89,7 @@ async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) ->
     return _description(
         group,
         members if request.after is None else [],
-        [_with_skipped(services, request.group, row) for row in partitions],
+        [_with_skipped(services.upkeep, request.group, row) for row in partitions],
         complete=complete,
     )
 
@@ -105,12 +105,12 @@ def _partitions(
         for partition in partitions
     }
     committed = shard.offsets.of(request.group)
-    pending = pending_in_group(services, shard, request.group)
+    pending = pending_in_group(services.coordinators, shard, request.group)
     places, complete = _page({*committed, *owners, *pending}, request)
-    now_ms = services.clock.now_ms()
+    now_ms = services.node.clock.now_ms()
     rows = [
         _partition(
-            services.partitions,
+            services.partitions.registry,
             place,
             committed.get(place),
             owners.get(place),
@@ -128,7 +128,7 @@ def _share_partitions(
     """Return one page of the partitions of a share group, and whether no partition comes after them."""
     delivered = delivered_to(services, group.group_id)
     places, complete = _page({*delivered, *assigned_in(services, group)}, request)
-    rows = [share_partition(services.partitions, place, delivered.get(place)) for place in places]
+    rows = [share_partition(services.partitions.registry, place, delivered.get(place)) for place in places]
     return rows, complete
 
 
@@ -136,9 +136,9 @@ def _page(places: set[TopicPartition], request: DescribeGroupRequest) -> tuple[l
     return page(places, request.after, request.limit, key=lambda place: place)
 
 
-def _with_skipped(services: Services, group_id: str, row: GroupPartition) -> GroupPartition:
+def _with_skipped(upkeep: UpkeepServices, group_id: str, row: GroupPartition) -> GroupPartition:
     """Add the number of records that the group was moved over unread."""
-    total = services.backlog.skipped.of(group_id, (row.topic, row.partition)).total
+    total = upkeep.backlog.skipped.of(group_id, (row.topic, row.partition)).total
     return msgspec.structs.replace(row, skipped=total) if total else row
 
 
@@ -180,21 +180,21 @@ async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupD
         return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))
     if not execute:
         return GroupDeletion(group_id, state, count, deleted=False, refusal=None)
-    error = await _delete_empty(services, group)
+    error = await _delete_empty(services.coordinators, group)
     if error is not ErrorCode.none:
         refusal = f"{group_id} was not deleted: {error.name}"
         return GroupDeletion(group_id, state, count, deleted=False, refusal=refusal)
     return GroupDeletion(group_id, state, count, deleted=True, refusal=None)
 
 
-async def _delete_empty(services: Services, group: Group) -> ErrorCode:
+async def _delete_empty(coordinators: CoordinatorServices, group: Group) -> ErrorCode:
     group_id = group.group_id
     if isinstance(group, ShareGroup):
         with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
-            error = await services.shares.delete(group_id)
+            error = await coordinators.shares.delete(group_id)
         return ErrorCode.group_id_not_found if error is None else error
     with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-        return await services.groups.run(
+        return await coordinators.groups.run(
             group_id, lambda shard, effects: shard.delete_group(group_id, effects)
         )
 
@@ -207,10 +207,10 @@ async def durable_shard(services: Services, group_id: str) -> GroupShard | None:
         raise ControlError(
             f"{group_id} is no group but stands for a producer name; `seqgate names` shows its sequence ids"
         )
-    if OFFSETS_TOPIC not in services.partitions.by_name:
+    if OFFSETS_TOPIC not in services.partitions.registry.by_name:
         return None
     with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-        return await services.groups.durable_shard(group_id)
+        return await services.coordinators.groups.durable_shard(group_id)
 
 
 def not_empty(group: Group) -> str:

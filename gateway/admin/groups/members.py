@@ -18,11 +18,11 @@ def members_of(group: Group, services: Services) -> list[GroupMember]:
     """Return the members of a group with their assignments."""
     if isinstance(group, ClassicGroup):
         return [_classic_member(group, member) for member in group.members.values()]
-    partitions = services.partitions
+    partitions = services.partitions.registry
     if isinstance(group, ShareGroup):
-        session_timeout_ms = services.config.int("group.share.session.timeout.ms")
+        session_timeout_ms = services.node.config.int("group.share.session.timeout.ms")
         return [_share_member(member, partitions, session_timeout_ms) for member in group.members.values()]
-    session_timeout_ms = services.config.int("group.consumer.session.timeout.ms")
+    session_timeout_ms = services.node.config.int("group.consumer.session.timeout.ms")
     return [_consumer_member(member, partitions, session_timeout_ms) for member in group.members.values()]
 
 

@@ -50,8 +50,8 @@ async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> O
         raise ControlError(f"timestamp must be 0 or higher, not {request.value}")
     committed: Committed = {} if shard is None else dict(shard.offsets.of(request.group))
     changes = []
-    for place in _places(services.partitions, request, committed):
-        changes.append(_change(services.partitions, request, place, committed.get(place)))
+    for place in _places(services.partitions.registry, request, committed):
+        changes.append(_change(services.partitions.registry, request, place, committed.get(place)))
         # Let requests in between: each partition may read files of its log.
         await asyncio.sleep(0)
     if request.execute:
@@ -123,7 +123,7 @@ def _at_timestamp(partition: Partition, request: ResetOffsetsRequest) -> int | N
 
 
 async def _commit(services: Services, group_id: str, changes: list[OffsetChange]) -> None:
-    now_ms = services.clock.now_ms()
+    now_ms = services.node.clock.now_ms()
     records = [
         OffsetCommitRecord(
             group_id, change.topic, change.partition, CommittedOffset(change.new_offset, -1, "", now_ms)
@@ -131,11 +131,11 @@ async def _commit(services: Services, group_id: str, changes: list[OffsetChange]
         for change in changes
     ]
     with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
-        await services.groups.ensure_topic()
+        await services.coordinators.groups.ensure_topic()
         for change in changes:
-            if not services.partitions.has(change.topic, change.partition):
+            if not services.partitions.registry.has(change.topic, change.partition):
                 raise ControlError(f"{change.topic}-{change.partition} was deleted meanwhile")
-        error = await services.groups.commit(Committer(group_id), records)
+        error = await services.coordinators.groups.commit(Committer(group_id), records)
     if error is not ErrorCode.none:
         raise ControlError(
             f"nothing of group {group_id} was reset: {_REFUSED.get(error, f'refused with {error.name}')}"

@@ -19,17 +19,17 @@ Delivered: TypeAlias = Mapping[TopicPartition, SharePartition]
 
 def delivered_to(services: Services, group_id: str) -> Delivered:
     """Return the partitions that a group ever read, without those of deleted topics."""
-    topics = services.partitions.by_id
+    topics = services.partitions.registry.by_id
     return {
         (topics[key.topic_id].name, key.partition): found
-        for key, found in services.shares.known(group_id).items()
+        for key, found in services.coordinators.shares.known(group_id).items()
         if key.topic_id in topics
     }
 
 
 def assigned_in(services: Services, group: ShareGroup) -> set[TopicPartition]:
     """Return the partitions that are assigned to any member."""
-    topics = services.partitions.by_id
+    topics = services.partitions.registry.by_id
     return {
         (topics[topic_id].name, index)
         for member in group.members.values()

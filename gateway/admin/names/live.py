@@ -20,7 +20,7 @@ from gateway.admin.request import ControlError
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
-from gateway.runtime.services import Services
+from gateway.runtime.services import PartitionServices, Services
 from gateway.runtime.upkeep.names_replay import (
     complete_names,
     deduplicates,
@@ -40,7 +40,7 @@ async def list_names(gateway: LiveGateway, request: NamesRequest) -> NamePage:
     """Return one page of the names, by topic, partition and name. Raises ControlError."""
     services = gateway.services
     _check_exists(services, request)
-    deadline_s = services.loop.time() + PAGE_S
+    deadline_s = services.node.loop.time() + PAGE_S
     rows: list[NameRow] = []
     untold: list[UntoldPartition] = []
     following: Position | None = None
@@ -58,37 +58,41 @@ async def list_names(gateway: LiveGateway, request: NamesRequest) -> NamePage:
             room = request.limit - len(rows)
             found = _states(partition, request.name, after, room + 1)
             taken = _fitting(found, room)
-            now_ms = services.clock.now_ms()
+            now_ms = services.node.clock.now_ms()
             rows += [name_row(topic.name, index, state, now_ms) for state in found[:taken]]
             if taken < len(found):
                 following = topic.name, index, found[taken - 1].name if taken else after
                 break
         following = None
-    return NamePage(rows, untold, name_counters(services), following)
+    return NamePage(rows, untold, name_counters(services.partitions), following)
 
 
 def _check_exists(services: Services, request: NamesRequest) -> None:
     if request.topic is None:
         return
-    topic = find_topic(services.partitions, request.topic)
-    if not deduplicates(services.config, services.metadata_log.image, topic.name):
+    topic = find_topic(services.partitions.registry, request.topic)
+    if not deduplicates(services.node.config, services.topics.metadata_log.image, topic.name):
         raise ControlError(
             f"producer names are not remembered in topic {topic.name}: its message.deduplication.enable is false"
         )
-    find_topic(services.partitions, topic.name, request.partition)
+    find_topic(services.partitions.registry, topic.name, request.partition)
 
 
 async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
     """Yield the partitions that may remember names, from the one in which the page begins."""
     begin = None if request.begin is None else request.begin[:2]
-    names = sorted(services.partitions.by_name) if request.topic is None else [request.topic]
+    names = sorted(services.partitions.registry.by_name) if request.topic is None else [request.topic]
     async for topic in deduplicating_topics(
-        services.config, services.metadata_log.image, services.partitions, names
+        services.node.config, services.topics.metadata_log.image, services.partitions.registry, names
     ):
         async for index in in_slices(range(topic.count)):
             is_wanted = request.partition is None or index == request.partition
             is_before = begin is not None and (topic.name, index) < begin
-            if is_wanted and not is_before and may_know_names(services.log_directory, topic, index):
+            if (
+                is_wanted
+                and not is_before
+                and may_know_names(services.partitions.log_directory, topic, index)
+            ):
                 yield topic, index
 
 
@@ -96,13 +100,13 @@ async def _partition(
     services: Services, topic: TopicPartitions, index: int, deadline_s: float
 ) -> Partition | str:
     """Return the partition once it has replayed all its names, or why it can't. Raises TimeoutError."""
-    if services.loop.time() >= deadline_s:
+    if services.node.loop.time() >= deadline_s:
         raise TimeoutError
     partition = topic.get(index)
     if partition is None:
         return "it can't be opened"
     try:
-        await complete_names(partition, services.clock, deadline_s)
+        await complete_names(partition, services.node.clock, deadline_s)
     except LogError as error:
         return str(error)
     return partition.log.failure or partition
@@ -146,9 +150,9 @@ def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
     )
 
 
-def name_counters(services: Services) -> NameCounters:
+def name_counters(partitions: PartitionServices) -> NameCounters:
     """Count what became of names and their records."""
-    environment = services.log_directory.environment
+    environment = partitions.log_directory.environment
     budget = environment.name_budget
     return NameCounters(
         remembered=budget.in_all,

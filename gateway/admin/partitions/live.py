@@ -12,14 +12,14 @@ def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
     """Reopen the log of an offline partition, once the operator has removed the cause. Raises ControlError."""
     services = gateway.services
     name = f"{request.topic}-{request.partition}"
-    partition = services.partitions.get(request.topic, request.partition)
+    partition = services.partitions.registry.get(request.topic, request.partition)
     if partition is None:
         raise ControlError(f"there is no partition {name}")
     log = partition.log
     if not log.offline:
         raise ControlError(f"{name} is not offline")
     try:
-        partition.reopen(services.clock.now_ms())
+        partition.reopen(services.node.clock.now_ms())
     except (LogError, OSError) as error:
         raise ControlError(f"{name} stays offline: {error}") from error
     return Reopened(request.topic, request.partition, log.log_start_offset, log.log_end_offset)

@@ -35,7 +35,7 @@ async def find_overlaps(gateway: LiveGateway, _: FindOverlapsRequest) -> Overlap
 
 async def claim_block(gateway: LiveGateway, request: ClaimBlockRequest) -> BlockRow:
     """Claim a block for use outside the gateways. Raises ControlError."""
-    now_ms = gateway.services.clock.now_ms()
+    now_ms = gateway.services.node.clock.now_ms()
     return await blocks.claim_block(gateway.blocks, request.size, request.owner, now_ms)
 
 

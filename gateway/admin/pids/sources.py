@@ -31,19 +31,19 @@ class _SeenByTheGateway:
 
 def gateway_source(services: Services) -> BlockSource:
     """Return the store of a running gateway."""
-    config = services.config
-    owner = f"node-{services.node_id}"
-    allocator = services.producer_ids
+    config = services.node.config
+    owner = f"node-{services.node.node_id}"
+    allocator = services.coordinators.producer_ids
     current = allocator.state().current
     if config.str("seqgate.producer.id.store") == EMBEDDED:
-        image = services.metadata_log.image
+        image = services.topics.metadata_log.image
 
         async def next_producer_id() -> int:
             return image.next_producer_id
 
         return BlockSource(
             name=EMBEDDED,
-            store=EmbeddedBlockStore(services.metadata_log, services.node_id),
+            store=EmbeddedBlockStore(services.topics.metadata_log, services.node.node_id),
             next_producer_id=next_producer_id,
             shared=False,
             allocator=allocator,

@@ -16,15 +16,15 @@ from gateway.admin.producers.messages import (
 )
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
-from gateway.runtime.services import Services
+from gateway.runtime.services import PartitionServices
 from seq_validator import ProducerEntry
 
 
 async def list_producers(gateway: LiveGateway, request: ListProducersRequest) -> ProducerPage:
     """Return one page of the active producers. Raises ControlError."""
-    now_ms = gateway.services.clock.now_ms()
+    now_ms = gateway.services.node.clock.now_ms()
     rows: list[ProducerRow] = []
-    for partition in list(_wanted(gateway.services.partitions, request)):
+    for partition in list(_wanted(gateway.services.partitions.registry, request)):
         lowest = -1
         if request.after is not None and request.after[:2] == (partition.topic, partition.index):
             lowest = request.after[2]
@@ -35,19 +35,19 @@ async def list_producers(gateway: LiveGateway, request: ListProducersRequest) ->
         # Let requests in between: a gateway may have a hundred thousand partitions.
         await asyncio.sleep(0)
     return ProducerPage(
-        rows[: request.limit], len(rows) <= request.limit, producer_counters(gateway.services)
+        rows[: request.limit], len(rows) <= request.limit, producer_counters(gateway.services.partitions)
     )
 
 
-def producer_counters(services: Services) -> ProducerCounters:
+def producer_counters(partitions: PartitionServices) -> ProducerCounters:
     """Count what became of producers and their batches."""
-    limit = services.log_directory.environment.producer_limit
+    limit = partitions.log_directory.environment.producer_limit
     return ProducerCounters(
-        duplicates=services.duplicates,
-        rejections=services.rejections,
+        duplicates=partitions.counters.duplicates,
+        rejections=partitions.counters.rejections,
         evictions=0 if limit is None else limit.evictions,
         refusals=0 if limit is None else limit.refusals,
-        remembered=sum(len(partition.log.producers) for partition in services.partitions),
+        remembered=sum(len(partition.log.producers) for partition in partitions.registry),
     )
 
 

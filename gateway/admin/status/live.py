@@ -17,32 +17,32 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
     """Return the state of the gateway."""
     services = gateway.services
     traffic = gateway.traffic()
-    state = services.producer_ids.state()
+    state = services.coordinators.producer_ids.state()
     prefetched = 0 if state.prefetched is None else state.prefetched.size
     return Status(
         version=_version(),
         pid=os.getpid(),
-        node_id=services.node_id,
-        cluster_id=services.cluster_id,
-        data_dir=str(Path(services.config.str("log.dirs")).absolute()),
+        node_id=services.node.node_id,
+        cluster_id=services.node.cluster_id,
+        data_dir=str(Path(services.node.config.str("log.dirs")).absolute()),
         listeners={
-            name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in services.advertised.items()
+            name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in services.node.advertised.items()
         },
-        uptime_ms=services.clock.now_ms() - gateway.started_at_ms,
-        topics=len(services.partitions.by_name),
-        partitions=len(services.partitions),
-        offline_partitions=_offline(services.partitions),
-        damaged=[damaged_row(*found) for found in services.log_directory.damage()],
+        uptime_ms=services.node.clock.now_ms() - gateway.started_at_ms,
+        topics=len(services.partitions.registry.by_name),
+        partitions=len(services.partitions.registry),
+        offline_partitions=_offline(services.partitions.registry),
+        damaged=[damaged_row(*found) for found in services.partitions.log_directory.damage()],
         connections=traffic.connections,
         refused_connections=traffic.refused_connections,
         requests=traffic.requests,
-        flush_rounds=services.flusher.rounds,
-        flush_failures=services.flusher.failures,
+        flush_rounds=services.partitions.flusher.rounds,
+        flush_failures=services.partitions.flusher.failures,
         producer_id_store=gateway.blocks.name,
         producer_ids_left=state.left + prefetched,
         producer_id_store_error=state.last_error,
-        counters=producer_counters(services),
-        names=name_counters(services),
+        counters=producer_counters(services.partitions),
+        names=name_counters(services.partitions),
     )
 
 

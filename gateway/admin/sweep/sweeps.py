@@ -44,7 +44,7 @@ class Sweeps:
         """Begin a sweep, unless one is under way. Raises ControlError."""
         if request.min_age_ms < 0:
             raise ControlError(f"min_age_ms must be 0 or higher, not {request.min_age_ms}")
-        tasks = self._services.tasks
+        tasks = self._services.node.tasks
         running = next((task for task in tasks if task.name == NAME and task.ended_ms is None), None)
         if running is not None:
             raise ControlError(
@@ -61,18 +61,18 @@ class Sweeps:
         services = self._services
         rows = self._found[task.number]
         files = FileSweep(
-            services.log_directory,
-            services.metadata_log,
+            services.partitions.log_directory,
+            services.topics.metadata_log,
             other_names=OTHER_NAMES,
-            now_ms=services.clock.now_ms,
+            now_ms=services.node.clock.now_ms,
             min_age_ms=request.min_age_ms,
         )
         state = StateSweep(
-            services.clock,
-            services.metadata_log,
-            services.groups,
-            services.shares,
-            services.transactions,
+            services.node.clock,
+            services.topics.metadata_log,
+            services.coordinators.groups,
+            services.coordinators.shares,
+            services.coordinators.transactions,
         )
         file_leaks = await files.find(task)
         state_leaks = await state.find(task, MAX_FOUND - len(file_leaks))
@@ -87,7 +87,7 @@ class Sweeps:
         """Return one page of what a sweep found. Raises ControlError."""
         if request.position < 0:
             raise ControlError(f"position must be 0 or higher, not {request.position}")
-        task = self._services.tasks.get(request.number)
+        task = self._services.node.tasks.get(request.number)
         rows = self._found.get(request.number)
         if task is None or rows is None:
             raise ControlError(f"there is no sweep of number {request.number}")
@@ -96,13 +96,13 @@ class Sweeps:
 
     def tasks(self) -> TaskPage:
         """Return the tasks under way and the last ones that ended."""
-        deletions = self._services.log_directory.environment.deletions
-        rows = [self._row(task) for task in self._services.tasks if task.name != LISTING_TASKS]
+        deletions = self._services.partitions.log_directory.environment.deletions
+        rows = [self._row(task) for task in self._services.node.tasks if task.name != LISTING_TASKS]
         return TaskPage(rows, len(deletions))
 
     def _row(self, task: Task) -> TaskRow:
         ended_ms = task.ended_ms
-        until_ms = self._services.clock.now_ms() if ended_ms is None else ended_ms
+        until_ms = self._services.node.clock.now_ms() if ended_ms is None else ended_ms
         return TaskRow(
             number=task.number,
             name=task.name,

@@ -47,11 +47,11 @@ REASONS: Final = (UNKNOWN_PRODUCER, NOT_PART, OVERDUE)
 async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> HangingPage:
     """Return one page of the hanging transactions. Raises ControlError."""
     services = gateway.services
-    offline = offline_partitions(services.partitions, TRANSACTION_STATE_TOPIC)
-    find = known_producers(services)
-    now_ms = services.clock.now_ms()
+    offline = offline_partitions(services.partitions.registry, TRANSACTION_STATE_TOPIC)
+    find = known_producers(services.coordinators)
+    now_ms = services.node.clock.now_ms()
     rows: list[HangingTransaction] = []
-    for partition in list(_wanted(services.partitions, request)):
+    for partition in list(_wanted(services.partitions.registry, request)):
         lowest = -1
         if request.after is not None and request.after[:2] == (partition.topic, partition.index):
             lowest = request.after[2]
@@ -92,7 +92,7 @@ async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> T
     )
     if producer_id is None:
         raise ControlError(f"{name} has no open transaction that begins at offset {request.first_offset}")
-    known = known_producers(services)(producer_id)
+    known = known_producers(services.coordinators)(producer_id)
     if known is not None and (partition.topic, partition.index) in known.transaction.partitions:
         raise ControlError(
             f"{name} takes part in the transaction of {known.transactional_id}, which must end everywhere at once; "
@@ -106,8 +106,10 @@ async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> T
         producer_id=producer_id,
         producer_epoch=entry.producer_epoch,
         start_ms=None,
-        age_ms=max(0, services.clock.now_ms() - entry.last_active_ms),
-        partitions=[taking_part(services.partitions, (partition.topic, partition.index), producer_id)],
+        age_ms=max(0, services.node.clock.now_ms() - entry.last_active_ms),
+        partitions=[
+            taking_part(services.partitions.registry, (partition.topic, partition.index), producer_id)
+        ],
         partition_count=1,
         pending_offset_count=_pending_count(services, partition, producer_id),
         fenced_by=None,
@@ -120,13 +122,13 @@ async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> T
 def _pending_count(services: Services, partition: Partition, producer_id: int) -> int:
     if partition.topic != OFFSETS_TOPIC:
         return 0
-    return len(pending_of_transaction(services, None, producer_id))
+    return len(pending_of_transaction(services.coordinators, None, producer_id))
 
 
 def _partition(services: Services, request: AbortHangingRequest) -> Partition:
     if not _holds_transactions(request.topic):
         raise ControlError(f"{request.topic} holds no transactions")
-    partition = services.partitions.get(request.topic, request.partition)
+    partition = services.partitions.registry.get(request.topic, request.partition)
     if partition is None:
         raise ControlError(f"there is no partition {request.topic}-{request.partition}")
     return partition
@@ -134,7 +136,7 @@ def _partition(services: Services, request: AbortHangingRequest) -> Partition:
 
 async def _write_marker(services: Services, partition: Partition, entry: ProducerEntry) -> None:
     try:
-        offset = services.transactions.markers.append(
+        offset = services.coordinators.transactions.markers.append(
             partition,
             Producer(entry.producer_id, entry.producer_epoch),
             commit=False,
@@ -162,7 +164,7 @@ def _row(
     services: Services, partition: Partition, entry: ProducerEntry, known: Known | None, reason: str
 ) -> HangingTransaction:
     return HangingTransaction(
-        broker_id=services.node_id,
+        broker_id=services.node.node_id,
         topic=partition.topic,
         partition=partition.index,
         producer_id=entry.producer_id,
@@ -170,7 +172,7 @@ def _row(
         coordinator_epoch=entry.coordinator_epoch,
         first_offset=entry.current_transaction_first_offset,
         last_timestamp=entry.last_timestamp,
-        age_ms=max(0, services.clock.now_ms() - entry.last_active_ms),
+        age_ms=max(0, services.node.clock.now_ms() - entry.last_active_ms),
         transactional_id=None if known is None else known.transactional_id,
         reason=reason,
     )

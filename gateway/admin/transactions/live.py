@@ -23,6 +23,7 @@ from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.coordinator.transaction.states import DECIDED, ONGOING
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 
@@ -30,9 +31,11 @@ from gateway.runtime.services import Services
 def list_transactions(gateway: LiveGateway, request: ListTransactionsRequest) -> TransactionPage:
     """Return one page of the transactional ids. Raises ControlError."""
     services = gateway.services
-    now_ms = services.clock.now_ms()
-    rows, complete = rows_of_ids(services.transactions.all(), request, now_ms, request.limit)
-    return TransactionPage(rows, complete, offline_partitions(services.partitions, TRANSACTION_STATE_TOPIC))
+    now_ms = services.node.clock.now_ms()
+    rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms, request.limit)
+    return TransactionPage(
+        rows, complete, offline_partitions(services.partitions.registry, TRANSACTION_STATE_TOPIC)
+    )
 
 
 def describe_transaction(gateway: LiveGateway, request: DescribeTransactionRequest) -> TransactionDescription:
@@ -45,9 +48,11 @@ def describe_transaction(gateway: LiveGateway, request: DescribeTransactionReque
     return describe(
         request.transactional_id,
         transaction,
-        [taking_part(services.partitions, place, producer_id) for place in places],
-        pending_of_transaction(services, request.transactional_id, producer_id) if is_first else [],
-        services.clock.now_ms(),
+        [taking_part(services.partitions.registry, place, producer_id) for place in places],
+        pending_of_transaction(services.coordinators, request.transactional_id, producer_id)
+        if is_first
+        else [],
+        services.node.clock.now_ms(),
         complete=complete,
     )
 
@@ -60,10 +65,14 @@ async def abort_transaction(gateway: LiveGateway, request: AbortTransactionReque
     _check_is_open(before, request)
     producer_id = before.producer_id
     places = sorted(before.partitions)[:MAX_TOLD]
-    partitions = [taking_part(services.partitions, place, producer_id) for place in places]
-    pending = pending_of_transaction(services, transactional_id, producer_id)
-    age = age_ms(before, services.clock.now_ms())
-    after = await _fence(services, transactional_id, before) if request.execute else None
+    partitions = [taking_part(services.partitions.registry, place, producer_id) for place in places]
+    pending = pending_of_transaction(services.coordinators, transactional_id, producer_id)
+    age = age_ms(before, services.node.clock.now_ms())
+    after = (
+        await _fence(services.coordinators.transactions, transactional_id, before)
+        if request.execute
+        else None
+    )
     return TransactionAbort(
         executed=request.execute,
         transactional_id=transactional_id,
@@ -88,9 +97,10 @@ def _check_is_open(transaction: Transaction, request: AbortTransactionRequest) -
         raise ControlError(f"that transaction of {name} is over, and another one has begun")
 
 
-async def _fence(services: Services, transactional_id: str, before: Transaction) -> FencedBy:
+async def _fence(
+    transactions: TransactionCoordinator, transactional_id: str, before: Transaction
+) -> FencedBy:
     """Begin as another producer of the same id; this fences the producer before and aborts its open transaction."""
-    transactions = services.transactions
     # The limit may be lower now than when the producer began.
     timeout_ms = min(before.timeout_ms, transactions.limits.max_timeout_ms)
     try:
@@ -117,10 +127,10 @@ def taking_part(partitions: Partitions, place: TopicPartition, producer_id: int)
 
 
 def _find(services: Services, transactional_id: str) -> Transaction:
-    if TRANSACTION_STATE_TOPIC not in services.partitions.by_name:
+    if TRANSACTION_STATE_TOPIC not in services.partitions.registry.by_name:
         raise ControlError(f"there is no transactional id {transactional_id}")
     with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):
-        found = services.transactions.find(transactional_id)
+        found = services.coordinators.transactions.find(transactional_id)
     if found is None:
         raise ControlError(f"there is no transactional id {transactional_id}")
     return found

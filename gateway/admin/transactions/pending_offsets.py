@@ -11,7 +11,7 @@ from gateway.coordinator.group.pending_offsets import HeldOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import Transaction
-from gateway.runtime.services import Services
+from gateway.runtime.services import CoordinatorServices
 
 
 class Known(NamedTuple):
@@ -21,9 +21,9 @@ class Known(NamedTuple):
     transaction: Transaction
 
 
-def known_producers(services: Services) -> Callable[[int], Known | None]:
+def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known | None]:
     """Return a function that finds the transaction of a producer id, None where no loaded coordinator shard knows the id."""
-    shards = services.transactions.shards
+    shards = coordinators.transactions.shards
     shards.load_stored()
     loaded = [entry.shard for entry in shards if entry.is_current]
 
@@ -38,13 +38,13 @@ def known_producers(services: Services) -> Callable[[int], Known | None]:
 
 
 def pending_in_group(
-    services: Services, shard: GroupShard, group_id: str
+    coordinators: CoordinatorServices, shard: GroupShard, group_id: str
 ) -> dict[TopicPartition, list[PendingOffset]]:
     """Return the offsets of a group that open transactions hold, by partition, in the order they came."""
     found = shard.offsets.pending.of_group(group_id)
     if not found:
         return {}
-    find = known_producers(services)
+    find = known_producers(coordinators)
 
     def row(held: HeldOffset) -> PendingOffset:
         known = find(held.producer_id)
@@ -54,11 +54,11 @@ def pending_in_group(
 
 
 def pending_of_transaction(
-    services: Services, transactional_id: str | None, producer_id: int
+    coordinators: CoordinatorServices, transactional_id: str | None, producer_id: int
 ) -> list[PendingOffset]:
     """Return the offsets that the transaction of a producer holds, in every group."""
     return in_order(
         pending_offset(held, transactional_id)
-        for shard in services.groups.loaded_shards()
+        for shard in coordinators.groups.loaded_shards()
         for held in shard.offsets.pending.of_producer(producer_id)
     )

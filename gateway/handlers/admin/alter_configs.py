@@ -13,17 +13,19 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.metadata_change import change_metadata
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import BROKER_LOGGER_RESOURCE
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop import loggers
+from gateway.runtime.services import TopicServices
 
 API_KEY: Final = 33
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Replace the configurations of each resource, or only check them when `validate_only` is set."""
     alterations = [
         Alteration(
@@ -38,7 +40,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 async def answer_alterations(
-    context: RequestContext, request: Any, api_key: int, alterations: Sequence[Alteration]
+    context: RequestContext[TopicServices], request: Any, api_key: int, alterations: Sequence[Alteration]
 ) -> Any:
     """Alter the resources and answer each in the response of `api_key`; change nothing when `validate_only` is set."""
     errors = await _alter(context, alterations, validate_only=request.validate_only)
@@ -59,7 +61,7 @@ async def answer_alterations(
 
 
 async def _alter(
-    context: RequestContext, alterations: Sequence[Alteration], *, validate_only: bool
+    context: RequestContext[TopicServices], alterations: Sequence[Alteration], *, validate_only: bool
 ) -> Sequence[ApiError | None]:
     """Alter the resources; return an error for each in order, None for a resource that was altered."""
     errors = await change_metadata(
@@ -67,8 +69,8 @@ async def _alter(
         lambda image: alter_configs(
             image,
             alterations,
-            config=context.services.config,
-            node_id=context.services.node_id,
+            config=context.node.config,
+            node_id=context.node.node_id,
             loggers=loggers.levels(),
             validate_only=validate_only,
         ),
@@ -87,4 +89,4 @@ def _set_levels(alterations: Iterable[Alteration]) -> None:
                 loggers.set_level(change.name, change.value if change.operation == Operation.SET else None)
 
 
-API = Api(key=API_KEY, name="AlterConfigs", min_version=0, max_version=2, handle=handle)
+API = Api(key=API_KEY, name="AlterConfigs", min_version=0, max_version=2, reaches=reach.topics, handle=handle)

@@ -10,23 +10,25 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.metadata_change import change_metadata
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Add the partitions, or only check the request when `validate_only` is set."""
-    services = context.services
+    node = context.node
     topics = [_more_partitions(topic) for topic in request.topics]
     results = await change_metadata(
         context,
         lambda image: create_partitions(
             image,
             topics,
-            config=services.config,
-            node_id=services.node_id,
+            config=node.config,
+            node_id=node.node_id,
             validate_only=request.validate_only,
         ),
         request.timeout,
@@ -57,4 +59,4 @@ def _more_partitions(topic: Any) -> MorePartitions:
     )
 
 
-API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, handle=handle)
+API = Api(key=37, name="CreatePartitions", min_version=0, max_version=3, reaches=reach.topics, handle=handle)

@@ -12,17 +12,19 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.metadata_change import change_metadata, fresh_topic_id
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import TopicServices
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Create the topics, or only check them when `validate_only` is set."""
-    services = context.services
+    node = context.node
     topics = [_new_topic(topic) for topic in request.topics]
     fresh_ids = [fresh_topic_id() for _ in topics]
     results = await change_metadata(
@@ -31,8 +33,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
             image,
             topics,
             fresh_ids=fresh_ids,
-            config=services.config,
-            node_id=services.node_id,
+            config=node.config,
+            node_id=node.node_id,
             validate_only=request.validate_only,
         ),
         request.timeout,
@@ -56,7 +58,7 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _result(context: RequestContext, module: ModuleType, result: TopicResult) -> Any:
+def _result(context: RequestContext[TopicServices], module: ModuleType, result: TopicResult) -> Any:
     if result.error is not None:
         return build(
             module.CreatableTopicResult,
@@ -78,7 +80,9 @@ def _result(context: RequestContext, module: ModuleType, result: TopicResult) ->
     )
 
 
-def _effective_configs(context: RequestContext, module: ModuleType, result: TopicResult) -> tuple[Any, ...]:
+def _effective_configs(
+    context: RequestContext[TopicServices], module: ModuleType, result: TopicResult
+) -> tuple[Any, ...]:
     if context.api_version < 5:
         return ()
     return tuple(
@@ -90,8 +94,8 @@ def _effective_configs(context: RequestContext, module: ModuleType, result: Topi
             config_source=described.source,
             is_sensitive=described.is_sensitive,
         )
-        for described in describe_topic(context.services.config, result.configs or {})
+        for described in describe_topic(context.node.config, result.configs or {})
     )
 
 
-API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, handle=handle)
+API = Api(key=19, name="CreateTopics", min_version=2, max_version=7, reaches=reach.topics, handle=handle)

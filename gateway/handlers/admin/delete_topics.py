@@ -10,20 +10,22 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.metadata_change import change_metadata
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topics import TopicResult, TopicToDelete, delete_topics
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Delete the topics, unless `delete.topic.enable` is off."""
     if context.api_version >= 6:
         topics = [TopicToDelete(name=topic.name, topic_id=topic.topic_id) for topic in request.topics]
     else:
         topics = [TopicToDelete(name=name) for name in request.topic_names]
     results: list[TopicResult] | ApiError
-    if context.services.config.bool("delete.topic.enable"):
+    if context.node.config.bool("delete.topic.enable"):
         results = await change_metadata(context, lambda image: delete_topics(image, topics), request.timeout)
     else:
         results = _disabled(context.api_version)
@@ -50,4 +52,4 @@ def _disabled(api_version: int) -> ApiError:
     return ApiError(code, "Topic deletion is disabled.")
 
 
-API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, handle=handle)
+API = Api(key=20, name="DeleteTopics", min_version=1, max_version=6, reaches=reach.topics, handle=handle)

@@ -10,28 +10,30 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import NodeServices
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """Describe this node under the address of the client's listener."""
     module = response_module(60, context.api_version)
-    services = context.services
+    node = context.node
     endpoint_type = request.endpoint_type if context.api_version >= 1 else _BROKERS
     if endpoint_type != _BROKERS:
         return _refused(module.DescribeClusterResponse, endpoint_type)
-    endpoint = services.advertised[context.listener_name]
+    endpoint = node.advertised[context.listener_name]
     broker = build(
         module.DescribeClusterBroker,
-        broker_id=services.node_id,
+        broker_id=node.node_id,
         host=endpoint.host,
         port=endpoint.port,
-        rack=services.config.optional_str("broker.rack"),
+        rack=node.config.optional_str("broker.rack"),
         is_fenced=False,
     )
     asked = request.include_cluster_authorized_operations
@@ -39,8 +41,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
         module.DescribeClusterResponse,
         error_code=ErrorCode.none,
         endpoint_type=_BROKERS,
-        cluster_id=services.cluster_id,
-        controller_id=services.node_id,
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
         brokers=(broker,),
         cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
     )
@@ -65,4 +67,4 @@ def _refused(response_type: Any, endpoint_type: int) -> Any:
     )
 
 
-API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, handle=handle)
+API = Api(key=60, name="DescribeCluster", min_version=0, max_version=2, reaches=reach.node, handle=handle)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.metadata.configs import NO_CLIENT_METRICS
@@ -35,6 +36,7 @@ from gateway.metadata.image import (
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop import loggers
+from gateway.runtime.services import TopicServices
 
 _KNOWN_KINDS: Final = {
     TOPIC_RESOURCE,
@@ -45,7 +47,7 @@ _KNOWN_KINDS: Final = {
 }
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Describe each resource, or return its error."""
     module = response_module(32, context.api_version)
     unknown = [resource for resource in request.resources if resource.resource_type not in _KNOWN_KINDS]
@@ -74,7 +76,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DescribeConfigsResponse, results=await answer_each(request.resources, answer))
 
 
-def _describe(context: RequestContext, resource: Any) -> Iterable[DescribedConfig] | ApiError:
+def _describe(context: RequestContext[TopicServices], resource: Any) -> Iterable[DescribedConfig] | ApiError:
     names = set(resource.configuration_keys) if resource.configuration_keys else None
     if resource.resource_type == TOPIC_RESOURCE:
         return _describe_topic(context, resource.resource_name, names)
@@ -88,7 +90,7 @@ def _describe(context: RequestContext, resource: Any) -> Iterable[DescribedConfi
 
 
 def _describe_topic(
-    context: RequestContext, topic: str, names: set[str] | None
+    context: RequestContext[TopicServices], topic: str, names: set[str] | None
 ) -> Iterable[DescribedConfig] | ApiError:
     complaint = name_complaint(topic)
     if complaint:
@@ -96,38 +98,38 @@ def _describe_topic(
     image = context.services.metadata_log.image
     if topic not in image.topics_by_name:
         return ApiError(ErrorCode.unknown_topic_or_partition, "")
-    return describe_topic(context.services.config, image.topic_configs(topic), names)
+    return describe_topic(context.node.config, image.topic_configs(topic), names)
 
 
 def _describe_group(
-    context: RequestContext, group_id: str, names: set[str] | None
+    context: RequestContext[TopicServices], group_id: str, names: set[str] | None
 ) -> Iterable[DescribedConfig] | ApiError:
     if not group_id:
         return ApiError(ErrorCode.invalid_request, "Group name must not be empty")
     values = context.services.metadata_log.image.configs(GROUP_RESOURCE, group_id)
-    return describe_group(context.services.config, values, names)
+    return describe_group(context.node.config, values, names)
 
 
 def _describe_broker(
-    context: RequestContext, broker: str, names: set[str] | None
+    context: RequestContext[TopicServices], broker: str, names: set[str] | None
 ) -> Iterable[DescribedConfig] | ApiError:
-    services = context.services
+    node = context.node
     if not broker:
-        altered = services.metadata_log.image.configs(BROKER_RESOURCE, ALL_BROKERS)
+        altered = context.services.metadata_log.image.configs(BROKER_RESOURCE, ALL_BROKERS)
         return describe_all_brokers(altered, names)
     if not broker.removeprefix("-").isdigit():
         text = f"Broker id must be an integer, but it is: {broker}"
         return ApiError(ErrorCode.invalid_request, text)
-    if int(broker) != services.node_id:
-        text = f"Unexpected broker id, expected {services.node_id} or empty string, but received {broker}"
+    if int(broker) != node.node_id:
+        text = f"Unexpected broker id, expected {node.node_id} or empty string, but received {broker}"
         return ApiError(ErrorCode.invalid_request, text)
-    return describe_broker(services.config, names)
+    return describe_broker(node.config, names)
 
 
 def _describe_loggers(
-    context: RequestContext, broker: str, names: set[str] | None
+    context: RequestContext[TopicServices], broker: str, names: set[str] | None
 ) -> Iterable[DescribedConfig] | ApiError:
-    node_id = context.services.node_id
+    node_id = context.node.node_id
     if not broker:
         return ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
     if not broker.removeprefix("-").isdecimal():
@@ -162,4 +164,12 @@ def _entry(module: ModuleType, entry: DescribedConfig, *, synonyms: bool, docume
     )
 
 
-API = Api(key=32, name="DescribeConfigs", min_version=1, max_version=4, handle=handle, may_be_given_up=True)
+API = Api(
+    key=32,
+    name="DescribeConfigs",
+    min_version=1,
+    max_version=4,
+    reaches=reach.topics,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -14,12 +14,14 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import PartitionServices
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Describe the one data directory; `topics` None means all partitions."""
     module = response_module(35, context.api_version)
     path = _data_directory(context)
@@ -49,7 +51,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 async def _topics(
-    context: RequestContext, module: ModuleType, limit: TimeLimit, request: Any
+    context: RequestContext[PartitionServices], module: ModuleType, limit: TimeLimit, request: Any
 ) -> tuple[Any, ...]:
     """Describe the partitions, topic by topic. Raises TimeoutError."""
     rows: dict[str, list[Any]] = {}
@@ -62,13 +64,13 @@ async def _topics(
     )
 
 
-def _data_directory(context: RequestContext) -> str:
-    return str(Path(context.services.config.str("log.dirs")).absolute())
+def _data_directory(context: RequestContext[PartitionServices]) -> str:
+    return str(Path(context.node.config.str("log.dirs")).absolute())
 
 
-def _wanted(context: RequestContext, request: Any) -> dict[str, Iterable[int]]:
+def _wanted(context: RequestContext[PartitionServices], request: Any) -> dict[str, Iterable[int]]:
     """Return the partitions to describe, by topic; this opens no partition."""
-    partitions = context.services.partitions
+    partitions = context.services.registry
     if request.topics is None:
         return {topic.name: range(topic.count) for topic in partitions.by_name.values() if topic.count}
     indexes: dict[str, dict[int, None]] = {}
@@ -79,7 +81,7 @@ def _wanted(context: RequestContext, request: Any) -> dict[str, Iterable[int]]:
     return dict(indexes)
 
 
-def _partition(context: RequestContext, module: ModuleType, topic: str, index: int) -> Any:
+def _partition(context: RequestContext[PartitionServices], module: ModuleType, topic: str, index: int) -> Any:
     return build(
         module.DescribeLogDirsPartition,
         partition_index=index,
@@ -94,6 +96,7 @@ API = Api(
     name="DescribeLogDirs",
     min_version=1,
     max_version=5,
+    reaches=reach.partitions,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

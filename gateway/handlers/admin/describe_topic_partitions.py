@@ -11,25 +11,27 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
 from gateway.handlers.answering.partition_state import partition_state
 from gateway.metadata.image import TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import Services
 
 #: Partitions of one page: Kafka's default of max.request.partition.size.limit.
 MAX_PARTITIONS_PER_PAGE: Final = 2000
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Return one page of the topics in the request, or of all topics, sorted by name."""
     module = response_module(75, context.api_version)
     cursor = request.cursor
     names = {topic.name for topic in request.topics}
     if cursor is not None and (cursor.partition_index < 0 or (names and cursor.topic_name not in names)):
         return _refused(module, request)
-    by_name = context.services.metadata_log.image.topics_by_name
+    by_name = context.services.topics.metadata_log.image.topics_by_name
     start = "" if cursor is None else cursor.topic_name
     left = max(min(MAX_PARTITIONS_PER_PAGE, request.response_partition_limit), 1)
     topics = []
@@ -52,8 +54,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=next_cursor)
 
 
-def _topic(context: RequestContext, module: ModuleType, topic: TopicImage, indexes: range) -> Any:
-    served = context.services.partitions.by_name.get(topic.name)
+def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicImage, indexes: range) -> Any:
+    served = context.services.partitions.registry.by_name.get(topic.name)
     partitions = []
     for index in indexes:
         image = topic.partitions[index]
@@ -117,5 +119,11 @@ def _refused(module: ModuleType, request: Any) -> Any:
 
 
 API = Api(
-    key=75, name="DescribeTopicPartitions", min_version=0, max_version=0, handle=handle, may_be_given_up=True
+    key=75,
+    name="DescribeTopicPartitions",
+    min_version=0,
+    max_version=0,
+    reaches=reach.everything,
+    handle=handle,
+    may_be_given_up=True,
 )

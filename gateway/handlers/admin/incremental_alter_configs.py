@@ -8,13 +8,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.handlers.admin.alter_configs import answer_alterations
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.configs import Alteration, ConfigChange
+from gateway.runtime.services import TopicServices
 
 API_KEY: Final = 44
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Carry out the operations on each resource, or only check them when `validate_only` is set."""
     alterations = [
         Alteration(
@@ -27,4 +29,11 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return await answer_alterations(context, request, API_KEY, alterations)
 
 
-API = Api(key=API_KEY, name="IncrementalAlterConfigs", min_version=0, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="IncrementalAlterConfigs",
+    min_version=0,
+    max_version=1,
+    reaches=reach.topics,
+    handle=handle,
+)

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
@@ -21,28 +22,29 @@ from gateway.metadata.image import (
     TOPIC_RESOURCE,
 )
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
 
 API_KEY: Final = 74
 FIRST_WITH_TYPES: Final = 1
 
 
-def _groups(context: RequestContext) -> Collection[str]:
+def _groups(context: RequestContext[TopicServices]) -> Collection[str]:
     return context.services.metadata_log.image.configured(GROUP_RESOURCE)
 
 
-def _brokers(context: RequestContext) -> Collection[str]:
-    return (str(context.services.node_id),)
+def _brokers(context: RequestContext[TopicServices]) -> Collection[str]:
+    return (str(context.node.node_id),)
 
 
-def _topics(context: RequestContext) -> Collection[str]:
+def _topics(context: RequestContext[TopicServices]) -> Collection[str]:
     return context.services.metadata_log.image.topics_by_name
 
 
-def _none(context: RequestContext) -> Collection[str]:  # noqa: ARG001 - called like the others
+def _none(context: RequestContext[TopicServices]) -> Collection[str]:  # noqa: ARG001 - called like the others
     return ()
 
 
-_NAMES: Final[Mapping[int, Callable[[RequestContext], Collection[str]]]] = {
+_NAMES: Final[Mapping[int, Callable[[RequestContext[TopicServices]], Collection[str]]]] = {
     GROUP_RESOURCE: _groups,
     CLIENT_METRICS_RESOURCE: _none,
     BROKER_LOGGER_RESOURCE: _brokers,
@@ -51,7 +53,7 @@ _NAMES: Final[Mapping[int, Callable[[RequestContext], Collection[str]]]] = {
 }
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """List the resources of the types in the request, or of all types when it names none."""
     module = response_module(API_KEY, context.api_version)
     if context.api_version < FIRST_WITH_TYPES:
@@ -71,4 +73,6 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.ListConfigResourcesResponse, error_code=ErrorCode.none, config_resources=resources)
 
 
-API = Api(key=API_KEY, name="ListConfigResources", min_version=0, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY, name="ListConfigResources", min_version=0, max_version=1, reaches=reach.topics, handle=handle
+)

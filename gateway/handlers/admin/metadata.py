@@ -22,6 +22,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.admin.metadata_change import fresh_topic_id
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from gateway.handlers.answering.partition_state import PartitionState, partition_state
@@ -32,6 +33,7 @@ from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.protocol.messages import build, response_module, written
 from gateway.protocol.schema_writer import Written
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import Services
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +43,7 @@ INDEX_IN_ROW: Final = slice(2, 6)
 """The bytes of partition_index in a row: after error_code, an int16, in all versions."""
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer from the image, and start the creation of unknown topics."""
     module = response_module(3, context.api_version)
     if context.api_version < 12 and request.topics and context.api_version >= 10:
@@ -53,20 +55,20 @@ async def handle(context: RequestContext, request: Any) -> Any:
     topics_asked = context.api_version >= 8 and request.include_topic_authorized_operations
     operations = TOPIC_OPERATIONS if topics_asked else NOT_ASKED
     cluster_asked = 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations
-    services = context.services
-    endpoint = services.advertised[context.listener_name]
+    node = context.node
+    endpoint = node.advertised[context.listener_name]
     broker = build(
         module.MetadataResponseBroker,
-        node_id=services.node_id,
+        node_id=node.node_id,
         host=endpoint.host,
         port=endpoint.port,
-        rack=services.config.optional_str("broker.rack"),
+        rack=node.config.optional_str("broker.rack"),
     )
     return build(
         module.MetadataResponse,
         brokers=(broker,),
-        cluster_id=services.cluster_id,
-        controller_id=services.node_id,
+        cluster_id=node.cluster_id,
+        controller_id=node.node_id,
         topics=tuple([topic async for topic in in_slices(_topics(context, module, request, operations))]),
         error_code=ErrorCode.none,
         cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_asked else NOT_ASKED,
@@ -99,8 +101,10 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
     )
 
 
-def _topics(context: RequestContext, module: ModuleType, request: Any, operations: int) -> Iterator[Any]:
-    image = context.services.metadata_log.image
+def _topics(
+    context: RequestContext[Services], module: ModuleType, request: Any, operations: int
+) -> Iterator[Any]:
+    image = context.services.topics.metadata_log.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
         # other requests create and delete topics between the slices
         for topic in list(image.topics_by_name.values()):
@@ -118,9 +122,9 @@ def _topics(context: RequestContext, module: ModuleType, request: Any, operation
 
 
 def _topics_by_id(
-    context: RequestContext, module: ModuleType, ids: dict[uuid.UUID, None], operations: int
+    context: RequestContext[Services], module: ModuleType, ids: dict[uuid.UUID, None], operations: int
 ) -> Iterator[Any]:
-    by_id = context.services.metadata_log.image.topics_by_id
+    by_id = context.services.topics.metadata_log.image.topics_by_id
     for topic_id in ids:
         if topic_id not in by_id:
             yield _topic_error(module, ErrorCode.unknown_topic_id, None, topic_id, NOT_ASKED)
@@ -131,9 +135,14 @@ def _topics_by_id(
 
 
 def _topics_by_name(
-    context: RequestContext, module: ModuleType, names: dict[str, None], operations: int, *, create: bool
+    context: RequestContext[Services],
+    module: ModuleType,
+    names: dict[str, None],
+    operations: int,
+    *,
+    create: bool,
 ) -> Iterator[Any]:
-    by_name = context.services.metadata_log.image.topics_by_name
+    by_name = context.services.topics.metadata_log.image.topics_by_name
     for name in names:
         topic = by_name.get(name)
         if topic is not None:
@@ -149,9 +158,9 @@ def _topics_by_name(
         yield _topic_error(module, error, name, None, operations)
 
 
-def _create_soon(context: RequestContext, name: str) -> None:
-    services = context.services
-    if not services.config.bool("auto.create.topics.enable") or name in INTERNAL_TOPICS | {METADATA_TOPIC}:
+def _create_soon(context: RequestContext[Services], name: str) -> None:
+    node = context.node
+    if not node.config.bool("auto.create.topics.enable") or name in INTERNAL_TOPICS | {METADATA_TOPIC}:
         return
     topic_id = fresh_topic_id()
 
@@ -160,18 +169,18 @@ def _create_soon(context: RequestContext, name: str) -> None:
             image,
             [NewTopic(name=name)],
             fresh_ids=[topic_id],
-            config=services.config,
-            node_id=services.node_id,
+            config=node.config,
+            node_id=node.node_id,
         )
         error = decision.answer[0].error
         if error is not None and error.error_code is not ErrorCode.topic_already_exists:
             logger.warning("topic %s is not created although a client asked for it: %s", name, error.message)
         return decision
 
-    services.metadata_log.commit_soon(("create", name), decide)
+    context.services.topics.metadata_log.commit_soon(("create", name), decide)
 
 
-def _topic(context: RequestContext, module: ModuleType, topic: TopicImage, operations: int) -> Any:
+def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicImage, operations: int) -> Any:
     many = len(topic.partitions) > FEW_PARTITIONS
     rows = _written_rows if many else _rows
     return build(
@@ -185,15 +194,17 @@ def _topic(context: RequestContext, module: ModuleType, topic: TopicImage, opera
     )
 
 
-def _rows(context: RequestContext, module: ModuleType, topic: TopicImage) -> Iterator[Any]:
-    served = context.services.partitions.by_name.get(topic.name)
+def _rows(context: RequestContext[Services], module: ModuleType, topic: TopicImage) -> Iterator[Any]:
+    served = context.services.partitions.registry.by_name.get(topic.name)
     for index, image in topic.partitions.items():
         yield _row(module, index, image, partition_state(context, image, served, index))
 
 
-def _written_rows(context: RequestContext, module: ModuleType, topic: TopicImage) -> Iterator[Written]:
+def _written_rows(
+    context: RequestContext[Services], module: ModuleType, topic: TopicImage
+) -> Iterator[Written]:
     """Yield the rows of `_rows` already encoded; rows that differ only in their index are encoded once."""
-    served = context.services.partitions.by_name.get(topic.name)
+    served = context.services.partitions.registry.by_name.get(topic.name)
     seen: dict[Any, tuple[bytes, bytes]] = {}
     for index, image in topic.partitions.items():
         state = partition_state(context, image, served, index)
@@ -232,4 +243,12 @@ def _topic_error(
     )
 
 
-API = Api(key=3, name="Metadata", min_version=0, max_version=13, handle=handle, may_be_given_up=True)
+API = Api(
+    key=3,
+    name="Metadata",
+    min_version=0,
+    max_version=13,
+    reaches=reach.everything,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -13,6 +13,7 @@ from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import ApiError
 from gateway.metadata.records import topic_id_text
+from gateway.runtime.services import TopicServices
 from gateway.runtime.topics.metadata_log import Decide
 from log import LogError
 
@@ -22,7 +23,7 @@ T = TypeVar("T")
 
 
 async def change_metadata(
-    context: RequestContext, decide: Decide[T], time_limit: timedelta | None = None
+    context: RequestContext[TopicServices], decide: Decide[T], time_limit: timedelta | None = None
 ) -> T | ApiError:
     """Carry a decision out; return its answer, or the error because of which it is not known to be durable.
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Protocol
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 from gateway.protocol.schema_reader import Read
-from gateway.runtime.services import Services
+from gateway.runtime.services import NodeServices, Services
 from log import FileRegion
+
+R = TypeVar("R")
+"""The services that an API reaches."""
 
 Answer = bytes | Sequence[bytes | FileRegion]
 """A whole frame: bytes in memory, or pieces of which some are still in their file, sent one after another."""
@@ -92,8 +95,8 @@ class Peer(Protocol):
         """Cancel the callback of this key."""
 
 
-class RequestContext:
-    """The surroundings of one request: its header fields, its connection, and the gateway's services."""
+class RequestContext(Generic[R]):
+    """The surroundings of one request: its header fields, its connection, the node, and the services that its API reaches."""
 
     __slots__ = (
         "api_key",
@@ -101,6 +104,7 @@ class RequestContext:
         "client_id",
         "correlation_id",
         "listener_name",
+        "node",
         "peer",
         "peer_host",
         "services",
@@ -108,13 +112,15 @@ class RequestContext:
 
     def __init__(
         self,
-        services: Services,
+        node: NodeServices,
+        services: R,
         api_key: int,
         api_version: int,
         correlation_id: int,
         client_id: str,
         peer: Peer,
     ) -> None:
+        self.node = node
         self.services = services
         self.api_key = api_key
         self.api_version = api_version
@@ -125,10 +131,10 @@ class RequestContext:
         self.peer_host = peer.peer_host
 
 
-ColdHandler = Callable[[RequestContext, Any], Coroutine[Any, Any, Any]]
+ColdHandler = Callable[[RequestContext[R], Any], Coroutine[Any, Any, Any]]
 """Takes kio's request entity, returns kio's response entity; the connection's later requests wait."""
 
-HotHandler = Callable[[RequestContext, Any], Answer | Deferred | None]
+HotHandler = Callable[[RequestContext[R], Any], Answer | Deferred | None]
 """Begins the request at once; returns the frame, or its Deferred, or None for no answer."""
 
 
@@ -149,13 +155,15 @@ class Repeats(Protocol):
     ) -> Answer | Deferred | NotRepeated | None:
         """Begin the request as the handler would. May raise the handler's errors."""
 
-    def learn(self, frame: memoryview, context: RequestContext, request: Any) -> None:
+    def learn(self, frame: memoryview, context: RequestContext[Any], request: Any) -> None:
         """Remember the part of a request, which the handler has begun, that later requests may repeat."""
 
 
 @dataclass(frozen=True, slots=True)
-class Api:
+class Api(Generic[R]):
     """One API of the Kafka protocol as this gateway serves it. It has `begin` or `handle`.
+
+    `reaches` returns the services that both use; the dispatcher calls it once.
 
     `is_eager`: `handle` starts without a task, because it mostly waits for nothing; it must not use a timeout before
     it first waits. `reader` returns the request reader of a version that does not use the one made from kio's schema.
@@ -170,12 +178,13 @@ class Api:
     name: str
     min_version: int
     max_version: int
-    handle: ColdHandler | None = None
-    begin: HotHandler | None = None
+    reaches: Callable[[Services], R]
+    handle: ColdHandler[R] | None = None
+    begin: HotHandler[R] | None = None
     is_eager: bool = False
     is_long: bool = False
     names_much: bool = False
     may_be_given_up: bool = False
     reader: Callable[[int], Read] | None = None
-    repeats: Callable[[Services, int], Repeats] | None = None
+    repeats: Callable[[R, int], Repeats] | None = None
     advertised_min_version: int | None = None

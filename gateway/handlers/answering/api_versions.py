@@ -14,8 +14,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, HotHandler, RequestContext
 from gateway.protocol.messages import build, encode_response, response_module
+from gateway.runtime.services import TopicServices
 
 API_KEY = 18
 MIN_VERSION = 0
@@ -27,7 +29,7 @@ FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
-def api_versions(apis: Sequence[Api]) -> Api:
+def api_versions(apis: Sequence[Api[Any]]) -> Api[TopicServices]:
     """Return the handler that advertises `apis` and itself."""
     served = sorted(
         [
@@ -41,12 +43,13 @@ def api_versions(apis: Sequence[Api]) -> Api:
         name="ApiVersions",
         min_version=MIN_VERSION,
         max_version=MAX_VERSION,
+        reaches=reach.topics,
         begin=_begin(served),
     )
 
 
-def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler:
-    def begin(context: RequestContext, request: Any) -> Answer:
+def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler[TopicServices]:
+    def begin(context: RequestContext[TopicServices], request: Any) -> Answer:
         module = response_module(API_KEY, context.api_version)
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
         rows = tuple(
@@ -65,7 +68,7 @@ def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler:
     return begin
 
 
-def _features(context: RequestContext, module: Any) -> dict[str, Any]:
+def _features(context: RequestContext[TopicServices], module: Any) -> dict[str, Any]:
     """Return the feature fields of an answer; versions before 4 can't list a feature whose lowest level is 0."""
     if context.api_version < FIRST_WITH_FEATURES:
         return {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -24,12 +24,12 @@ class PartitionState(NamedTuple):
 
 
 def partition_state(
-    context: RequestContext, image: PartitionImage, topic: TopicPartitions | None, index: int
+    context: RequestContext[Any], image: PartitionImage, topic: TopicPartitions | None, index: int
 ) -> PartitionState:
     """Return the state of a partition; one without a usable log has no leader, as with Kafka's failed disks."""
     if topic is None or not topic.has(index) or index in topic.failed or _is_offline(topic.peek(index)):
         return PartitionState(
-            ErrorCode.leader_not_available, NO_LEADER, image.leader_epoch, (context.services.node_id,)
+            ErrorCode.leader_not_available, NO_LEADER, image.leader_epoch, (context.node.node_id,)
         )
     return PartitionState(ErrorCode.none, image.leader, image.leader_epoch, ())
 

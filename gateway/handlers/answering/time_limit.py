@@ -22,20 +22,19 @@ T = TypeVar("T")
 class TimeLimit:
     """The time limit of one request, which begins now."""
 
-    def __init__(self, context: RequestContext, asked: timedelta | None = None) -> None:
+    def __init__(self, context: RequestContext[Any], asked: timedelta | None = None) -> None:
         """Allow the time that the request asks for, but no more than the gateway does."""
-        services = context.services
-        limit = timedelta(milliseconds=services.config.int("seqgate.admin.timeout.ms"))
+        self._node = node = context.node
+        limit = timedelta(milliseconds=node.config.int("seqgate.admin.timeout.ms"))
         if asked is not None:
             limit = min(limit, asked)
-        self._services = services
         self._name = api_key_map[context.api_key].replace("_", " ")
-        self._deadline_s = services.loop.time() + limit.total_seconds()
+        self._deadline_s = node.loop.time() + limit.total_seconds()
 
     @property
     def left_s(self) -> float:
         """The seconds that are left; 0 or less when the time is up."""
-        return self._deadline_s - self._services.loop.time()
+        return self._deadline_s - self._node.loop.time()
 
     async def run(self, work: Coroutine[Any, Any, T], of: str = "") -> T:
         """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises TimeoutError."""
@@ -43,7 +42,7 @@ class TimeLimit:
         if left_s <= 0:
             work.close()
             raise TimeoutError
-        tasks = self._services.tasks
+        tasks = self._node.tasks
         task = tasks.begin(f"{self._name} {of}".rstrip(), is_brief=True)
         return await asyncio.wait_for(asyncio.shield(tasks.start(task, work)), left_s)
 

@@ -8,19 +8,21 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.assignments import Topics, named_assignment
 from gateway.handlers.groups.described_group import GroupDescription, describe_each
 from gateway.protocol.messages import build
+from gateway.runtime.services import Services
 
 API_KEY: Final = 69
 CLASSIC_MEMBER: Final = 0
 CONSUMER_MEMBER: Final = 1
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group of the request."""
-    topics = context.services.partitions.by_id
+    topics = context.services.partitions.registry.by_id
 
     def describe(module: Any, group: ConsumerGroup) -> GroupDescription:
         return GroupDescription(
@@ -32,7 +34,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         )
 
     return await describe_each(
-        context, request, API_KEY, context.services.groups.find_consumer_group, describe
+        context, request, API_KEY, context.services.coordinators.groups.find_consumer_group, describe
     )
 
 
@@ -58,6 +60,7 @@ API = Api(
     name="ConsumerGroupDescribe",
     min_version=0,
     max_version=1,
+    reaches=reach.everything,
     handle=handle,
     may_be_given_up=True,
 )

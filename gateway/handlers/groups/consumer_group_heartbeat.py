@@ -11,16 +11,18 @@ from typing import Any, Final
 
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
 from gateway.coordinator.places import Place
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.groups.group_heartbeat import accepted, refused
 from gateway.protocol.messages import milliseconds
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 68
 FIRST_WITH_REGEX: Final = 1
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
     version = context.api_version
     heartbeat = _heartbeat(context, request)
@@ -35,7 +37,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return accepted(API_KEY, version, reply, interval_ms)
 
 
-def _heartbeat(context: RequestContext, request: Any) -> Heartbeat:
+def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> Heartbeat:
     owned: frozenset[Place] | None = None
     if request.topic_partitions is not None:
         owned = frozenset(
@@ -64,5 +66,11 @@ def _heartbeat(context: RequestContext, request: Any) -> Heartbeat:
 
 
 API = Api(
-    key=API_KEY, name="ConsumerGroupHeartbeat", min_version=0, max_version=1, handle=handle, is_eager=True
+    key=API_KEY,
+    name="ConsumerGroupHeartbeat",
+    min_version=0,
+    max_version=1,
+    reaches=reach.coordinators,
+    handle=handle,
+    is_eager=True,
 )

@@ -9,15 +9,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 42
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Delete the groups one after another; each gets its own result, and a repeated group only one."""
     module = response_module(API_KEY, context.api_version)
     results = []
@@ -31,7 +33,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DeleteGroupsResponse, results=tuple(results))
 
 
-async def _delete(context: RequestContext, group_id: str) -> ErrorCode:
+async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -> ErrorCode:
     try:
         share_group = await context.services.shares.delete(group_id)
         if share_group is not None:
@@ -43,4 +45,6 @@ async def _delete(context: RequestContext, group_id: str) -> ErrorCode:
         return error.error_code
 
 
-API = Api(key=API_KEY, name="DeleteGroups", min_version=0, max_version=2, handle=handle)
+API = Api(
+    key=API_KEY, name="DeleteGroups", min_version=0, max_version=2, reaches=reach.coordinators, handle=handle
+)

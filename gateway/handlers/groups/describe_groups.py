@@ -11,18 +11,20 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3
 FIRST_WITH_NOT_FOUND: Final = 6
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Describe each group of the request."""
     module = response_module(API_KEY, context.api_version)
     asked = context.api_version >= FIRST_WITH_OPERATIONS and request.include_authorized_operations
@@ -30,7 +32,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DescribeGroupsResponse, groups=groups)
 
 
-def _describe(context: RequestContext, module: Any, group_id: str, operations_asked: bool) -> Any:
+def _describe(
+    context: RequestContext[CoordinatorServices], module: Any, group_id: str, operations_asked: bool
+) -> Any:
     error, message = ErrorCode.none, None
     group: ClassicGroup | None = None
     try:
@@ -70,5 +74,11 @@ def _member(module: Any, group: ClassicGroup, member: Member, is_stable: bool) -
 
 
 API = Api(
-    key=API_KEY, name="DescribeGroups", min_version=0, max_version=6, handle=handle, may_be_given_up=True
+    key=API_KEY,
+    name="DescribeGroups",
+    min_version=0,
+    max_version=6,
+    reaches=reach.coordinators,
+    handle=handle,
+    may_be_given_up=True,
 )

@@ -27,7 +27,7 @@ class GroupDescription(NamedTuple):
 
 
 async def describe_each(
-    context: RequestContext,
+    context: RequestContext[Any],
     request: Any,
     api_key: int,
     find: Callable[[str], G | None],

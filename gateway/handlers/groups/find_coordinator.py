@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 10
 GROUP: Final = 0
@@ -31,7 +33,7 @@ NO_ERROR: Final = "NONE"
 """The message that Kafka sends without an error in versions with one key."""
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Answer with this node's address on the client's listener."""
     version = context.api_version
     key_type = request.key_type if version >= 1 else GROUP
@@ -55,7 +57,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _coordinator(
-    context: RequestContext, module: Any, key_type: int, key: str, error: ErrorCode, message: str
+    context: RequestContext[CoordinatorServices],
+    module: Any,
+    key_type: int,
+    key: str,
+    error: ErrorCode,
+    message: str,
 ) -> Any:
     if key_type == SHARE and error is ErrorCode.none and not _is_share_key(key):
         error, message = ErrorCode.invalid_request, f"{key!r} is not of the form group:topic_id:partition."
@@ -69,7 +76,7 @@ def _is_share_key(key: str) -> bool:
     return _SHARE_KEY.fullmatch(key) is not None
 
 
-async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str]:
+async def _error(context: RequestContext[CoordinatorServices], key_type: int) -> tuple[ErrorCode, str]:
     services = context.services
     try:
         if key_type == GROUP:
@@ -86,11 +93,19 @@ async def _error(context: RequestContext, key_type: int) -> tuple[ErrorCode, str
     return ErrorCode.invalid_request, f"Coordinators of key type {key_type} are not served."
 
 
-def _address(context: RequestContext, error: ErrorCode) -> dict[str, Any]:
+def _address(context: RequestContext[CoordinatorServices], error: ErrorCode) -> dict[str, Any]:
     if error is not ErrorCode.none:
         return {"node_id": -1, "host": "", "port": -1}
-    endpoint = context.services.advertised[context.listener_name]
-    return {"node_id": context.services.node_id, "host": endpoint.host, "port": endpoint.port}
+    endpoint = context.node.advertised[context.listener_name]
+    return {"node_id": context.node.node_id, "host": endpoint.host, "port": endpoint.port}
 
 
-API = Api(key=API_KEY, name="FindCoordinator", min_version=0, max_version=6, handle=handle, is_eager=True)
+API = Api(
+    key=API_KEY,
+    name="FindCoordinator",
+    min_version=0,
+    max_version=6,
+    reaches=reach.coordinators,
+    handle=handle,
+    is_eager=True,
+)

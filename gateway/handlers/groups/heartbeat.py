@@ -8,15 +8,17 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.coordinator.group.committer import Committer
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 12
 FIRST_WITH_INSTANCE_ID: Final = 3
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the heartbeat to the coordinator."""
     version = context.api_version
     member = Committer(
@@ -32,4 +34,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(response_type(API_KEY, version), error_code=error_code)
 
 
-API = Api(key=API_KEY, name="Heartbeat", min_version=0, max_version=4, handle=handle, is_eager=True)
+API = Api(
+    key=API_KEY,
+    name="Heartbeat",
+    min_version=0,
+    max_version=4,
+    reaches=reach.coordinators,
+    handle=handle,
+    is_eager=True,
+)

@@ -13,9 +13,11 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.effects import JoinReply
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, milliseconds, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 11
 FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
@@ -25,7 +27,7 @@ FIRST_WITH_NULL_PROTOCOL: Final = 7
 FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for its answer."""
     version = context.api_version
     session_timeout_ms = milliseconds(request.session_timeout)
@@ -79,4 +81,6 @@ def _response(version: int, reply: JoinReply) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="JoinGroup", min_version=0, max_version=9, handle=handle)
+API = Api(
+    key=API_KEY, name="JoinGroup", min_version=0, max_version=9, reaches=reach.coordinators, handle=handle
+)

@@ -9,15 +9,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 13
 FIRST_BATCHED_VERSION: Final = 3
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Remove the members; before v3 the one member's error is the error of the request."""
     version = context.api_version
     module = response_module(API_KEY, version)
@@ -45,4 +47,6 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.LeaveGroupResponse, error_code=ErrorCode.none, members=members)
 
 
-API = Api(key=API_KEY, name="LeaveGroup", min_version=0, max_version=5, handle=handle)
+API = Api(
+    key=API_KEY, name="LeaveGroup", min_version=0, max_version=5, reaches=reach.coordinators, handle=handle
+)

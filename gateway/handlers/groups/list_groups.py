@@ -11,16 +11,18 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.any_group import all_groups
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 16
 FIRST_WITH_STATES: Final = 4
 FIRST_WITH_TYPES: Final = 5
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List all groups; filters ignore case, and the state filter ignores spaces around a state."""
     version = context.api_version
     module = response_module(API_KEY, version)
@@ -48,7 +50,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.ListGroupsResponse, error_code=error, groups=tuple(groups))
 
 
-def _all_groups(context: RequestContext) -> Iterator[tuple[str, str, str, str]]:
+def _all_groups(context: RequestContext[CoordinatorServices]) -> Iterator[tuple[str, str, str, str]]:
     """Yield (group id, protocol type, state, type) of every group."""
     for shard in context.services.groups.loaded_shards():
         for group in list(all_groups(shard)):
@@ -60,6 +62,7 @@ API = Api(
     name="ListGroups",
     min_version=0,
     max_version=5,
+    reaches=reach.coordinators,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

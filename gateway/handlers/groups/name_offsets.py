@@ -20,6 +20,7 @@ from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
+from gateway.runtime.services import Services
 from gateway.runtime.upkeep.names_replay import (
     complete_names,
     deduplicates,
@@ -43,10 +44,10 @@ class NameOffset(NamedTuple):
 class NameOffsets:
     """The name lookups of one request: its deadline, and the list of topics that all its names share."""
 
-    def __init__(self, context: RequestContext) -> None:
+    def __init__(self, context: RequestContext[Services]) -> None:
         """Start the deadline now."""
         self._services = context.services
-        self._deadline_s = context.services.loop.time() + REQUEST_S
+        self._deadline_s = context.node.loop.time() + REQUEST_S
         self._deduplicating: list[TopicPartitions] | None = None
 
     async def fetch(
@@ -56,10 +57,10 @@ class NameOffsets:
 
         Opens partitions. Raises Unavailable.
         """
-        by_name = self._services.partitions.by_name
+        by_name = self._services.partitions.registry.by_name
         found: dict[TopicPartition, NameOffset] = {}
         async for topic, index in self._places(topics):
-            if self._services.loop.time() >= self._deadline_s:
+            if self._services.node.loop.time() >= self._deadline_s:
                 raise Unavailable(ErrorCode.coordinator_load_in_progress)
             place = topic.name, index
             # a topic may be deleted meanwhile
@@ -79,18 +80,18 @@ class NameOffsets:
         if topics is None:
             if self._deduplicating is None:
                 known = deduplicating_topics(
-                    services.config,
-                    services.metadata_log.image,
-                    services.partitions,
-                    list(services.partitions.by_name),
+                    services.node.config,
+                    services.topics.metadata_log.image,
+                    services.partitions.registry,
+                    list(services.partitions.registry.by_name),
                 )
                 self._deduplicating = [topic async for topic in known]
             topics = [(topic, range(topic.count)) for topic in self._deduplicating]
-        image = services.metadata_log.image
+        image = services.topics.metadata_log.image
         for topic, indexes in topics:
-            if deduplicates(services.config, image, topic.name):
+            if deduplicates(services.node.config, image, topic.name):
                 async for index in in_slices(indexes):
-                    if may_know_names(services.log_directory, topic, index):
+                    if may_know_names(services.partitions.log_directory, topic, index):
                         yield topic, index
 
     async def _partition(self, topic: TopicPartitions, index: int) -> Partition:
@@ -99,7 +100,7 @@ class NameOffsets:
         if partition is None:
             raise Unavailable
         try:
-            await complete_names(partition, self._services.clock, self._deadline_s)
+            await complete_names(partition, self._services.node.clock, self._deadline_s)
         except TimeoutError:
             raise Unavailable(ErrorCode.coordinator_load_in_progress) from None
         except LogError as error:

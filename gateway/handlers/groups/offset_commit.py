@@ -15,9 +15,11 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.protocol.messages import build, encode_response, milliseconds, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import Services
 
 API_KEY: Final = 8
 LAST_WITH_RETENTION_TIME: Final = 4
@@ -76,7 +78,7 @@ class _Sorted(NamedTuple):
         return list(merged.items())
 
 
-def begin(context: RequestContext, request: Any) -> Answer | Deferred:
+def begin(context: RequestContext[Services], request: Any) -> Answer | Deferred:
     """Commit the valid offsets without a task; each partition gets its own result."""
     found = _sort(context, request)
     if not found.accepted:
@@ -90,27 +92,29 @@ def begin(context: RequestContext, request: Any) -> Answer | Deferred:
             logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer_host)
             deferred.fail()
 
-    context.services.groups.begin_commit(_committer(context, request), found.records, answer)
+    context.services.coordinators.groups.begin_commit(_committer(context, request), found.records, answer)
     return deferred
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Commit the valid offsets of a large request, whose answer a thread encodes."""
     found = _sort(context, request)
     error = ErrorCode.none
     if found.accepted:
         try:
-            error = await context.services.groups.commit(_committer(context, request), found.records)
+            error = await context.services.coordinators.groups.commit(
+                _committer(context, request), found.records
+            )
         except Unavailable as unavailable:
             error = unavailable.error_code
     return _response(context.api_version, found.rows(_error_code_for(context, error)))
 
 
-def _sort(context: RequestContext, request: Any) -> _Sorted:
+def _sort(context: RequestContext[Services], request: Any) -> _Sorted:
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     refused: dict[Any, list[tuple[int, ErrorCode]]] = {}
     accepted: list[_Accepted] = []
-    partitions = context.services.partitions
+    partitions = context.services.partitions.registry
     for wanted in request.topics:
         if by_id:
             key = wanted.topic_id
@@ -136,11 +140,11 @@ def _sort(context: RequestContext, request: Any) -> _Sorted:
 
 
 def _records(
-    context: RequestContext, request: Any, accepted: list[_Accepted], oversize: set[int]
+    context: RequestContext[Services], request: Any, accepted: list[_Accepted], oversize: set[int]
 ) -> list[OffsetCommitRecord]:
     """Return the records of the accepted offsets; add the ids of entries with too long metadata to `oversize`."""
     version, group_id = context.api_version, request.group_id
-    now_ms = context.services.clock.now_ms()
+    now_ms = context.node.clock.now_ms()
     expire_ms = -1
     if version <= LAST_WITH_RETENTION_TIME:
         retention_ms = milliseconds(request.retention_time)
@@ -160,13 +164,13 @@ def _records(
     return records
 
 
-def fits(context: RequestContext, entry: Any) -> bool:
+def fits(context: RequestContext[Services], entry: Any) -> bool:
     """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is called."""
     units = len((entry.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
-    return units <= context.services.config.int("offset.metadata.max.bytes")
+    return units <= context.node.config.int("offset.metadata.max.bytes")
 
 
-def _committer(context: RequestContext, request: Any) -> Committer:
+def _committer(context: RequestContext[Services], request: Any) -> Committer:
     version = context.api_version
     return Committer(
         request.group_id,
@@ -177,14 +181,14 @@ def _committer(context: RequestContext, request: Any) -> Committer:
     )
 
 
-def _error_code_for(context: RequestContext, error: ErrorCode) -> ErrorCode:
+def _error_code_for(context: RequestContext[Services], error: ErrorCode) -> ErrorCode:
     """Return the error as clients of this version know it."""
     if error is ErrorCode.group_id_not_found and context.api_version < FIRST_WITH_GROUP_ID_NOT_FOUND:
         return ErrorCode.illegal_generation
     return error
 
 
-def _encoded(context: RequestContext, found: _Sorted, error: ErrorCode) -> bytes:
+def _encoded(context: RequestContext[Services], found: _Sorted, error: ErrorCode) -> bytes:
     """Return the frame of the answer. Consumers commit the same partitions repeatedly, so usual answers are kept."""
     version, correlation_id = context.api_version, context.correlation_id
     rows = found.rows(_error_code_for(context, error))
@@ -221,6 +225,7 @@ API = Api(
     name="OffsetCommit",
     min_version=2,
     max_version=10,
+    reaches=reach.everything,
     begin=begin,
     handle=handle,
     names_much=True,

@@ -9,15 +9,17 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import Services
 
 API_KEY: Final = 47
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the offsets durably; a partition that does not exist gets its own error."""
     group_id = request.group_id
     refused, known = _sorted_out(context, request)
@@ -25,7 +27,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     outcome: list[ErrorCode] | ErrorCode
     try:
         outcome = await TimeLimit(context).run(
-            context.services.groups.run(
+            context.services.coordinators.groups.run(
                 group_id, lambda shard, effects: shard.commits.delete(group_id, places, effects)
             ),
             group_id,
@@ -58,7 +60,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _sorted_out(
-    context: RequestContext, request: Any
+    context: RequestContext[Services], request: Any
 ) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
     """Split the request: (topics and partitions that do not exist, with their errors.
 
@@ -68,7 +70,7 @@ def _sorted_out(
     known: list[tuple[str, list[int]]] = []
     for wanted in request.topics:
         name = wanted.name
-        topic = context.services.partitions.by_name.get(name)
+        topic = context.services.partitions.registry.by_name.get(name)
         if topic is None:
             refused.setdefault(name, [])
         indexes = []
@@ -83,4 +85,6 @@ def _sorted_out(
     return refused, known
 
 
-API = Api(key=API_KEY, name="OffsetDelete", min_version=0, max_version=0, handle=handle)
+API = Api(
+    key=API_KEY, name="OffsetDelete", min_version=0, max_version=0, reaches=reach.everything, handle=handle
+)

@@ -18,12 +18,14 @@ from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
 from gateway.handlers.groups.name_offsets import NameOffsets
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import Services
 
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2
@@ -36,7 +38,7 @@ UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
 """The placeholder for an offset that an open transaction may change."""
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Return the offsets of every group of the request."""
     version = context.api_version
     module = response_module(API_KEY, version)
@@ -67,12 +69,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-def _requires_stable(context: RequestContext, request: Any) -> bool:
+def _requires_stable(context: RequestContext[Services], request: Any) -> bool:
     return context.api_version >= FIRST_WITH_STABLE and bool(request.require_stable)
 
 
 async def _group(
-    context: RequestContext, module: Any, group: Any, names: NameOffsets, *, require_stable: bool
+    context: RequestContext[Services], module: Any, group: Any, names: NameOffsets, *, require_stable: bool
 ) -> Any:
     committed = await _committed(context, group.group_id, group.topics, names, require_stable=require_stable)
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
@@ -94,19 +96,21 @@ async def _group(
     )
 
 
-def _check_member(context: RequestContext, group: Any) -> ErrorCode:
+def _check_member(context: RequestContext[Services], group: Any) -> ErrorCode:
     """Return whether the member may fetch: an error code.
 
     The shard may have been lost while the offsets were awaited.
     """
     try:
-        return context.services.groups.check_fetch(group.group_id, group.member_id, group.member_epoch)
+        return context.services.coordinators.groups.check_fetch(
+            group.group_id, group.member_id, group.member_epoch
+        )
     except Unavailable as error:
         return error.error_code
 
 
 async def _committed(
-    context: RequestContext,
+    context: RequestContext[Services],
     group_id: str,
     asked: Sequence[Any] | None,
     names: NameOffsets,
@@ -118,7 +122,7 @@ async def _committed(
         name = producer_name(group_id)
         if name is not None:
             return await _persisted(context, name, asked, names, require_stable=require_stable)
-        return await context.services.groups.read(
+        return await context.services.coordinators.groups.read(
             group_id,
             lambda shard: _offsets(shard, group_id, is_all=asked is None, require_stable=require_stable),
         )
@@ -138,7 +142,7 @@ def _offsets(
 
 
 async def _persisted(
-    context: RequestContext,
+    context: RequestContext[Services],
     name: bytes,
     asked: Sequence[Any] | None,
     names: NameOffsets,
@@ -149,7 +153,11 @@ async def _persisted(
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     topics = None
     if asked is not None:
-        known = context.services.partitions.by_id if by_id else context.services.partitions.by_name
+        known = (
+            context.services.partitions.registry.by_id
+            if by_id
+            else context.services.partitions.registry.by_name
+        )
         named = ((known.get(wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
         topics = [(topic, wanted.partition_indexes) for topic, wanted in named if topic is not None]
     found = await names.fetch(name, topics)
@@ -160,7 +168,7 @@ async def _persisted(
 
 
 async def _topics(
-    context: RequestContext,
+    context: RequestContext[Services],
     asked: Iterable[Any] | None,
     committed: Mapping[TopicPartition, CommittedOffset],
     error: ErrorCode | None,
@@ -170,7 +178,7 @@ async def _topics(
     Every row gets `error` where the version has no other field for it.
     """
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
-    partitions = context.services.partitions
+    partitions = context.services.partitions.registry
     topics: list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]] = []
     if asked is None:
         found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
@@ -239,6 +247,7 @@ API = Api(
     name="OffsetFetch",
     min_version=1,
     max_version=10,
+    reaches=reach.everything,
     handle=handle,
     is_eager=True,
     may_be_given_up=True,

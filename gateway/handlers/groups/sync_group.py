@@ -11,16 +11,18 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.effects import SyncReply
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 14
 FIRST_WITH_INSTANCE_ID: Final = 3
 FIRST_WITH_PROTOCOL: Final = 5
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for the member's assignment."""
     version = context.api_version
     reply = await _sync(context, request)
@@ -33,7 +35,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def _sync(context: RequestContext, request: Any) -> SyncReply:
+async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> SyncReply:
     version = context.api_version
     protocol: tuple[str | None, str | None] = (None, None)
     if version >= FIRST_WITH_PROTOCOL:
@@ -53,4 +55,6 @@ async def _sync(context: RequestContext, request: Any) -> SyncReply:
         return SyncReply(error_code=error.error_code)
 
 
-API = Api(key=API_KEY, name="SyncGroup", min_version=0, max_version=5, handle=handle)
+API = Api(
+    key=API_KEY, name="SyncGroup", min_version=0, max_version=5, reaches=reach.coordinators, handle=handle
+)

@@ -15,12 +15,14 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.removal import remove
+from gateway.runtime.services import Services
 from gateway.runtime.upkeep.names_replay import complete_names, is_behind
 from log import LogError, retention
 
@@ -30,7 +32,7 @@ _HIGH_WATERMARK: Final = -1
 _NO_LOW_WATERMARK: Final = -1
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the records before each requested offset."""
     module = response_module(21, context.api_version)
     limit = TimeLimit(context)
@@ -59,17 +61,19 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DeleteRecordsResponse, topics=tuple(topics))
 
 
-async def _delete(context: RequestContext, topic: str, index: int, offset: int) -> tuple[int, ErrorCode]:
-    partition = context.services.partitions.get(topic, index)
+async def _delete(
+    context: RequestContext[Services], topic: str, index: int, offset: int
+) -> tuple[int, ErrorCode]:
+    partition = context.services.partitions.registry.get(topic, index)
     if partition is None:
-        return _NO_LOW_WATERMARK, context.services.partitions.error_without(topic, index)
+        return _NO_LOW_WATERMARK, context.services.partitions.registry.error_without(topic, index)
     if topic in INTERNAL_TOPICS:
         return _NO_LOW_WATERMARK, ErrorCode.invalid_topic_exception
     log = partition.log
     if log.offline:
         return _NO_LOW_WATERMARK, ErrorCode.kafka_storage_error
-    configs = context.services.metadata_log.image.topic_configs(topic)
-    policies = context.services.config.topic_value("cleanup.policy", configs)
+    configs = context.services.topics.metadata_log.image.topic_configs(topic)
+    policies = context.node.config.topic_value("cleanup.policy", configs)
     if isinstance(policies, tuple) and "compact" in policies and "delete" not in policies:
         return _NO_LOW_WATERMARK, ErrorCode.policy_violation
     if offset == _HIGH_WATERMARK:
@@ -78,10 +82,10 @@ async def _delete(context: RequestContext, topic: str, index: int, offset: int) 
         return _NO_LOW_WATERMARK, ErrorCode.offset_out_of_range
     try:
         if is_behind(log):
-            await complete_names(partition, context.services.clock, math.inf)
+            await complete_names(partition, context.node.clock, math.inf)
             if partition.closed:
                 return _NO_LOW_WATERMARK, _closed(context, topic, index)
-        now_ms = context.services.clock.now_ms()
+        now_ms = context.node.clock.now_ms()
         ticket = retention.prepare_delete_records(log, offset, now_ms)
         if ticket is not None:
             await remove(partition, ticket, now_ms)
@@ -94,11 +98,11 @@ async def _delete(context: RequestContext, topic: str, index: int, offset: int) 
     return log.log_start_offset, ErrorCode.none
 
 
-def _closed(context: RequestContext, topic: str, index: int) -> ErrorCode:
+def _closed(context: RequestContext[Services], topic: str, index: int) -> ErrorCode:
     """Return the error for a closed partition: it was deleted, or the gateway is stopping."""
-    if context.services.partitions.get(topic, index) is None:
+    if context.services.partitions.registry.get(topic, index) is None:
         return ErrorCode.unknown_topic_or_partition
     return ErrorCode.not_leader_or_follower
 
 
-API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, handle=handle)
+API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, reaches=reach.everything, handle=handle)

@@ -16,6 +16,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.records.fetch_context import FetchContext, open_context
 from gateway.protocol.fetch_codec import FetchRow, Piece, encode_fetch_response
@@ -25,6 +26,7 @@ from gateway.runtime.partitions.cold_reads import Wanted
 from gateway.runtime.partitions.delayed_fetch import DelayedFetch
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import PartitionServices
 from log import FileRegion, LogError, NotCached, OffsetOutOfRange, PartitionLog, Place, lookups
 
 logger = logging.getLogger(__name__)
@@ -57,12 +59,12 @@ class _Read:
         """Whether a partition has an error or a diverging epoch, which the reader should learn without waiting."""
 
 
-def begin(context: RequestContext, request: FetchRequest) -> Answer | Deferred:
+def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer | Deferred:
     """Answer from the data that is there, or wait for more."""
     fetch_context, error = open_context(context, request)
     if fetch_context is None:
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
-    limit = context.services.config.int("fetch.max.bytes")
+    limit = context.node.config.int("fetch.max.bytes")
     max_bytes = max(0, min(request.max_bytes, limit))
     min_bytes = min(request.min_bytes, max_bytes)
     max_wait_ms = request.max_wait_ms
@@ -90,7 +92,7 @@ class _Waiting:
 
     def __init__(
         self,
-        context: RequestContext,
+        context: RequestContext[PartitionServices],
         request: FetchRequest,
         fetch_context: FetchContext,
         max_bytes: int,
@@ -101,7 +103,7 @@ class _Waiting:
         self.fetch_context = fetch_context
         self.max_bytes = max_bytes
         self.min_bytes = min_bytes
-        self.deadline_s = context.services.loop.time() + request.max_wait_ms / 1000
+        self.deadline_s = context.node.loop.time() + request.max_wait_ms / 1000
         self.deferred = Deferred(holds_back=True)
         self.delayed: DelayedFetch | None = None
         self.wanted: Wanted | None = None
@@ -130,7 +132,7 @@ class _Waiting:
             return
         self.brought_in.clear()
         self.delayed = DelayedFetch(
-            self.context.services.loop,
+            self.context.node.loop,
             read.partitions,
             min_bytes=self.min_bytes - read.record_bytes,
             max_wait_ms=max_wait_ms,
@@ -151,7 +153,7 @@ class _Waiting:
         if self.abandoned:
             return
         if self.fetch_context.count > MANY_PARTITIONS:
-            self.reading = self.context.services.loop.create_task(self._look_in_slices())
+            self.reading = self.context.node.loop.create_task(self._look_in_slices())
             return
         try:
             read = _read_all(
@@ -183,7 +185,7 @@ class _Waiting:
 
     def _waits_on(self, read: _Read) -> bool:
         """Whether the data read is too little and the fetch may still wait for more."""
-        left_ms = int((self.deadline_s - self.context.services.loop.time()) * 1000)
+        left_ms = int((self.deadline_s - self.context.node.loop.time()) * 1000)
         waits = _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read))
         if waits:
             self._wait(read, left_ms)
@@ -194,10 +196,10 @@ class _Waiting:
         return bool(read.partitions) and not ended and read.record_bytes < self.min_bytes
 
 
-def _answer(context: RequestContext, fetch_context: FetchContext, read: _Read) -> Answer:
+def _answer(context: RequestContext[PartitionServices], fetch_context: FetchContext, read: _Read) -> Answer:
     if read.missing:
         context.services.cold_reads.bring_in_ahead(read.missing)
-    session_id, topics = fetch_context.answer(read.rows, context.services)
+    session_id, topics = fetch_context.answer(read.rows, context)
     return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics))
 
 
@@ -208,7 +210,7 @@ def _frame(pieces: list[Piece]) -> Answer:
 
 
 def _read_all(
-    context: RequestContext,
+    context: RequestContext[PartitionServices],
     request: FetchRequest,
     fetch_context: FetchContext,
     max_bytes: int,
@@ -226,7 +228,7 @@ def _read_all(
 
 
 def _read_partitions(
-    context: RequestContext,
+    context: RequestContext[PartitionServices],
     request: FetchRequest,
     fetch_context: FetchContext,
     max_bytes: int,
@@ -272,9 +274,11 @@ def _read_partitions(
         yield
 
 
-def _resolve(context: RequestContext, key: PartitionKey) -> tuple[Partition | None, ErrorCode]:
+def _resolve(
+    context: RequestContext[PartitionServices], key: PartitionKey
+) -> tuple[Partition | None, ErrorCode]:
     topic_key, index = key
-    partitions = context.services.partitions
+    partitions = context.services.registry
     if isinstance(topic_key, bytes):
         topic = partitions.by_key.get(topic_key)
         if topic is None:
@@ -374,6 +378,7 @@ API = Api(
     name="Fetch",
     min_version=4,
     max_version=18,
+    reaches=reach.partitions,
     begin=begin,
     reader=fetch_reader,
     names_much=True,

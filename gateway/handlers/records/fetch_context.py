@@ -27,7 +27,7 @@ from gateway.runtime.partitions.fetch_sessions import (
     PartitionKey,
     SessionPartition,
 )
-from gateway.runtime.services import Services
+from gateway.runtime.services import PartitionServices
 
 FIRST_SESSION_VERSION = 7
 FIRST_TOPIC_ID_VERSION = 13
@@ -53,15 +53,17 @@ class FetchContext:
         return self.positions.items()
 
     def answer(
-        self, rows: Sequence[tuple[PartitionKey, FetchRow]], services: Services
+        self, rows: Sequence[tuple[PartitionKey, FetchRow]], context: RequestContext[PartitionServices]
     ) -> tuple[int, list[TopicRows]]:
         """Return the session id for the answer, and its rows by topic."""
         session_id = SESSIONLESS
         if self.wants_session:
-            room = services.fetch_sessions.room
+            room = context.services.fetch_sessions.room
             session = None
             if room.has(len(rows)):
-                session = services.fetch_sessions.create(self.uses_topic_ids, services.clock.now_ms())
+                session = context.services.fetch_sessions.create(
+                    self.uses_topic_ids, context.node.clock.now_ms()
+                )
             if session is not None:
                 room.partitions += len(rows)
                 session_id = session.session_id
@@ -87,9 +89,9 @@ class IncrementalFetchContext(FetchContext):
         return [(key, cached.position) for key, cached in self.session.partitions.items()]
 
     def answer(
-        self, rows: Sequence[tuple[PartitionKey, FetchRow]], services: Services
+        self, rows: Sequence[tuple[PartitionKey, FetchRow]], context: RequestContext[PartitionServices]
     ) -> tuple[int, list[TopicRows]]:
-        del services  # an incremental fetch has its session already
+        del context  # an incremental fetch has its session already
         news = []
         partitions = self.session.partitions
         for key, row in rows:
@@ -103,7 +105,9 @@ class IncrementalFetchContext(FetchContext):
         return self.session.session_id, _by_topic(news)
 
 
-def open_context(context: RequestContext, request: FetchRequest) -> tuple[FetchContext | None, ErrorCode]:
+def open_context(
+    context: RequestContext[PartitionServices], request: FetchRequest
+) -> tuple[FetchContext | None, ErrorCode]:
     """Return the context of a fetch request, or the error that answers the whole request."""
     version = context.api_version
     uses_topic_ids = version >= FIRST_TOPIC_ID_VERSION
@@ -130,7 +134,7 @@ def open_context(context: RequestContext, request: FetchRequest) -> tuple[FetchC
     before = len(session.partitions)
     _update(session, request)
     cache.room.partitions += len(session.partitions) - before
-    cache.touch(session, context.services.clock.now_ms())
+    cache.touch(session, context.node.clock.now_ms())
     if not session.partitions:
         cache.remove(session.session_id)
         return FetchContext({}, wants_session=False, uses_topic_ids=uses_topic_ids), ErrorCode.none

@@ -17,10 +17,12 @@ from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import PartitionServices
 from log import LogError, lookups
 
 API_KEY = 2
@@ -46,7 +48,7 @@ class _Found(NamedTuple):
     leader_epoch: int = -1
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Look up every partition; a partition that is asked for twice gets INVALID_REQUEST, as in Kafka."""
     module = response_module(API_KEY, context.api_version)
     doubled = _asked_twice(request)
@@ -90,14 +92,16 @@ def _asked_twice(request: Any) -> set[tuple[str, int]]:
     return doubled
 
 
-def _look_up(context: RequestContext, topic: str, entry: Any, committed_only: bool) -> _Found:
+def _look_up(
+    context: RequestContext[PartitionServices], topic: str, entry: Any, committed_only: bool
+) -> _Found:
     if entry.timestamp < 0 and FIRST_VERSION_OF.get(entry.timestamp, 0) > context.api_version:
         return _Found(ErrorCode.unsupported_version)
     if entry.timestamp < EARLIEST_PENDING_UPLOAD:
         return _Found(ErrorCode.unsupported_version)
-    partition = context.services.partitions.get(topic, entry.partition_index)
+    partition = context.services.registry.get(topic, entry.partition_index)
     if partition is None:
-        return _Found(context.services.partitions.error_without(topic, entry.partition_index))
+        return _Found(context.services.registry.error_without(topic, entry.partition_index))
     current_leader_epoch = entry.current_leader_epoch if context.api_version >= 4 else -1
     error = partition.check_leader_epoch(current_leader_epoch)
     if error is not ErrorCode.none:
@@ -130,4 +134,12 @@ def _position(partition: Partition, timestamp: int, committed_only: bool) -> _Fo
     return _Found(ErrorCode.none, found.timestamp, found.offset, found.leader_epoch)
 
 
-API = Api(key=API_KEY, name="ListOffsets", min_version=1, max_version=11, handle=handle, may_be_given_up=True)
+API = Api(
+    key=API_KEY,
+    name="ListOffsets",
+    min_version=1,
+    max_version=11,
+    reaches=reach.partitions,
+    handle=handle,
+    may_be_given_up=True,
+)

@@ -10,14 +10,16 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import PartitionServices
 
 API_KEY = 23
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Return the largest leader epoch up to the requested one, and its end offset."""
     module = response_module(API_KEY, context.api_version)
     topics = [
@@ -36,8 +38,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.OffsetForLeaderEpochResponse, topics=tuple(topics))
 
 
-def _end_offset(context: RequestContext, module: Any, topic: str, entry: Any) -> Any:
-    partition = context.services.partitions.get(topic, entry.partition)
+def _end_offset(context: RequestContext[PartitionServices], module: Any, topic: str, entry: Any) -> Any:
+    partition = context.services.registry.get(topic, entry.partition)
     leader_epoch, end_offset = -1, -1
     if partition is None:
         error = ErrorCode.unknown_topic_or_partition
@@ -63,6 +65,7 @@ API = Api(
     name="OffsetForLeaderEpoch",
     min_version=2,
     max_version=4,
+    reaches=reach.partitions,
     handle=handle,
     may_be_given_up=True,
 )

@@ -30,6 +30,7 @@ from gateway.handlers.records.produce_append import (
 )
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
+from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
     PartitionRecords,
@@ -59,7 +60,7 @@ INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
 UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
 
 
-def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
+def begin(context: RequestContext[ProduceServices], request: ProduceRequest) -> Answer | Deferred | None:
     """Append everything at once, unless the request must wait for room.
 
     The answer follows when the records are persisted.
@@ -71,7 +72,7 @@ def begin(context: RequestContext, request: ProduceRequest) -> Answer | Deferred
     return append(context, request)
 
 
-def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferred | None:
+def append(context: RequestContext[ProduceServices], request: ProduceRequest) -> Answer | Deferred | None:
     """Append everything at once; the answer follows when the records are persisted."""
     if request.acks not in {-1, 0, 1}:
         return _refuse_all(context, request, ErrorCode.invalid_required_acks)
@@ -80,7 +81,7 @@ def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferre
     if appending.is_single:
         next(steps)
         return appending.answer()
-    now_s = context.services.loop.time
+    now_s = context.node.loop.time
     until_s = now_s() if _takes_long(context, request) else now_s() + LONG_S
     for _ in steps:
         if now_s() >= until_s and appending.has_more and not appending.refuses:
@@ -91,7 +92,7 @@ def append(context: RequestContext, request: ProduceRequest) -> Answer | Deferre
     return appending.answer()
 
 
-def _takes_long(context: RequestContext, request: ProduceRequest) -> bool:
+def _takes_long(context: RequestContext[ProduceServices], request: ProduceRequest) -> bool:
     count = sum(len(entries) for _, entries in request.topics)
     if count <= MANY_TO_OPEN:
         return False
@@ -109,7 +110,7 @@ def _takes_long(context: RequestContext, request: ProduceRequest) -> bool:
 
 
 def _append_in_slices(
-    context: RequestContext, appending: _Appending, steps: Iterator[None]
+    context: RequestContext[ProduceServices], appending: _Appending, steps: Iterator[None]
 ) -> Deferred | None:
     """Append the remaining batches in later turns; None where there is no room to keep them until then."""
     room = context.services.backlog.held.room
@@ -133,16 +134,14 @@ def _append_in_slices(
         finally:
             room.release_kept(kept_bytes)
 
-    context.services.tasks.start(
-        context.services.tasks.begin("produce to many partitions", is_brief=True), work()
-    )
+    context.node.tasks.start(context.node.tasks.begin("produce to many partitions", is_brief=True), work())
     return deferred
 
 
 class _Appending:
     """A request whose batches are being appended."""
 
-    def __init__(self, context: RequestContext, request: ProduceRequest) -> None:
+    def __init__(self, context: RequestContext[ProduceServices], request: ProduceRequest) -> None:
         self._context = context
         self.refuses = False
         """Whether the remaining batches are refused, so that the client sends them again."""
@@ -153,7 +152,7 @@ class _Appending:
 
     def steps(self) -> Iterator[None]:
         """Append the batch of one partition after the other; yield after each."""
-        now_ms = self._context.services.clock.now_ms()
+        now_ms = self._context.node.clock.now_ms()
         for key, topic, entries in self._left:
             if not entries:
                 continue
@@ -200,7 +199,7 @@ class _Appending:
         if partition is None:
             code = _missing(key, topic, entry.partition)
             if topic is not None and topic.has(entry.partition):
-                max_refused = context.services.config.int("seqgate.backlog.refused.producers.max")
+                max_refused = context.node.config.int("seqgate.backlog.refused.producers.max")
                 refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
             rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
             return
@@ -233,7 +232,7 @@ class _Appending:
         """Refuse a batch without opening its partition, and every later batch of its producer until this one is sent
         again.
         """
-        max_refused = self._context.services.config.int("seqgate.backlog.refused.producers.max")
+        max_refused = self._context.node.config.int("seqgate.backlog.refused.producers.max")
         partition = topic.peek(entry.partition)
         if partition is None:
             refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
@@ -250,7 +249,10 @@ class _Appending:
 
 
 def _answer(
-    context: RequestContext, request: ProduceRequest, topics: Topics, pending: PendingAnswer | None
+    context: RequestContext[ProduceServices],
+    request: ProduceRequest,
+    topics: Topics,
+    pending: PendingAnswer | None,
 ) -> Answer | Deferred:
     if request.transactional_id:
         state = context.services.transactions.unpersisted(request.transactional_id)
@@ -263,7 +265,7 @@ def _answer(
 
 
 def _entries_by_topic(
-    context: RequestContext, request: ProduceRequest
+    context: RequestContext[ProduceServices], request: ProduceRequest
 ) -> list[tuple[str | bytes, TopicPartitions | None, deque[PartitionRecords]]]:
     """Return the entries of the partitions by topic.
 
@@ -285,7 +287,9 @@ def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int
     return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC
 
 
-def _refuse_all(context: RequestContext, request: ProduceRequest, error: ErrorCode) -> Answer:
+def _refuse_all(
+    context: RequestContext[ProduceServices], request: ProduceRequest, error: ErrorCode
+) -> Answer:
     topics: Topics = [
         (key, [ProduceRow(entry.partition, int(error), -1, -1, -1) for entry in entries])
         for key, entries in request.topics
@@ -298,6 +302,7 @@ API = Api(
     name="Produce",
     min_version=3,
     max_version=13,
+    reaches=ProduceServices.of,
     begin=begin,
     reader=produce_reader,
     repeats=ProduceRepeats,

@@ -15,11 +15,11 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import CloseConnection, Deferred, RequestContext
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
+from gateway.handlers.records.produce_services import ProduceServices
 from gateway.handlers.transactions.transaction_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import Services
 from log import (
     Appended,
     DelayedLimitReached,
@@ -76,7 +76,7 @@ class PendingAnswer:
 
     __slots__ = ("context", "deferred", "has_state", "topics", "waiting")
 
-    def __init__(self, context: RequestContext, topics: Topics) -> None:
+    def __init__(self, context: RequestContext[ProduceServices], topics: Topics) -> None:
         self.context = context
         self.topics = topics
         self.deferred = Deferred()
@@ -150,7 +150,7 @@ def appended_row(partition: Partition, info: Appended) -> ProduceRow:
 
 
 def append_batch(
-    services: Services,
+    services: ProduceServices,
     api_version: int,
     partition: Partition,
     records: memoryview | None,
@@ -179,10 +179,10 @@ def append_batch(
     except LogError as error:
         code = error.kafka_error_code
         if code in SEQUENCE_REFUSALS:
-            services.rejections += 1
+            services.counters.rejections += 1
         if isinstance(error, _REFUSED_FOR_NOW) and len(records) >= HEADER_BYTES:
             refused_by_log(
-                partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
+                partition, services.node.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
             )
         is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
         appended = not (
@@ -192,14 +192,14 @@ def append_batch(
         return row._replace(record_errors=error.record_errors) if isinstance(error, InvalidRecord) else row
     if info.is_duplicate:
         # batches that the log drops by their producer names have no offsets; the log counts them itself
-        services.duplicates += info.has_offsets
+        services.counters.duplicates += info.has_offsets
     elif gate is not None:
         gate.count_append(len(records))
     return info
 
 
 def _refuse_for_room(
-    services: Services, partition: Partition, records: memoryview, now_ms: int
+    services: ProduceServices, partition: Partition, records: memoryview, now_ms: int
 ) -> ProduceRow | None:
     """Return the row of a batch for which quota or disk have no room now. A duplicate is answered as always."""
     reason = gates_refusal(partition, records, now_ms)
@@ -211,7 +211,9 @@ def _refuse_for_room(
         return None
     room = services.disk_room
     room.refused_batches += 1
-    refused_by_log(partition, services.config.int("seqgate.backlog.refused.producers.max"), records, now_ms)
+    refused_by_log(
+        partition, services.node.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
+    )
     message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
     return refused_row(partition, STORAGE_ERROR, message, appended=False)
 
@@ -225,7 +227,7 @@ def _refuse_by_codec(api_version: int, partition: Partition, attributes: int) ->
 
 
 def _take_part(
-    services: Services,
+    services: ProduceServices,
     api_version: int,
     partition: Partition,
     records: memoryview,

@@ -11,6 +11,7 @@ from typing import Final
 
 from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
 from gateway.handlers.records.produce_append import append_batch, close_on_error, log_refusal, unflushed_row
+from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
 from gateway.protocol.produce_prefix import (
@@ -22,7 +23,6 @@ from gateway.protocol.produce_prefix import (
     records_of,
 )
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.services import Services
 from log import Appended
 
 MAX_PREFIXES: Final = 4096
@@ -37,7 +37,9 @@ class _Target:
 
     __slots__ = ("_api_version", "_encode", "acks", "client_id", "key", "partition")
 
-    def __init__(self, context: RequestContext, key: str | bytes, partition: Partition, acks: int) -> None:
+    def __init__(
+        self, context: RequestContext[ProduceServices], key: str | bytes, partition: Partition, acks: int
+    ) -> None:
         self.client_id = context.client_id
         self.key = key
         self.partition = partition
@@ -65,8 +67,9 @@ class _Target:
 class ProduceRepeats:
     """Implements `Repeats` for one version of Produce."""
 
-    def __init__(self, services: Services, api_version: int) -> None:
+    def __init__(self, services: ProduceServices, api_version: int) -> None:
         self._services = services
+        self._clock = services.node.clock
         self._api_version = api_version
         self._targets: dict[bytes, _Target] = {}
         """By the prefix of the requests."""
@@ -88,9 +91,8 @@ class ProduceRepeats:
         records = records_of(frame, end, api_version)
         if partition.closed or records is None or partition.gate is not None:
             return NOT_REPEATED
-        services = self._services
         acks = target.acks
-        info = append_batch(services, api_version, partition, records, None, services.clock.now_ms())
+        info = append_batch(self._services, api_version, partition, records, None, self._clock.now_ms())
         if isinstance(info, ProduceRow):
             log_refusal(peer.peer_host, target.client_id, partition, info)
             if not acks:
@@ -104,7 +106,9 @@ class ProduceRepeats:
             return deferred
         return target.confirm(correlation_id, info)
 
-    def learn(self, frame: memoryview, context: RequestContext, request: ProduceRequest) -> None:
+    def learn(
+        self, frame: memoryview, context: RequestContext[ProduceServices], request: ProduceRequest
+    ) -> None:
         if (
             len(request.topics) != 1
             or len(request.topics[0].partitions) != 1

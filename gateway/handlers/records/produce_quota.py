@@ -13,6 +13,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, RequestContext
+from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.partition import Partition
@@ -23,7 +24,7 @@ from log.format.record_batch import HEADER_BYTES, parse_header
 logger = logging.getLogger(__name__)
 
 REFUSED: Final = int(ErrorCode.not_enough_replicas)
-Begin = Callable[[RequestContext, ProduceRequest], Answer | Deferred | None]
+Begin = Callable[[RequestContext[ProduceServices], ProduceRequest], Answer | Deferred | None]
 
 
 def gates_refusal(partition: Partition, records: memoryview, now_ms: int) -> str | None:
@@ -75,7 +76,7 @@ def _remember(gate: ProduceGate, records: memoryview, now_ms: int) -> None:
     gate.remember_refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
 
 
-def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Deferred | None:
+def hold(context: RequestContext[ProduceServices], request: ProduceRequest, begin: Begin) -> Deferred | None:
     """Hold a request until there is room; return the future of its answer. None when it need not wait, or can't."""
     if not _must_wait(context, request):
         return None
@@ -96,7 +97,7 @@ def hold(context: RequestContext, request: ProduceRequest, begin: Begin) -> Defe
     return deferred
 
 
-def _must_wait(context: RequestContext, request: ProduceRequest) -> bool:
+def _must_wait(context: RequestContext[ProduceServices], request: ProduceRequest) -> bool:
     by_key = context.services.partitions.by_key
     for key, entries in request.topics:
         topic = by_key.get(key)
@@ -109,14 +110,16 @@ def _must_wait(context: RequestContext, request: ProduceRequest) -> bool:
     return False
 
 
-def _is_full(context: RequestContext, partition: Partition, records: memoryview | None) -> bool:
+def _is_full(
+    context: RequestContext[ProduceServices], partition: Partition, records: memoryview | None
+) -> bool:
     """Whether a batch would have to wait. Duplicates, and batches that the log would refuse, need not."""
     gate = partition.gate
     if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
         return False
     if records is None or len(records) < HEADER_BYTES:
         return False
-    return not measures.is_repeated(partition.log, parse_header(records), context.services.clock.now_ms())
+    return not measures.is_repeated(partition.log, parse_header(records), context.node.clock.now_ms())
 
 
 def copied(request: ProduceRequest) -> ProduceRequest:
@@ -133,7 +136,9 @@ def kept_entry(entry: PartitionRecords) -> PartitionRecords:
     return entry if entry.records is None else entry._replace(records=memoryview(bytes(entry.records)))
 
 
-def _go_on(context: RequestContext, request: ProduceRequest, begin: Begin, deferred: Deferred) -> None:
+def _go_on(
+    context: RequestContext[ProduceServices], request: ProduceRequest, begin: Begin, deferred: Deferred
+) -> None:
     """Carry out a request that waited; its answer resolves `deferred`."""
     deferred.on_abandoned = None
     try:

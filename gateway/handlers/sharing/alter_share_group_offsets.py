@@ -10,16 +10,18 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.handlers.sharing.share_group_offsets import NO_SUCH_PARTITION, group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import Services
 
 API_KEY: Final = 91
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Start each partition again at its new offset, durably."""
     module = response_module(API_KEY, context.api_version)
     limit = TimeLimit(context)
@@ -29,7 +31,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
     responses = []
     for name, entries in wanted.items():
-        topic = context.services.partitions.by_name.get(name)
+        topic = context.services.partitions.registry.by_name.get(name)
         rows = []
         for entry in entries:
             try:
@@ -61,15 +63,22 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def _begin(context: RequestContext, group_id: str, topic: Any, entry: Any) -> ErrorCode:
+async def _begin(context: RequestContext[Services], group_id: str, topic: Any, entry: Any) -> ErrorCode:
     if topic is None or not topic.has(entry.partition_index):
         return ErrorCode.unknown_topic_or_partition
     key = SharePartitionKey(group_id, topic.topic_id, entry.partition_index)
     try:
-        await context.services.shares.begin_group(key, topic.name, max(0, entry.start_offset))
+        await context.services.coordinators.shares.begin_group(key, topic.name, max(0, entry.start_offset))
     except Unavailable as error:
         return error.error_code
     return ErrorCode.none
 
 
-API = Api(key=API_KEY, name="AlterShareGroupOffsets", min_version=0, max_version=0, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="AlterShareGroupOffsets",
+    min_version=0,
+    max_version=0,
+    reaches=reach.everything,
+    handle=handle,
+)

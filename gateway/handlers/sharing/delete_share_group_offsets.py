@@ -9,21 +9,23 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.handlers.sharing.share_group_offsets import NO_SUCH_PARTITION, group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import Services
 
 API_KEY: Final = 92
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the share group's state of each topic durably."""
     module = response_module(API_KEY, context.api_version)
     limit = TimeLimit(context)
     error, message = await group_error(context, limit, request.group_id)
-    if error is ErrorCode.none and context.services.shares.group(request.group_id) is None:
+    if error is ErrorCode.none and context.services.coordinators.shares.group(request.group_id) is None:
         error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
@@ -51,9 +53,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-async def _forget(context: RequestContext, group_id: str, name: str) -> tuple[Any, ErrorCode]:
-    shares = context.services.shares
-    topic = context.services.partitions.by_name.get(name)
+async def _forget(context: RequestContext[Services], group_id: str, name: str) -> tuple[Any, ErrorCode]:
+    shares = context.services.coordinators.shares
+    topic = context.services.partitions.registry.by_name.get(name)
     if topic is None:
         return None, ErrorCode.unknown_topic_or_partition
     try:
@@ -65,4 +67,11 @@ async def _forget(context: RequestContext, group_id: str, name: str) -> tuple[An
     return topic.topic_id, ErrorCode.none
 
 
-API = Api(key=API_KEY, name="DeleteShareGroupOffsets", min_version=0, max_version=0, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="DeleteShareGroupOffsets",
+    min_version=0,
+    max_version=0,
+    reaches=reach.everything,
+    handle=handle,
+)

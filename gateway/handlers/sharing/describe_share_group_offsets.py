@@ -12,17 +12,19 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.share.ranges import DONE
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import SharePartition
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.registry import TopicPartitions
+from gateway.runtime.services import Services
 
 API_KEY: Final = 90
 UNKNOWN: Final = -1
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group; null topics mean all partitions that it ever read.
 
     An unknown partition gets no offset, no error.
@@ -34,12 +36,12 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DescribeShareGroupOffsetsResponse, groups=groups)
 
 
-def _group(context: RequestContext, module: Any, asked: Any) -> Any:
-    shares = context.services.shares
+def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
+    shares = context.services.coordinators.shares
     known = shares.known(asked.group_id)
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
-        found = context.services.partitions.by_id
+        found = context.services.partitions.registry.by_id
         try:
             begun = shares.begun(asked.group_id)
         except Unavailable as error:
@@ -66,14 +68,14 @@ def _described(module: Any, group_id: str, topics: tuple[Any, ...], error: Error
 
 
 def _topic(
-    context: RequestContext,
+    context: RequestContext[Services],
     module: Any,
     group_id: str,
     name: str,
     indexes: list[int],
     known: dict[SharePartitionKey, SharePartition],
 ) -> Any:
-    topic = context.services.partitions.by_name.get(name)
+    topic = context.services.partitions.registry.by_name.get(name)
     rows = []
     for index in indexes:
         found = None if topic is None else known.get(SharePartitionKey(group_id, topic.topic_id, index))
@@ -110,6 +112,7 @@ API = Api(
     name="DescribeShareGroupOffsets",
     min_version=0,
     max_version=1,
+    reaches=reach.everything,
     handle=handle,
     may_be_given_up=True,
 )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_session import (
     FINAL_EPOCH,
@@ -20,14 +21,15 @@ from gateway.handlers.sharing.share_session import (
 )
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import Services
 
 API_KEY: Final = 79
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements; the answer leaves when they are durable."""
     module = response_module(API_KEY, context.api_version)
-    shares = context.services.shares
+    shares = context.services.coordinators.shares
     try:
         check_request(request)
         continue_session(context, request)
@@ -57,4 +59,11 @@ def _partition(module: Any, index: int, outcome: Outcome) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="ShareAcknowledge", min_version=1, max_version=2, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="ShareAcknowledge",
+    min_version=1,
+    max_version=2,
+    reaches=reach.everything,
+    handle=handle,
+)

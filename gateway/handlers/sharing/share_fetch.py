@@ -18,6 +18,7 @@ from gateway.coordinator.places import Place
 from gateway.coordinator.share.acquired import Acquired, len_of
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import SharePartition
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.sharing.share_reading import Batches, find_batches
 from gateway.handlers.sharing.share_session import (
@@ -40,6 +41,7 @@ from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import Services
 from log import NEVER_DUE, LogError, PartitionLog
 
 API_KEY: Final = 78
@@ -58,14 +60,14 @@ class Row(NamedTuple):
     acquired: tuple[Acquired, ...] = ()
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Apply the acknowledgements, then acquire records, and wait for records when there are none."""
     services = context.services
     answer_type = response_type(API_KEY, context.api_version)
     try:
         check_request(request)
         _check_renewing(context, request)
-        await services.shares.ensure_topic()
+        await services.coordinators.shares.ensure_topic()
         session = _session(context, request)
     except ShareRequestRefused as error:
         return refused(answer_type, error.error_code, str(error))
@@ -73,7 +75,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
         return refused(answer_type, error.error_code, None)
     outcomes = await acknowledge(context, request, request.topics)
     if request.share_session_epoch == FINAL_EPOCH:
-        services.shares.release_member(request.group_id, request.member_id)
+        services.coordinators.shares.release_member(request.group_id, request.member_id)
         return _answer(context, request.group_id, {}, outcomes)
     if not request.max_records or not request.max_bytes:
         return _answer(context, request.group_id, {}, outcomes)
@@ -83,7 +85,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return _answer(context, request.group_id, rows, outcomes)
 
 
-def _check_renewing(context: RequestContext, request: Any) -> None:
+def _check_renewing(context: RequestContext[Services], request: Any) -> None:
     """Refuse a request that renews locks and asks for records (KIP-1222). Raises ShareRequestRefused."""
     if context.api_version < FIRST_WITH_RENEW or not request.is_renew_ack:
         return
@@ -92,7 +94,7 @@ def _check_renewing(context: RequestContext, request: Any) -> None:
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
 
 
-def _session(context: RequestContext, request: Any) -> ShareSession:
+def _session(context: RequestContext[Services], request: Any) -> ShareSession:
     """Return the session, with the partitions that the request adds and without those that it forgets."""
     if request.share_session_epoch == INITIAL_EPOCH:
         session = begin_session(context, request)
@@ -108,7 +110,7 @@ def _session(context: RequestContext, request: Any) -> ShareSession:
     return session
 
 
-def _check_room(context: RequestContext, request: Any, session: ShareSession) -> None:
+def _check_room(context: RequestContext[Services], request: Any, session: ShareSession) -> None:
     """Refuse a request that adds more partitions than all share sessions may have. Raises ShareRequestRefused."""
     wanted = {
         (topic.topic_id or NO_TOPIC, entry.partition_index)
@@ -118,8 +120,8 @@ def _check_room(context: RequestContext, request: Any, session: ShareSession) ->
     more = len(wanted.difference(session.places))
     if not more:
         return
-    held = sum(len(other.places) for other in context.services.shares.sessions.values())
-    limit = context.services.config.int("seqgate.fetch.session.max.partitions")
+    held = sum(len(other.places) for other in context.services.coordinators.shares.sessions.values())
+    limit = context.node.config.int("seqgate.fetch.session.max.partitions")
     if held + more > limit:
         text = (
             f"Share sessions hold {held} partitions, and {more} more would exceed "
@@ -129,11 +131,11 @@ def _check_room(context: RequestContext, request: Any, session: ShareSession) ->
 
 
 async def _fetch(
-    context: RequestContext, request: Any, session: ShareSession, *, waits: bool
+    context: RequestContext[Services], request: Any, session: ShareSession, *, waits: bool
 ) -> dict[Place, Row]:
-    loop = context.services.loop
+    loop = context.node.loop
     deadline_s = loop.time() + milliseconds(request.max_wait) / 1000
-    sessions = context.services.shares.sessions
+    sessions = context.services.coordinators.shares.sessions
     while sessions.get((request.group_id, request.member_id)) is session:
         rows = await _acquire_all(context, request, session)
         left_s = deadline_s - loop.time()
@@ -144,10 +146,12 @@ async def _fetch(
     return {}  # the member is gone, and nobody would acknowledge what it acquired now
 
 
-async def _acquire_all(context: RequestContext, request: Any, session: ShareSession) -> dict[Place, Row]:
+async def _acquire_all(
+    context: RequestContext[Services], request: Any, session: ShareSession
+) -> dict[Place, Row]:
     """Acquire from partition after partition until there is enough; partitions that gave records go last next time."""
     rows: dict[Place, Row] = {}
-    left_bytes = min(request.max_bytes, context.services.config.int("fetch.max.bytes"))
+    left_bytes = min(request.max_bytes, context.node.config.int("fetch.max.bytes"))
     left_records = request.max_records
     async for place in in_slices(list(session.places)):
         if left_bytes <= 0 or left_records <= 0:
@@ -167,7 +171,7 @@ async def _acquire_all(context: RequestContext, request: Any, session: ShareSess
 
 
 async def _acquire(
-    context: RequestContext,
+    context: RequestContext[Services],
     request: Any,
     session: ShareSession,
     place: Place,
@@ -175,14 +179,14 @@ async def _acquire(
     max_bytes: int,
     max_records: int,
 ) -> Row:
-    shares = context.services.shares
+    shares = context.services.coordinators.shares
     log = partition.log
     try:
         found = await shares.open(SharePartitionKey(request.group_id, *place), partition)
         while True:
             if shares.sessions.get((request.group_id, request.member_id)) is not session:
                 return Row()  # the client has disconnected, or has begun a new session
-            log.record_states.release_due(context.services.clock.now_ms())
+            log.record_states.release_due(context.node.clock.now_ms())
             batches = await read(context, request.group_id, log, found, max_bytes)
             if batches is None or shares.sessions.get((request.group_id, request.member_id)) is not session:
                 return Row()
@@ -202,7 +206,7 @@ async def _acquire(
 
 
 def _acquire_from(
-    context: RequestContext,
+    context: RequestContext[Services],
     request: Any,
     log: PartitionLog,
     found: SharePartition,
@@ -214,8 +218,8 @@ def _acquire_from(
         request.member_id,
         [(place.base_offset, place.last_offset) for place in batches.places],
         max_records,
-        context.services.shares.limits(request.group_id),
-        context.services.shares.now_ms(),
+        context.services.coordinators.shares.limits(request.group_id),
+        context.services.coordinators.shares.now_ms(),
         is_strict=context.api_version >= FIRST_WITH_STRICT_LIMIT
         and request.share_acquire_mode == RECORD_LIMIT,
         batch_size=request.batch_size,
@@ -225,11 +229,11 @@ def _acquire_from(
 
 
 async def read(
-    context: RequestContext, group_id: str, log: PartitionLog, found: SharePartition, max_bytes: int
+    context: RequestContext[Services], group_id: str, log: PartitionLog, found: SharePartition, max_bytes: int
 ) -> Batches | None:
     """Return the first batches of which any offset may be acquired; None when there are none. Raises LogError."""
-    cold_reads = context.services.cold_reads
-    reading = context.services.group_configs.of(group_id).share_reading
+    cold_reads = context.services.partitions.cold_reads
+    reading = context.services.coordinators.group_configs.of(group_id).share_reading
     if log.record_states.delayed is not None:
         max_bytes = min(max_bytes, DELAYED_READ_BYTES)
     end_offset = reading.end_offset(log)
@@ -262,9 +266,11 @@ async def read(
     return None
 
 
-async def _wait(context: RequestContext, request: Any, places: Iterable[Place], left_s: float) -> bool:
+async def _wait(
+    context: RequestContext[Services], request: Any, places: Iterable[Place], left_s: float
+) -> bool:
     """Wait until a record may have become available; return False when the gateway stops or the time is up."""
-    shares = context.services.shares
+    shares = context.services.coordinators.shares
     happened = asyncio.Event()
     watched = [
         (SharePartitionKey(request.group_id, *place), partition)
@@ -274,7 +280,7 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
     next_due_ms = min(
         (partition.log.record_states.next_due_ms for _, partition in watched), default=NEVER_DUE
     )
-    due_s = max(0, next_due_ms - context.services.clock.now_ms()) / 1000
+    due_s = max(0, next_due_ms - context.node.clock.now_ms()) / 1000
     waiter = object()
     for key, partition in watched:
         shares.waiters.add(key, happened.set)
@@ -292,7 +298,7 @@ async def _wait(context: RequestContext, request: Any, places: Iterable[Place], 
 
 
 def _answer(
-    context: RequestContext, group_id: str, rows: dict[Place, Row], outcomes: dict[Place, Outcome]
+    context: RequestContext[Services], group_id: str, rows: dict[Place, Row], outcomes: dict[Place, Outcome]
 ) -> Any:
     module = response_module(API_KEY, context.api_version)
     partitions = (
@@ -303,7 +309,7 @@ def _answer(
         module.ShareFetchResponse,
         module.ShareFetchableTopicResponse,
         partitions,
-        context.services.shares.limits(group_id).lock_duration_ms,
+        context.services.coordinators.shares.limits(group_id).lock_duration_ms,
     )
 
 
@@ -329,4 +335,6 @@ def _partition(module: Any, index: int, row: Row, outcome: Outcome) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="ShareFetch", min_version=1, max_version=2, handle=handle)
+API = Api(
+    key=API_KEY, name="ShareFetch", min_version=1, max_version=2, reaches=reach.everything, handle=handle
+)

@@ -8,17 +8,19 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.assignments import Topics, named_assignment
 from gateway.handlers.groups.described_group import GroupDescription, describe_each
 from gateway.protocol.messages import build
+from gateway.runtime.services import Services
 
 API_KEY: Final = 77
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Describe each group of the request."""
-    topics = context.services.partitions.by_id
+    topics = context.services.partitions.registry.by_id
 
     def describe(module: Any, group: ShareGroup) -> GroupDescription:
         return GroupDescription(
@@ -29,7 +31,9 @@ async def handle(context: RequestContext, request: Any) -> Any:
             tuple(_member(module, member, topics) for member in group.members.values()),
         )
 
-    return await describe_each(context, request, API_KEY, context.services.shares.group, describe)
+    return await describe_each(
+        context, request, API_KEY, context.services.coordinators.shares.group, describe
+    )
 
 
 def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
@@ -46,5 +50,11 @@ def _member(module: Any, member: ShareMember, topics: Topics) -> Any:
 
 
 API = Api(
-    key=API_KEY, name="ShareGroupDescribe", min_version=1, max_version=1, handle=handle, may_be_given_up=True
+    key=API_KEY,
+    name="ShareGroupDescribe",
+    min_version=1,
+    max_version=1,
+    reaches=reach.everything,
+    handle=handle,
+    may_be_given_up=True,
 )

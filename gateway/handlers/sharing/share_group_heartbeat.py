@@ -9,14 +9,16 @@ from typing import Any, Final
 
 from gateway.coordinator.group.consumer_request import HeartbeatRefused
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.groups.group_heartbeat import accepted, refused
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 76
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
     version, services = context.api_version, context.services
     names = request.subscribed_topic_names
@@ -42,4 +44,11 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return accepted(API_KEY, version, reply, interval_ms)
 
 
-API = Api(key=API_KEY, name="ShareGroupHeartbeat", min_version=1, max_version=1, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="ShareGroupHeartbeat",
+    min_version=1,
+    max_version=1,
+    reaches=reach.coordinators,
+    handle=handle,
+)

@@ -10,12 +10,13 @@ from gateway.coordinator.group.shard import GroupShard
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import Services
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
 
 
 async def group_error(
-    context: RequestContext, limit: TimeLimit, group_id: str
+    context: RequestContext[Services], limit: TimeLimit, group_id: str
 ) -> tuple[ErrorCode, str | None]:
     """Return why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can.
 
@@ -31,11 +32,11 @@ async def group_error(
         return ErrorCode.request_timed_out, None
 
 
-async def _read(context: RequestContext, group_id: str) -> tuple[ErrorCode, str | None]:
+async def _read(context: RequestContext[Services], group_id: str) -> tuple[ErrorCode, str | None]:
     services = context.services
-    await services.groups.ensure_topic()
-    await services.shares.ensure_topic()
-    return await services.groups.read(group_id, lambda shard: _error_of(shard, group_id))
+    await services.coordinators.groups.ensure_topic()
+    await services.coordinators.shares.ensure_topic()
+    return await services.coordinators.groups.read(group_id, lambda shard: _error_of(shard, group_id))
 
 
 def _error_of(shard: GroupShard, group_id: str) -> tuple[ErrorCode, str | None]:

@@ -31,6 +31,7 @@ from gateway.protocol.messages import build
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import Services
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -67,9 +68,9 @@ def check_request(request: Any) -> None:
         raise ShareRequestRefused(ErrorCode.invalid_group_id, text)
 
 
-def continue_session(context: RequestContext, request: Any) -> ShareSession:
+def continue_session(context: RequestContext[Services], request: Any) -> ShareSession:
     """Return the session of a request with an epoch other than 0. Raises ShareRequestRefused."""
-    session = context.services.shares.sessions.get((request.group_id, request.member_id))
+    session = context.services.coordinators.shares.sessions.get((request.group_id, request.member_id))
     epoch = request.share_session_epoch
     if session is None:
         text = f"Member {request.member_id} of {request.group_id} has no share session."
@@ -83,16 +84,16 @@ def continue_session(context: RequestContext, request: Any) -> ShareSession:
     return session
 
 
-def begin_session(context: RequestContext, request: Any) -> ShareSession:
+def begin_session(context: RequestContext[Services], request: Any) -> ShareSession:
     """Begin a session in place of the member's former one. Raises ShareRequestRefused, Unavailable."""
     if not request.group_id:
         raise ShareRequestRefused(ErrorCode.invalid_request, "The group id is empty.")
-    shares = context.services.shares
+    shares = context.services.coordinators.shares
     if shares.group(request.group_id) is None:
         text = f"There is no share group {request.group_id}."
         raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
     key = request.group_id, request.member_id
-    limit = context.services.config.int("group.share.max.share.sessions")
+    limit = context.node.config.int("group.share.max.share.sessions")
     if key not in shares.sessions and len(shares.sessions) >= limit:
         shares.release_strangers()
     if key not in shares.sessions and len(shares.sessions) >= limit:
@@ -104,15 +105,17 @@ def begin_session(context: RequestContext, request: Any) -> ShareSession:
     return shares.begin_session(*key, context.peer)
 
 
-def partition_of(context: RequestContext, place: Place) -> Partition | ErrorCode:
+def partition_of(context: RequestContext[Services], place: Place) -> Partition | ErrorCode:
     """Return the partition at a place, or the error because of which there is none."""
-    topic = context.services.partitions.by_id.get(place[0])
+    topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
     return topic.get(place[1]) or ErrorCode.unknown_topic_or_partition
 
 
-async def acknowledge(context: RequestContext, request: Any, topics: Iterable[Any]) -> dict[Place, Outcome]:
+async def acknowledge(
+    context: RequestContext[Services], request: Any, topics: Iterable[Any]
+) -> dict[Place, Outcome]:
     """Apply the acknowledgements of the request durably, partition by partition."""
     outcomes: dict[Place, Outcome] = {}
     renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
@@ -130,7 +133,12 @@ async def acknowledge(context: RequestContext, request: Any, topics: Iterable[An
 
 
 async def _acknowledge_one(
-    context: RequestContext, request: Any, place: Place, said: Sequence[Acknowledgement], *, renews: bool
+    context: RequestContext[Services],
+    request: Any,
+    place: Place,
+    said: Sequence[Acknowledgement],
+    *,
+    renews: bool,
 ) -> Outcome:
     partition = partition_of(context, place)
     if isinstance(partition, ErrorCode):
@@ -140,7 +148,7 @@ async def _acknowledge_one(
         return Outcome(ErrorCode.invalid_request, complaint)
     key = SharePartitionKey(request.group_id, *place)
     try:
-        await context.services.shares.acknowledge(key, request.member_id, said)
+        await context.services.coordinators.shares.acknowledge(key, request.member_id, said)
     except InvalidRecordState as error:
         return Outcome(ErrorCode.invalid_record_state, str(error))
     except NeverAcquired as error:

@@ -12,16 +12,18 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 25
 FIRST_WITH_FENCED: Final = 2
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Add the group's partition to the transaction durably."""
     version = context.api_version
     services = context.services
@@ -40,4 +42,11 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(response_type(API_KEY, version), error_code=error)
 
 
-API = Api(key=API_KEY, name="AddOffsetsToTxn", min_version=0, max_version=4, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="AddOffsetsToTxn",
+    min_version=0,
+    max_version=4,
+    reaches=reach.coordinators,
+    handle=handle,
+)

@@ -16,11 +16,13 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import Services
 
 API_KEY: Final = 24
 FIRST_WITH_FENCED: Final = 2
@@ -30,7 +32,7 @@ FIRST_OF_CLIENTS_THAT_ADD_BY_PRODUCE: Final = 5
 Errors = dict[TopicPartition, ErrorCode]
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Add or verify the partitions durably, transaction by transaction."""
     version = context.api_version
     module = response_module(API_KEY, version)
@@ -59,7 +61,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 async def _add(
-    context: RequestContext, transactional_id: str, producer: Producer, topics: Sequence[Any]
+    context: RequestContext[Services], transactional_id: str, producer: Producer, topics: Sequence[Any]
 ) -> Errors:
     errors = _unknown(context, topics)
     if errors:
@@ -72,7 +74,7 @@ async def _add(
         error = ErrorCode.invalid_request
     else:
         try:
-            await context.services.transactions.add_partitions(
+            await context.services.coordinators.transactions.add_partitions(
                 transactional_id, producer, places, client_version
             )
         except (TransactionRefused, Unavailable) as refused:
@@ -81,7 +83,7 @@ async def _add(
 
 
 async def _verify(
-    context: RequestContext, transactional_id: str, producer: Producer, topics: Sequence[Any]
+    context: RequestContext[Services], transactional_id: str, producer: Producer, topics: Sequence[Any]
 ) -> Errors:
     errors = _unknown(context, topics)
     if errors:
@@ -90,14 +92,16 @@ async def _verify(
         for index in topic.partitions:
             error = ErrorCode.none
             try:
-                context.services.transactions.check_partition(transactional_id, producer, (topic.name, index))
+                context.services.coordinators.transactions.check_partition(
+                    transactional_id, producer, (topic.name, index)
+                )
             except (TransactionRefused, Unavailable) as refused:
                 error = refused.error_code
             errors[topic.name, index] = error if transactional_id else ErrorCode.invalid_request
     return errors
 
 
-def _unknown(context: RequestContext, topics: Sequence[Any]) -> Errors:
+def _unknown(context: RequestContext[Services], topics: Sequence[Any]) -> Errors:
     """Return the errors of all partitions when one of them can't be added; empty when all can."""
     errors: Errors = {}
     is_refused = False
@@ -106,7 +110,7 @@ def _unknown(context: RequestContext, topics: Sequence[Any]) -> Errors:
             error = ErrorCode.operation_not_attempted
             if topic.name in INTERNAL_TOPICS and context.api_version < FIRST_OF_BROKERS:
                 error = ErrorCode.topic_authorization_failed
-            elif not context.services.partitions.has(topic.name, index):
+            elif not context.services.partitions.registry.has(topic.name, index):
                 error = ErrorCode.unknown_topic_or_partition
             is_refused = is_refused or error is not ErrorCode.operation_not_attempted
             errors[topic.name, index] = error
@@ -131,4 +135,11 @@ def _results(module: Any, topics: Sequence[Any], errors: Errors) -> tuple[Any, .
     )
 
 
-API = Api(key=API_KEY, name="AddPartitionsToTxn", min_version=0, max_version=5, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="AddPartitionsToTxn",
+    min_version=0,
+    max_version=5,
+    reaches=reach.everything,
+    handle=handle,
+)

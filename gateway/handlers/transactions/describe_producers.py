@@ -10,6 +10,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer
 from gateway.handlers.answering.time_limit import TimeLimit
@@ -17,10 +18,11 @@ from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import Services
 from seq_validator import ProducerEntry
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """List the producers of each partition of the request."""
     module = response_module(61, context.api_version)
     limit = TimeLimit(context)
@@ -36,24 +38,24 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.DescribeProducersResponse, topics=tuple(topics))
 
 
-def _topic_error(context: RequestContext, topic: str) -> ApiError | None:
+def _topic_error(context: RequestContext[Services], topic: str) -> ApiError | None:
     complaint = name_complaint(topic)
     if complaint:
         return ApiError(ErrorCode.invalid_topic_exception, complaint)
-    if topic not in context.services.metadata_log.image.topics_by_name:
+    if topic not in context.services.topics.metadata_log.image.topics_by_name:
         return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
     return None
 
 
 async def _partition(
-    context: RequestContext,
+    context: RequestContext[Services],
     module: ModuleType,
     limit: TimeLimit,
     topic: str,
     index: int,
 ) -> Any:
     error = _topic_error(context, topic)
-    partition = context.services.partitions.get(topic, index)
+    partition = context.services.partitions.registry.get(topic, index)
     if error is None and partition is None:
         error = ApiError(ErrorCode.unknown_topic_or_partition)
     elif error is None and partition is not None and partition.log.offline:
@@ -98,6 +100,7 @@ API = Api(
     name="DescribeProducers",
     min_version=0,
     max_version=0,
+    reaches=reach.everything,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

@@ -11,24 +11,26 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.records import Transaction, by_topic
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Describe each transactional id of the request."""
     module = response_module(API_KEY, context.api_version)
     states = await answer_each(request.transactional_ids, lambda name: _state(context, module, name))
     return build(module.DescribeTransactionsResponse, transaction_states=states)
 
 
-def _state(context: RequestContext, module: Any, transactional_id: str) -> Any:
+def _state(context: RequestContext[CoordinatorServices], module: Any, transactional_id: str) -> Any:
     error = ErrorCode.none
     found = None
     if not transactional_id:
@@ -62,6 +64,7 @@ API = Api(
     name="DescribeTransactions",
     min_version=0,
     max_version=0,
+    reaches=reach.coordinators,
     handle=handle,
     may_be_given_up=True,
 )

@@ -11,17 +11,19 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, EndRequest, Producer, TransactionRefused
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 26
 FIRST_WITH_FENCED: Final = 2
 FIRST_WITH_EPOCH: Final = 5
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """End the transaction durably."""
     version = context.api_version
     error, producer = ErrorCode.none, Producer()
@@ -45,4 +47,4 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="EndTxn", min_version=0, max_version=5, handle=handle)
+API = Api(key=API_KEY, name="EndTxn", min_version=0, max_version=5, reaches=reach.coordinators, handle=handle)

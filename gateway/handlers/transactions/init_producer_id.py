@@ -14,10 +14,12 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.services import CoordinatorServices
 from pid_allocator import NoProducerIds
 
 logger = logging.getLogger(__name__)
@@ -28,7 +30,7 @@ FIRST_WITH_FENCED: Final = 4
 FIRST_EPOCH: Final = 0
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Return the next id of the current block, or begin a transactional producer durably."""
     version = context.api_version
     claimed = Producer()
@@ -48,7 +50,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return _answer(context, ErrorCode.none, producer)
 
 
-async def _idempotent(context: RequestContext) -> Any:
+async def _idempotent(context: RequestContext[CoordinatorServices]) -> Any:
     try:
         producer_id = await context.services.producer_ids.next_producer_id()
     except NoProducerIds as error:
@@ -60,7 +62,9 @@ async def _idempotent(context: RequestContext) -> Any:
 _NOBODY: Final = Producer()
 
 
-def _answer(context: RequestContext, error: ErrorCode, producer: Producer = _NOBODY) -> Any:
+def _answer(
+    context: RequestContext[CoordinatorServices], error: ErrorCode, producer: Producer = _NOBODY
+) -> Any:
     return build(
         response_type(API_KEY, context.api_version),
         error_code=error,
@@ -69,4 +73,11 @@ def _answer(context: RequestContext, error: ErrorCode, producer: Producer = _NOB
     )
 
 
-API = Api(key=API_KEY, name="InitProducerId", min_version=0, max_version=5, handle=handle)
+API = Api(
+    key=API_KEY,
+    name="InitProducerId",
+    min_version=0,
+    max_version=5,
+    reaches=reach.coordinators,
+    handle=handle,
+)

@@ -12,16 +12,18 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.filters import NO_DURATION, InvalidPattern, Wanted, transaction_filter
 from gateway.coordinator.transaction.states import BY_NAME
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 66
 FIRST_WITH_DURATION: Final = 1
 FIRST_WITH_PATTERN: Final = 2
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List the ids that pass every filter; the answer names filters for states that do not exist."""
     module = response_module(API_KEY, context.api_version)
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
@@ -58,7 +60,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
     )
 
 
-def _filter(context: RequestContext, request: Any) -> Wanted:
+def _filter(context: RequestContext[CoordinatorServices], request: Any) -> Wanted:
     """Build the filter of the request. Raises InvalidPattern."""
     version = context.api_version
     return transaction_filter(
@@ -66,7 +68,7 @@ def _filter(context: RequestContext, request: Any) -> Wanted:
         request.producer_id_filters,
         request.duration_filter if version >= FIRST_WITH_DURATION else NO_DURATION,
         request.transactional_id_pattern if version >= FIRST_WITH_PATTERN else None,
-        context.services.clock.now_ms(),
+        context.node.clock.now_ms(),
     )
 
 
@@ -75,6 +77,7 @@ API = Api(
     name="ListTransactions",
     min_version=0,
     max_version=2,
+    reaches=reach.coordinators,
     handle=handle,
     is_long=True,
     may_be_given_up=True,

@@ -15,12 +15,14 @@ from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.groups.offset_commit import fits
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import Services
 
 API_KEY: Final = 28
 FIRST_WITH_LEADER_EPOCH: Final = 2
@@ -30,16 +32,16 @@ FIRST_WITH_MEMBER: Final = 3
 Errors = dict[TopicPartition, ErrorCode]
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Hold the valid offsets until the transaction ends; each partition gets its own result."""
     unknown: Errors = {}
     oversize: Errors = {}
     records: dict[TopicPartition, OffsetCommitRecord] = {}
-    now_ms = context.services.clock.now_ms()
+    now_ms = context.node.clock.now_ms()
     for topic in request.topics:
         for entry in topic.partitions:
             place = topic.name, entry.partition_index
-            if not context.services.partitions.has(*place):
+            if not context.services.partitions.registry.has(*place):
                 unknown[place] = ErrorCode.unknown_topic_or_partition
             elif not fits(context, entry):
                 oversize[place] = ErrorCode.offset_metadata_too_large
@@ -55,7 +57,7 @@ async def handle(context: RequestContext, request: Any) -> Any:
 
 
 def _record(
-    context: RequestContext, group_id: str, place: TopicPartition, entry: Any, now_ms: int
+    context: RequestContext[Services], group_id: str, place: TopicPartition, entry: Any, now_ms: int
 ) -> OffsetCommitRecord:
     value = CommittedOffset(
         offset=entry.committed_offset,
@@ -66,7 +68,9 @@ def _record(
     return OffsetCommitRecord(group_id, *place, value)
 
 
-async def _commit(context: RequestContext, request: Any, records: list[OffsetCommitRecord]) -> ErrorCode:
+async def _commit(
+    context: RequestContext[Services], request: Any, records: list[OffsetCommitRecord]
+) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.invalid_group_id
     if not request.transactional_id:
@@ -81,12 +85,14 @@ async def _commit(context: RequestContext, request: Any, records: list[OffsetCom
 
     def take_part(place: TopicPartition) -> tuple[Partition, int] | None:
         client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
-        return context.services.transactions.verify_or_add(
+        return context.services.coordinators.transactions.verify_or_add(
             request.transactional_id, producer, place, client_version
         )
 
     try:
-        return await context.services.groups.commit_in_transaction(committer, producer, records, take_part)
+        return await context.services.coordinators.groups.commit_in_transaction(
+            committer, producer, records, take_part
+        )
     except TransactionRefused as refused:
         return offset_commit_error_code(refused, version)
     except Unavailable as error:
@@ -119,4 +125,12 @@ def _response(version: int, request: Any, errors: Errors) -> Any:
     )
 
 
-API = Api(key=API_KEY, name="TxnOffsetCommit", min_version=0, max_version=5, handle=handle, is_eager=True)
+API = Api(
+    key=API_KEY,
+    name="TxnOffsetCommit",
+    min_version=0,
+    max_version=5,
+    reaches=reach.everything,
+    handle=handle,
+    is_eager=True,
+)

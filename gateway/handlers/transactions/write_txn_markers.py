@@ -11,10 +11,12 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.services import Services
 from log import LogError
 
 API_KEY: Final = 27
@@ -24,7 +26,7 @@ Outcome = ErrorCode | tuple[Partition, int]
 """An error, or the partition and offset that must become durable."""
 
 
-async def handle(context: RequestContext, request: Any) -> Any:
+async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Append all markers at once, and answer when they are durable."""
     module = response_module(API_KEY, context.api_version)
     outcomes = [
@@ -50,8 +52,8 @@ async def handle(context: RequestContext, request: Any) -> Any:
     return build(module.WriteTxnMarkersResponse, markers=tuple(rows))
 
 
-def _append(context: RequestContext, marker: Any, place: TopicPartition) -> Outcome:
-    partition = context.services.partitions.get(*place)
+def _append(context: RequestContext[Services], marker: Any, place: TopicPartition) -> Outcome:
+    partition = context.services.partitions.registry.get(*place)
     if partition is None:
         return ErrorCode.unknown_topic_or_partition
     if partition.topic in INTERNAL_TOPICS and partition.topic != OFFSETS_TOPIC:
@@ -64,7 +66,7 @@ def _append(context: RequestContext, marker: Any, place: TopicPartition) -> Outc
     if version >= VERSION_2 and found is not None and found.producer_epoch >= marker.producer_epoch:
         return ErrorCode.invalid_producer_epoch
     try:
-        offset = context.services.transactions.markers.append(
+        offset = context.services.coordinators.transactions.markers.append(
             partition,
             producer,
             commit=marker.transaction_result,
@@ -97,4 +99,6 @@ def _topic(module: Any, topic: Any, errors: dict[TopicPartition, ErrorCode]) -> 
     )
 
 
-API = Api(key=API_KEY, name="WriteTxnMarkers", min_version=1, max_version=2, handle=handle)
+API = Api(
+    key=API_KEY, name="WriteTxnMarkers", min_version=1, max_version=2, reaches=reach.everything, handle=handle
+)

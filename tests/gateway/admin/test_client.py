@@ -35,7 +35,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 async def test_blocks_of_a_running_gateway(node: Node, tmp_path: Path) -> None:
-    store = EmbeddedBlockStore(node.services.metadata_log, 0)
+    store = EmbeddedBlockStore(node.services.topics.metadata_log, 0)
     await asyncio.gather(*(store.claim(10, "loader", NOW_MS) for _ in range(MANY)))
     pages = await asyncio.to_thread(ask_all, tmp_path, ListBlocksRequest())
     rows = [row.first_producer_id for page in pages for row in page.blocks]
@@ -48,7 +48,7 @@ async def test_blocks_of_a_running_gateway(node: Node, tmp_path: Path) -> None:
 async def test_producers_of_a_running_gateway(node: Node, tmp_path: Path) -> None:
     for topic in ("a", "b"):
         await create(node, topic)
-        partition = node.services.partitions.get(topic, 0)
+        partition = node.services.partitions.registry.get(topic, 0)
         assert partition is not None
         for producer_id in range(MANY):
             partition.append(batch(producer_id=producer_id, base_sequence=0), NOW_MS)

@@ -71,7 +71,7 @@ async def test_names(tmp_path: Path) -> None:
 async def test_transactions(tmp_path: Path) -> None:
     async with open_node(tmp_path, "transaction.state.log.num.partitions=2") as node:
         await create(node, TOPIC, 2)
-        await node.services.transactions.ensure_topic()
+        await node.services.coordinators.transactions.ensure_topic()
         for name in ("payments", "billing"):
             client = Client(node, name, 12)
             await client.begin()
@@ -99,7 +99,7 @@ async def test_transactions(tmp_path: Path) -> None:
 
 async def test_blocks_of_producer_ids(tmp_path: Path) -> None:
     async with open_node(tmp_path, "seqgate.producer.id.block.size=10") as node:
-        await node.services.producer_ids.start()
+        await node.services.coordinators.producer_ids.start()
     before = content(tmp_path)
     page = await answer(tmp_path, ListBlocksRequest())
     assert [(row.first_producer_id, row.state) for row in page.blocks] == [(0, GIVEN_UP)]
@@ -121,7 +121,7 @@ async def test_a_claim_and_a_move_are_durable(tmp_path: Path) -> None:
     assert ([row.state for row in page.blocks], page.next_producer_id) == ([BY_HAND], 1_000)
     assert (await answer(tmp_path, FindOverlapsRequest())).overlaps == []
     async with open_node(tmp_path) as node:
-        assert node.services.metadata_log.image.next_producer_id == 1_000
+        assert node.services.topics.metadata_log.image.next_producer_id == 1_000
 
 
 async def test_a_running_gateway_keeps_its_lock(tmp_path: Path) -> None:

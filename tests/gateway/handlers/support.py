@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Hashable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, TypeVar
 
 from kio.index import load_payload_module, load_request_schema
 from kio.static.constants import EntityType
@@ -21,6 +21,7 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.services import Endpoint, Services
 from log import LogDirectory, Storage
 
+R = TypeVar("R")
 NOW_MS = 1_700_000_000_000
 
 
@@ -70,13 +71,20 @@ class Node:
         """The client that sends the requests."""
         self.clock = clock
 
-    async def ask(self, api: Api, version: int, make: Callable[[ModuleType], dict[str, Any]]) -> Any:
+    def context(self, api: Api[R], version: int, peer: FakePeer | None = None) -> RequestContext[R]:
+        """Return the surroundings of a request of this API."""
+        services = self.services
+        return RequestContext(
+            services.node, api.reaches(services), api.key, version, 7, "test", peer or self.peer
+        )
+
+    async def ask(self, api: Api[Any], version: int, make: Callable[[ModuleType], dict[str, Any]]) -> Any:
         """Handle the request, built from kio's module of its version, and check that the answer can be
         encoded.
         """
         module = load_payload_module(api.key, version, EntityType.request)
         request = build(load_request_schema(api.key, version), **make(module))
-        context = RequestContext(self.services, api.key, version, 7, "test", self.peer)
+        context = self.context(api, version)
         assert api.handle is not None
         response = await api.handle(context, request)
         assert encode_response(api.key, 7, response)
@@ -93,19 +101,19 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     directory = LogDirectory.open(path, machine.storage, node_id=config.int("node.id"), now_ms=clock.now_ms)
     metadata_log = open_metadata(machine, directory, flusher)
     services = (await compose(config, machine, directory, flusher, metadata_log)).services
-    services.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
-    start_coordinators(services)
-    services.cold_reads.start()
+    services.node.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
+    start_coordinators(services.coordinators, services.topics)
+    services.partitions.cold_reads.start()
     try:
         yield Node(services, clock)
     finally:
-        stop_coordinators(services)
-        services.cold_reads.stop()
+        stop_coordinators(services.coordinators)
+        services.partitions.cold_reads.stop()
         await metadata_log.close()
         await flusher.idle()
         flusher.stop()
         directory.close(clean=True)
 
 
-def versions(api: Api) -> list[int]:
+def versions(api: Api[Any]) -> list[int]:
     return list(range(api.min_version, api.max_version + 1))

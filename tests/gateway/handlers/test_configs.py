@@ -103,8 +103,8 @@ class TestAlter:
     async def test_incrementally_in_every_version(self, node: Node, version: int) -> None:
         result = await alter(node, TOPIC, "t", {"flush.messages": "9", "retention.ms": None}, version=version)
         assert result.error_code.name == "none"
-        assert node.services.metadata_log.image.topic_configs("t") == {"flush.messages": "9"}
-        partition = node.services.partitions.get("t", 0)
+        assert node.services.topics.metadata_log.image.topic_configs("t") == {"flush.messages": "9"}
+        partition = node.services.partitions.registry.get("t", 0)
         assert partition is not None
         assert partition.flush_messages == 9
         assert partition.log.config.retention_ms == 604800000
@@ -113,17 +113,18 @@ class TestAlter:
     async def test_as_a_whole_in_every_version(self, node: Node, version: int) -> None:
         result = await replace(node, TOPIC, "t", {"max.message.bytes": "77"}, version=version)
         assert result.error_code.name == "none"
-        assert node.services.metadata_log.image.topic_configs("t") == {"max.message.bytes": "77"}
-        partition = node.services.partitions.get("t", 0)
+        assert node.services.topics.metadata_log.image.topic_configs("t") == {"max.message.bytes": "77"}
+        partition = node.services.partitions.registry.get("t", 0)
         assert partition is not None
         assert partition.log.config.max_message_bytes == 77
 
     async def test_a_brokers_value_reaches_topics_without_their_own(self, node: Node) -> None:
         await create(node, "own", configs={"max.message.bytes": "5"})
-        assert all(node.services.partitions.get(name, 0) for name in ("t", "own"))
+        assert all(node.services.partitions.registry.get(name, 0) for name in ("t", "own"))
         await alter(node, BROKER, "", {"message.max.bytes": "99"})
         sizes = {
-            partition.topic: partition.log.config.max_message_bytes for partition in node.services.partitions
+            partition.topic: partition.log.config.max_message_bytes
+            for partition in node.services.partitions.registry
         }
         assert sizes == {"t": 99, "own": 5}
         shown = await describe(node, TOPIC, "t", ["max.message.bytes"])
@@ -134,7 +135,7 @@ class TestAlter:
         async with open_node(tmp_path / "other") as node:
             await alter(node, BROKER, "1", {"message.max.bytes": "99"})
         async with open_node(tmp_path / "other") as node:
-            assert node.services.config.int("message.max.bytes") == 99
+            assert node.services.node.config.int("message.max.bytes") == 99
 
     async def test_a_refusal_says_why(self, node: Node) -> None:
         result = await alter(node, BROKER, "1", {"num.partitions": "3"})
@@ -145,7 +146,7 @@ class TestAlter:
 async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path: Path) -> None:
     """The coordinator decides which records are deleted, whatever the topic's configs say."""
     async with open_node(tmp_path) as node:
-        await node.services.groups.ensure_topic()
+        await node.services.coordinators.groups.ensure_topic()
         name = "__consumer_offsets"
         for configs in ({"flush.messages": "5"}, {"retention.ms": "1", "cleanup.policy": "delete"}):
 
@@ -159,7 +160,7 @@ async def test_a_coordinators_topic_can_be_altered_and_keeps_everything(tmp_path
 
             answer = await node.ask(incremental_alter_configs.API, 1, make)
             assert answer.responses[0].error_code == 0
-        partition = node.services.partitions.get(name, 0)
+        partition = node.services.partitions.registry.get(name, 0)
         assert partition is not None
         assert partition.flush_messages == 5
         assert partition.log.config.retention_ms == -1
@@ -194,14 +195,14 @@ class TestGroups:
     async def test_replaced_in_every_version(self, node: Node, version: int) -> None:
         await alter(node, GROUP, "g", {LOCK: "20000"})
         await replace(node, GROUP, "g", {"share.delivery.count.limit": "3"}, version=version)
-        rules = node.services.group_configs.of("g")
+        rules = node.services.coordinators.group_configs.of("g")
         assert (rules.share.lock_duration_ms, rules.share.delivery_count_limit) == (30_000, 3)
 
     async def test_the_same_after_a_restart(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "other") as node:
             await alter(node, GROUP, "g", {"consumer.session.timeout.ms": "50000"})
         async with open_node(tmp_path / "other") as node:
-            assert node.services.group_configs.consumer_limits("g").session_timeout_ms == 50_000
+            assert node.services.coordinators.group_configs.consumer_limits("g").session_timeout_ms == 50_000
 
 
 class TestLoggers:

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.records.produce_append import append_batch
+from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.image import GROUP_RESOURCE as GROUP_CONFIGS
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.protocol.produce_codec import ProduceRow
@@ -52,7 +53,7 @@ def batch(*delays_ms: int | None, producer_id: int = -1, sequence: int = -1) -> 
 
 
 def partition_of(node: Node) -> Partition:
-    found = node.services.partitions.get(TOPIC, 0)
+    found = node.services.partitions.registry.get(TOPIC, 0)
     assert found is not None
     return found
 
@@ -98,7 +99,7 @@ async def test_a_waiting_fetch_gets_them_in_time(tmp_path: Path) -> None:
         reader = Reader(node, await begin(node, DELAYING))
         await append(node, batch(40))
         waiting = asyncio.create_task(reader.read(max_wait=timedelta(seconds=30)))
-        while not node.services.shares.waiters:
+        while not node.services.coordinators.shares.waiters:
             await asyncio.sleep(0)
         node.clock.time_ms += 40
         assert await asyncio.wait_for(waiting, 10) == [0]
@@ -109,10 +110,10 @@ async def test_an_earlier_record_wakes_a_waiting_fetch_earlier(tmp_path: Path) -
         reader = Reader(node, await begin(node, DELAYING))
         await append(node, batch(86_400_000))
         waiting = asyncio.create_task(reader.read(max_wait=timedelta(seconds=30)))
-        while not node.services.shares.waiters:
+        while not node.services.coordinators.shares.waiters:
             await asyncio.sleep(0)
         await append(node, batch(30))
-        while not node.services.shares.waiters:
+        while not node.services.coordinators.shares.waiters:
             await asyncio.sleep(0)
         node.clock.time_ms += 30
         assert await asyncio.wait_for(waiting, 10) == [1]
@@ -167,10 +168,12 @@ async def test_a_restart_delivers_nothing_early_and_nothing_twice(tmp_path: Path
         await reader.accept(1, 1)
         await reader.accept(3, 3)
         if is_noted:
-            DelayedDelivery(node.clock, node.services.log_directory, node.services.partitions, 0).run()
+            DelayedDelivery(
+                node.clock, node.services.partitions.log_directory, node.services.partitions.registry, 0
+            ).run()
     async with open_node(tmp_path, *SETTINGS) as node:
         reader = Reader(node, topic_id)
-        found = node.services.shares.find(SharePartitionKey(GROUP, topic_id, 0))
+        found = node.services.coordinators.shares.find(SharePartitionKey(GROUP, topic_id, 0))
         assert found is not None
         assert found.start_offset == 0
         assert await reader.read() == []
@@ -207,7 +210,9 @@ async def test_due_records_release_the_log(tmp_path: Path) -> None:
         await begin(node, {**DELAYING, "delivery.delay.hold.ms": "0"})
         log = partition_of(node).log
         await append(node, batch(None, 100))
-        delivery = DelayedDelivery(node.clock, node.services.log_directory, node.services.partitions, 1_000)
+        delivery = DelayedDelivery(
+            node.clock, node.services.partitions.log_directory, node.services.partitions.registry, 1_000
+        )
         delivery.run()
         assert log.held_from == 1
         node.clock.time_ms += 1_000
@@ -235,12 +240,17 @@ async def test_closed_partitions_get_the_new_header_too(tmp_path: Path) -> None:
 async def test_a_producer_must_retry_when_too_many_records_wait(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         await begin(node, DELAYING)
-        node.services.log_directory.environment.delayed_limit.change(1, 10)
+        node.services.partitions.log_directory.environment.delayed_limit.change(1, 10)
 
         def send(records: bytes) -> int:
             """Append a batch; return its error, 0 for none."""
             answer = append_batch(
-                node.services, 9, partition_of(node), memoryview(records), None, node.clock.now_ms()
+                ProduceServices.of(node.services),
+                9,
+                partition_of(node),
+                memoryview(records),
+                None,
+                node.clock.now_ms(),
             )
             return answer.error_code if isinstance(answer, ProduceRow) else 0
 

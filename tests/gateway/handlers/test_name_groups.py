@@ -16,7 +16,6 @@ from gateway.admin.groups.messages import DeleteGroupsRequest, DescribeGroupRequ
 from gateway.admin.request import ControlError
 from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.handlers import APIS
-from gateway.handlers.answering.api import RequestContext
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node, versions
@@ -47,9 +46,10 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 async def ask(node: Node, name: str, version: int, fields: Plain) -> Plain:
     key = API_KEYS[name]
     request = build(entity(name, version, EntityType.request), fields)
-    handle = API_OF[key].handle
+    api = API_OF[key]
+    handle = api.handle
     assert handle is not None
-    context = RequestContext(node.services, key, version, 7, "test", node.peer)
+    context = node.context(api, version)
     answer: Plain = plain(await handle(context, request))
     return answer
 
@@ -101,7 +101,7 @@ async def test_there_is_no_such_group(node: Node, name: str) -> None:
 
 
 async def test_nothing_is_committed_to_it(node: Node) -> None:
-    topic_id = str(node.services.partitions.by_name[TOPIC].topic_id)
+    topic_id = str(node.services.partitions.registry.by_name[TOPIC].topic_id)
     for version in versions(API_OF[API_KEYS["offset_commit"]]):
         named = {"topic_id": topic_id} if version >= 10 else {"name": TOPIC}
         fields = {"group_id": GROUP, "generation_id_or_member_epoch": -1}
@@ -137,7 +137,7 @@ async def test_its_coordinator_is_found_as_that_of_any_group(node: Node, version
 
 
 async def test_commands_point_to_the_right_one(node: Node) -> None:
-    await node.services.groups.ensure_topic()
+    await node.services.coordinators.groups.ensure_topic()
     with pytest.raises(ControlError, match="seqgate names"):
         await answer(node, DescribeGroupRequest(GROUP))
     with pytest.raises(ControlError, match="seqgate names"):

@@ -11,7 +11,7 @@ from unittest.mock import Mock
 
 import pytest
 
-from gateway.handlers.answering.api import Deferred, RequestContext
+from gateway.handlers.answering.api import Deferred
 from gateway.handlers.records import produce
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.runtime.partitions.partition import Partition
@@ -45,7 +45,7 @@ async def node(tmp_path: Path, disk: HeldDisk) -> AsyncIterator[Node]:
 
 
 def partition_of(node: Node, index: int = 0) -> Partition:
-    partition = node.services.partitions.get(TOPIC, index)
+    partition = node.services.partitions.registry.get(TOPIC, index)
     assert partition is not None
     return partition
 
@@ -61,7 +61,7 @@ def begin(node: Node, *batches: Batch, acks: int = -1) -> Any:
 
 def begin_with(node: Node, received: Iterable[bytes | bytearray], acks: int = -1) -> Any:
     entries = [PartitionRecords(index, memoryview(records)) for index, records in enumerate(received)]
-    context = RequestContext(node.services, 0, VERSION, 7, "test", node.peer)
+    context = node.context(produce.API, VERSION)
     return produce.begin(context, ProduceRequest(None, acks, 30_000, [TopicRecords(TOPIC, entries)]))
 
 
@@ -111,7 +111,7 @@ async def test_a_duplicate_waits_until_its_original_is_durable(
     assert await answered(first) == [expected]
     assert await answered(with_acks_1) == [(STORAGE, -1) if is_broken else (0, -1)]
     assert await answered(again) == [(STORAGE, -1)] * 2 if is_broken else [(0, -1), (0, 1)]
-    assert node.services.duplicates == 0
+    assert node.services.partitions.counters.duplicates == 0
 
 
 async def test_a_duplicate_of_a_durable_record_is_answered_at_once(node: Node) -> None:
@@ -125,7 +125,7 @@ async def test_the_rest_of_a_long_request_is_done_later(
     node: Node, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
     """Decoding the records of one batch may take a second. Other requests run before the next batch."""
-    memory = node.services.backlog.held.room = RequestMemory(1_000)
+    memory = node.services.upkeep.backlog.held.room = RequestMemory(1_000)
     monkeypatch.setattr(produce, "LONG_S", 0.0)
     received = [bytearray(bytes_of(named("a", 1))), bytearray(bytes_of(named("b", 1, 2)))]
     answer = begin_with(node, received, acks)
@@ -144,7 +144,7 @@ async def test_the_rest_of_a_long_request_is_done_later(
 async def test_where_there_is_no_room_to_keep_the_rest_it_is_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = node.services.backlog.held.room = RequestMemory(10)
+    memory = node.services.upkeep.backlog.held.room = RequestMemory(10)
     assert memory.try_keep(1)
     second, third = named("b", 1).of(2000, 0, 0), named("b", 2).of(2000, 0, 1)
     with monkeypatch.context() as patch:
@@ -174,7 +174,9 @@ async def test_a_batch_behind_one_without_an_open_partition_is_refused(
 ) -> None:
     first, second = named("a", 1).of(2000, 0, 0), named("a", 2).of(2000, 0, 1)
     with monkeypatch.context() as patch:
-        patch.setattr(node.services.log_directory, "create", Mock(side_effect=OSError("the disk fails")))
+        patch.setattr(
+            node.services.partitions.log_directory, "create", Mock(side_effect=OSError("the disk fails"))
+        )
         assert rows_of(begin(node, first)) == [(STORAGE, -1)]
     assert rows_of(begin(node, second)) == [(RETRY, -1)]
     assert await answered(begin(node, first)) == [(0, 0)]
@@ -182,7 +184,7 @@ async def test_a_batch_behind_one_without_an_open_partition_is_refused(
 
 
 async def test_a_batch_behind_one_without_room_is_refused(node: Node) -> None:
-    budget = node.services.log_directory.environment.name_budget
+    budget = node.services.partitions.log_directory.environment.name_budget
     budget.max_in_all, budget.min_idle_ms = 1, 1_000
     assert await answered(begin(node, named("a", 1))) == [(0, 0)]
     first, second = named("b", 1).of(2000, 0, 0), named("a", 2).of(2000, 0, 1)

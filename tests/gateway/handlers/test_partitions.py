@@ -33,7 +33,7 @@ async def node(tmp_path: Path, disk: HeldDisk) -> AsyncIterator[Node]:
 
 
 def partition_of(node: Node, topic: str = "t", index: int = 0) -> Partition:
-    partition = node.services.partitions.get(topic, index)
+    partition = node.services.partitions.registry.get(topic, index)
     assert partition is not None
     return partition
 
@@ -43,7 +43,7 @@ async def produce(node: Node, count: int = 10, *, topic: str = "t") -> None:
     partition = partition_of(node, topic)
     records = [NewRecord(b"v%d" % number, timestamp=NOW_MS) for number in range(count)]
     partition.append(build_batch(records, producer_id=4711, producer_epoch=2, base_sequence=0), NOW_MS)
-    await node.services.flusher.flushed(partition.log, partition)
+    await node.services.partitions.flusher.flushed(partition.log, partition)
 
 
 class TestDeleteRecords:
@@ -78,7 +78,9 @@ class TestDeleteRecords:
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(node.services.log_directory, "create", Mock(side_effect=OSError("the disk fails")))
+            patch.setattr(
+                node.services.partitions.log_directory, "create", Mock(side_effect=OSError("the disk fails"))
+            )
             assert await self.delete(node, (0, 0), (7, 0)) == [
                 (0, -1, "kafka_storage_error"),
                 (7, -1, "unknown_topic_or_partition"),

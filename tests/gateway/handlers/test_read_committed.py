@@ -11,7 +11,7 @@ import pytest
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
-from gateway.handlers.answering.api import Answer, Deferred, RequestContext
+from gateway.handlers.answering.api import Answer, Deferred
 from gateway.handlers.records import fetch, list_offsets
 from gateway.handlers.transactions import describe_producers
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest
@@ -34,7 +34,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 def partition_of(node: Node) -> Partition:
-    partition = node.services.partitions.get("t", 0)
+    partition = node.services.partitions.registry.get("t", 0)
     assert partition is not None
     return partition
 
@@ -53,7 +53,7 @@ def end(node: Node, producer_id: int, *, commit: bool = False) -> None:
 
 async def persist(node: Node) -> None:
     partition = partition_of(node)
-    await node.services.flusher.flushed(partition.log, partition)
+    await node.services.partitions.flusher.flushed(partition.log, partition)
 
 
 def ask(
@@ -77,7 +77,7 @@ def ask(
         forgotten=[],
         replica_id=-1,
     )
-    context = RequestContext(node.services, 1, version, 7, "test", node.peer)
+    context = node.context(fetch.API, version)
     return fetch.begin(context, request)
 
 

@@ -72,21 +72,23 @@ async def node(tmp_path: Path, disk: SlowDisk) -> AsyncIterator[Node]:
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         services = node.services
         await create(node, "orders")
-        partition = services.partitions.get("orders", 0)
+        partition = services.partitions.registry.get("orders", 0)
         assert partition is not None
         info = partition.append(batch(3, producer_id=7, base_sequence=0), NOW_MS)
         assert await partition.persisted(info.last_offset)
-        await services.groups.ensure_topic()
-        await services.shares.ensure_topic()
+        await services.coordinators.groups.ensure_topic()
+        await services.coordinators.shares.ensure_topic()
         record = OffsetCommitRecord("readers", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
-        await services.groups.run("readers", lambda shard, effects: shard.commits.commit([record], effects))
-        await services.shares.begin_group(share_key(node), "orders", 1)
+        await services.coordinators.groups.run(
+            "readers", lambda shard, effects: shard.commits.commit([record], effects)
+        )
+        await services.coordinators.shares.begin_group(share_key(node), "orders", 1)
         yield node
         disk.may_flush.set()
 
 
 def allow_ms(node: Node, time_ms: int) -> None:
-    node.services.config.set_dynamic({"seqgate.admin.timeout.ms": str(time_ms)}, all_brokers=False)
+    node.services.node.config.set_dynamic({"seqgate.admin.timeout.ms": str(time_ms)}, all_brokers=False)
 
 
 class LeapingLoop:
@@ -106,16 +108,16 @@ class LeapingLoop:
 
 @contextmanager
 def time_leaps(node: Node) -> Iterator[None]:
-    loop = node.services.loop
-    node.services.loop = cast("asyncio.AbstractEventLoop", LeapingLoop(loop))
+    loop = node.services.node.loop
+    node.services.node.loop = cast("asyncio.AbstractEventLoop", LeapingLoop(loop))
     try:
         yield
     finally:
-        node.services.loop = loop
+        node.services.node.loop = loop
 
 
 def share_key(node: Node) -> SharePartitionKey:
-    return SharePartitionKey("sharers", node.services.partitions.by_name["orders"].topic_id, 0)
+    return SharePartitionKey("sharers", node.services.partitions.registry.by_name["orders"].topic_id, 0)
 
 
 async def create_one(node: Node) -> Any:
@@ -180,26 +182,28 @@ async def forget_topic(node: Node) -> Any:
 
 
 def offsets_of(node: Node) -> Any:
-    return node.services.groups.shards.of("readers").shard.offsets.of("readers")
+    return node.services.coordinators.groups.shards.of("readers").shard.offsets.of("readers")
 
 
 DONE: dict[Ask, Callable[[Node], bool]] = {
-    create_one: lambda node: node.services.partitions.has("more", 0),
-    delete_one: lambda node: not node.services.partitions.has("orders", 0),
-    grow_one: lambda node: node.services.partitions.has("orders", 1),
+    create_one: lambda node: node.services.partitions.registry.has("more", 0),
+    delete_one: lambda node: not node.services.partitions.registry.has("orders", 0),
+    grow_one: lambda node: node.services.partitions.registry.has("orders", 1),
     alter_one: lambda node: (
-        node.services.metadata_log.image.topic_configs("orders") == {"retention.ms": "5000"}
+        node.services.topics.metadata_log.image.topic_configs("orders") == {"retention.ms": "5000"}
     ),
     delete_records_of_one: lambda node: (
-        (log := node.services.log_directory.opened("orders", 0)) is not None and log.log_start_offset == 2
+        (log := node.services.partitions.log_directory.opened("orders", 0)) is not None
+        and log.log_start_offset == 2
     ),
-    delete_group: lambda node: node.services.groups.find("readers") is None,
-    delete_share_group: lambda node: node.services.shares.group("sharers") is None,
+    delete_group: lambda node: node.services.coordinators.groups.find("readers") is None,
+    delete_share_group: lambda node: node.services.coordinators.shares.group("sharers") is None,
     delete_offsets: lambda node: not offsets_of(node),
     begin_elsewhere: lambda node: (
-        (found := node.services.shares.find(share_key(node))) is not None and found.start_offset == 2
+        (found := node.services.coordinators.shares.find(share_key(node))) is not None
+        and found.start_offset == 2
     ),
-    forget_topic: lambda node: not node.services.shares.known("sharers"),
+    forget_topic: lambda node: not node.services.coordinators.shares.known("sharers"),
 }
 
 
@@ -215,7 +219,7 @@ async def test_work_that_takes_too_long_is_reported_and_continues(
     assert page.tasks[0].name
     disk.may_flush.set()
     async with asyncio.timeout(PATIENCE_S):
-        while any(task.ended_ms is None for task in node.services.tasks):
+        while any(task.ended_ms is None for task in node.services.node.tasks):
             await asyncio.sleep(0)
     assert DONE[ask](node)
 
@@ -227,7 +231,7 @@ async def test_without_time_nothing_is_begun(node: Node, ask: Ask) -> None:
             assert await ask(node) is ErrorCode.request_timed_out
         except IndexError:
             assert ask in {begin_elsewhere, forget_topic}, "these say it of the whole request"
-    assert not list(node.services.tasks)
+    assert not list(node.services.node.tasks)
     assert not DONE[ask](node)
 
 
@@ -299,15 +303,15 @@ class TestLists:
     async def _fill(self, node: Node) -> None:
         services = node.services
         await create(node, "many", 20)
-        await services.transactions.ensure_topic()
-        partition = services.partitions.get("orders", 0)
+        await services.coordinators.transactions.ensure_topic()
+        partition = services.partitions.registry.get("orders", 0)
         assert partition is not None
         for number in range(20):
             record = OffsetCommitRecord(f"g{number}", "orders", 0, CommittedOffset(1, -1, "", NOW_MS))
-            await services.groups.run(
+            await services.coordinators.groups.run(
                 record.group_id, lambda shard, effects, record=record: shard.commits.commit([record], effects)
             )
-            await services.transactions.begin_producer(f"t{number}", 1000, Producer())
+            await services.coordinators.transactions.begin_producer(f"t{number}", 1000, Producer())
             partition.append(batch(1, producer_id=100 + number, base_sequence=0), NOW_MS)
 
 
@@ -315,4 +319,4 @@ async def test_the_partition_of_a_group_does_not_change(node: Node) -> None:
     answer = await grow(node, OFFSETS_TOPIC, 5)
     assert answer.error_code is ErrorCode.invalid_partitions
     assert "decides where each group" in answer.error_message
-    assert not node.services.partitions.has(OFFSETS_TOPIC, 1)
+    assert not node.services.partitions.registry.has(OFFSETS_TOPIC, 1)

@@ -24,12 +24,12 @@ class TestCreateTopics:
     async def test_every_version(self, node: Node, version: int) -> None:
         result = await create(node, "t", 3, version=version)
         assert result.error_code.name == "none"
-        assert node.services.partitions.by_name["t"].count == 3
+        assert node.services.partitions.registry.by_name["t"].count == 3
         if version >= 5:
             assert (result.num_partitions, result.replication_factor) == (3, 1)
             assert {entry.name for entry in result.configs} >= {"segment.bytes", "retention.ms"}
         if version >= 7:
-            assert result.topic_id == node.services.metadata_log.image.topics_by_name["t"].topic_id
+            assert result.topic_id == node.services.topics.metadata_log.image.topics_by_name["t"].topic_id
         again = await create(node, "t", 3, version=version)
         assert again.error_code.name == "topic_already_exists"
 
@@ -37,14 +37,14 @@ class TestCreateTopics:
         result = await create(node, "t", configs={"retention.ms": "5"})
         (entry,) = [entry for entry in result.configs if entry.name == "retention.ms"]
         assert (entry.value, entry.config_source) == ("5", 1)
-        partition = node.services.partitions.get("t", 0)
+        partition = node.services.partitions.registry.get("t", 0)
         assert partition is not None
         assert partition.log.config.retention_ms == 5
 
     async def test_validate_only_creates_nothing(self, node: Node) -> None:
         assert (await create(node, "t", validate_only=True)).error_code.name == "none"
-        assert "t" not in node.services.metadata_log.image.topics_by_name
-        assert node.services.partitions.get("t", 0) is None
+        assert "t" not in node.services.topics.metadata_log.image.topics_by_name
+        assert node.services.partitions.registry.get("t", 0) is None
 
     @pytest.mark.parametrize("milliseconds", [0, -1])
     async def test_without_any_time_nothing_is_begun(self, node: Node, milliseconds: int) -> None:
@@ -56,24 +56,24 @@ class TestCreateTopics:
 
         response = await node.ask(create_topics.API, 7, make)
         assert response.topics[0].error_code.name == "request_timed_out"
-        assert node.services.metadata_log.image.topics_by_name == {}
+        assert node.services.topics.metadata_log.image.topics_by_name == {}
 
     async def test_a_slow_disk_is_reported_and_the_change_continues(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with open_node(tmp_path / "other", "seqgate.admin.timeout.ms=1") as node:
             gate = asyncio.Event()
-            flushed = node.services.flusher.flushed
+            flushed = node.services.partitions.flusher.flushed
 
             async def slow(*arguments: Any) -> None:
                 await gate.wait()
                 await flushed(*arguments)
 
-            monkeypatch.setattr(node.services.flusher, "flushed", slow)
+            monkeypatch.setattr(node.services.partitions.flusher, "flushed", slow)
             assert (await create(node, "t")).error_code.name == "request_timed_out"
             gate.set()
-            await node.services.metadata_log.close()
-            assert node.services.partitions.get("t", 0) is not None
+            await node.services.topics.metadata_log.close()
+            assert node.services.partitions.registry.get("t", 0) is not None
 
     async def test_a_refusal_says_why(self, node: Node) -> None:
         result = await create(node, "t", configs={"retention.mss": "5"})
@@ -89,15 +89,15 @@ class TestDeleteTopics:
         good, bad = await delete(node, "t", "none", version=version)
         assert good.error_code.name == "none"
         assert bad.error_code.name == "unknown_topic_or_partition"
-        assert node.services.partitions.get("t", 0) is None
-        assert [log.topic for log in node.services.log_directory.logs()] == ["__cluster_metadata"]
+        assert node.services.partitions.registry.get("t", 0) is None
+        assert [log.topic for log in node.services.partitions.log_directory.logs()] == ["__cluster_metadata"]
 
     async def test_a_topic_comes_back_empty_under_another_id(self, node: Node) -> None:
         first = await create(node, "t")
         await delete(node, "t")
         second = await create(node, "t")
         assert first.topic_id != second.topic_id
-        partition = node.services.partitions.get("t", 0)
+        partition = node.services.partitions.registry.get("t", 0)
         assert partition is not None
         assert partition.topic_id == second.topic_id
 
@@ -110,7 +110,7 @@ class TestDeleteTopics:
             await create(node, "t")
             (result,) = await delete(node, "t", version=version)
             assert result.error_code.name == error
-            assert node.services.partitions.get("t", 0) is not None
+            assert node.services.partitions.registry.get("t", 0) is not None
 
 
 class TestCreatePartitions:
@@ -118,7 +118,7 @@ class TestCreatePartitions:
     async def test_every_version(self, node: Node, version: int) -> None:
         await create(node, "t", 1)
         assert (await grow(node, "t", 3, version=version)).error_code.name == "none"
-        assert [partition.index for partition in node.services.partitions.by_name["t"].all()] == [
+        assert [partition.index for partition in node.services.partitions.registry.by_name["t"].all()] == [
             0,
             1,
             2,
@@ -133,8 +133,8 @@ async def test_a_restart_keeps_everything(tmp_path: Path) -> None:
         await delete(node, "gone")
         await grow(node, "kept", 3)
     async with open_node(tmp_path) as node:
-        image = node.services.metadata_log.image
+        image = node.services.topics.metadata_log.image
         assert list(image.topics_by_name) == ["kept"]
         assert image.topics_by_name["kept"].topic_id == created.topic_id
         assert image.topic_configs("kept") == {"retention.ms": "5"}
-        assert node.services.partitions.by_name["kept"].count == 3
+        assert node.services.partitions.registry.by_name["kept"].count == 3

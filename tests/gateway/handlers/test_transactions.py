@@ -10,7 +10,6 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.api_versions import api_versions
 from gateway.handlers.groups import find_coordinator
 from gateway.handlers.transactions import (
@@ -36,7 +35,7 @@ SETTINGS = ("transaction.state.log.num.partitions=1", "offsets.topic.num.partiti
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     async with open_node(tmp_path, *SETTINGS) as node:
         await create(node, TOPIC, 2)
-        await node.services.transactions.ensure_topic()
+        await node.services.coordinators.transactions.ensure_topic()
         yield node
 
 
@@ -131,7 +130,7 @@ class TestAddPartitions:
             (TOPIC, 0, "none"),
             (TOPIC, 1, "none"),
         ]
-        found = node.services.transactions.find(NAME)
+        found = node.services.coordinators.transactions.find(NAME)
         assert found is not None
         assert found.partitions == {(TOPIC, 0), (TOPIC, 1)}
         assert found.client_version == (2 if version == 5 else 0)
@@ -174,7 +173,7 @@ class TestAddOffsets:
         }
         answer = await node.ask(add_offsets_to_txn.API, version, lambda _: fields)
         assert answer.error_code is ErrorCode.none
-        found = node.services.transactions.find(NAME)
+        found = node.services.coordinators.transactions.find(NAME)
         assert found is not None
         assert found.partitions == {("__consumer_offsets", 0)}
         answer = await node.ask(add_offsets_to_txn.API, version, lambda _: {**fields, "transactional_id": ""})
@@ -334,12 +333,13 @@ class TestWhatIsAdvertised:
 
     @pytest.mark.parametrize("version", [0, 2, 3, 4])
     def test_features(self, node: Node, version: int) -> None:
-        context = RequestContext(node.services, 18, version, 7, "test", node.peer)
+        api = api_versions([])
+        context = node.context(api, version)
 
         class Request:
             client_software_name = client_software_version = "x"
 
-        begin = api_versions([]).begin
+        begin = api.begin
         assert begin is not None
         answer = begin(context, Request())
         assert isinstance(answer, bytes)

@@ -24,16 +24,16 @@ SETTINGS = (
 
 async def begin(node: Node, configs: dict[str, str | None] | None = None) -> uuid.UUID:
     """Create a topic and the topics that share groups need; return the topic's id."""
-    await node.services.groups.ensure_topic()
-    await node.services.shares.ensure_topic()
+    await node.services.coordinators.groups.ensure_topic()
+    await node.services.coordinators.shares.ensure_topic()
     await create(node, TOPIC, configs=configs)
     await alter(node, GROUP_RESOURCE, GROUP, {"share.auto.offset.reset": "earliest"})
     await beat(node, "z", 0, TOPIC)
-    return node.services.partitions.by_name[TOPIC].topic_id
+    return node.services.partitions.registry.by_name[TOPIC].topic_id
 
 
 def key_of(node: Node) -> SharePartitionKey:
-    return SharePartitionKey(GROUP, node.services.partitions.by_name[TOPIC].topic_id, 0)
+    return SharePartitionKey(GROUP, node.services.partitions.registry.by_name[TOPIC].topic_id, 0)
 
 
 async def beat(node: Node, member_id: str, member_epoch: int, *names: str, group_id: str = GROUP) -> Any:
@@ -51,7 +51,7 @@ async def write(node: Node, count: int, timestamp: int = NOW_MS) -> None:
 
 async def append(node: Node, batch: bytes) -> None:
     """Append a batch at the clock's time and wait until it is durable."""
-    partition = node.services.partitions.get(TOPIC, 0)
+    partition = node.services.partitions.registry.get(TOPIC, 0)
     assert partition is not None
     info = partition.append(batch, node.clock.now_ms())
     assert await partition.persisted(info.last_offset)

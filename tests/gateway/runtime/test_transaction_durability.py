@@ -36,7 +36,7 @@ async def eventually(is_met: Callable[[], bool]) -> None:
 async def begun(node: Node) -> Client:
     """Return a client with a record in each partition."""
     await create(node, TOPIC, PARTITIONS)
-    await node.services.transactions.ensure_topic()
+    await node.services.coordinators.transactions.ensure_topic()
     client = Client(node, "payments")
     await client.begin()
     for partition in range(PARTITIONS):
@@ -45,7 +45,7 @@ async def begun(node: Node) -> Client:
 
 
 def log_end_offsets(node: Node) -> list[int]:
-    topic = node.services.partitions.by_name[TOPIC]
+    topic = node.services.partitions.registry.by_name[TOPIC]
     return [topic.get(index).log.log_end_offset for index in range(PARTITIONS)]  # type: ignore[union-attr]
 
 
@@ -74,7 +74,7 @@ async def test_a_transaction_is_decided_for_readers_when_its_marker_is_durable(
 ) -> None:
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         client = await begun(node)
-        partition = node.services.partitions.get(TOPIC, 0)
+        partition = node.services.partitions.registry.get(TOPIC, 0)
         assert partition is not None
         before = partition.log.log_end_offset
         with disk.held(TOPIC):

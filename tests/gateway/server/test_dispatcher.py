@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, Deferred
 from gateway.server.dispatcher import Dispatcher
 from tests.gateway.handlers.support import open_node
@@ -46,6 +47,7 @@ async def test_a_client_that_hangs_up_in_the_same_turn(
         name="ListGroups",
         min_version=VERSION,
         max_version=VERSION,
+        reaches=reach.node,
         handle=handler.handle,
         is_eager=is_eager,
         may_be_given_up=True,

@@ -25,10 +25,10 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     partition.
     """
     async with open_node(tmp_path, "offsets.topic.num.partitions=1") as opened:
-        opened.services.backlog.start()
+        opened.services.upkeep.backlog.start()
         await create(opened, "orders", PARTITIONS, configs={"backlog.quota.bytes": "1000"})
-        await opened.services.groups.ensure_topic()
-        for partition in opened.services.partitions.by_name["orders"].all():
+        await opened.services.coordinators.groups.ensure_topic()
+        for partition in opened.services.partitions.registry.by_name["orders"].all():
             assert await partition.persisted(partition.append(batch(RECORDS), NOW_MS).last_offset)
         await commit(opened, "slow", 0, 0)
         await commit(opened, "fast", RECORDS)
@@ -41,7 +41,9 @@ async def commit(node: Node, group: str, *offsets: int) -> None:
         OffsetCommitRecord(group, "orders", index, CommittedOffset(offset, -1, "", NOW_MS))
         for index, offset in enumerate(offsets)
     ]
-    await node.services.groups.run(group, lambda shard, effects: shard.commits.commit(records, effects))
+    await node.services.coordinators.groups.run(
+        group, lambda shard, effects: shard.commits.commit(records, effects)
+    )
 
 
 @pytest.mark.parametrize("limit", [1, 3, 4, 100])

@@ -27,7 +27,7 @@ async def written(path: Path) -> Path:
     """Return the segment file of a topic in a stopped gateway."""
     async with open_node(path) as node:
         await create(node, "orders")
-        partition = node.services.partitions.get("orders", 0)
+        partition = node.services.partitions.registry.get("orders", 0)
         assert partition is not None
         for _ in range(BATCHES):
             info = partition.append(batch(2), NOW_MS)
@@ -88,7 +88,7 @@ async def test_giving_up_keeps_all_others_at_their_offsets(
     assert (again.damaged, code) == ([], 0)
     async with open_node(tmp_path) as node:
         assert (await answer(node, StatusRequest())).damaged == []
-        partition = node.services.partitions.get("orders", 0)
+        partition = node.services.partitions.registry.get("orders", 0)
         assert partition is not None
         log = partition.log
         offset, offsets = 0, []
@@ -113,7 +113,7 @@ async def test_bytes_that_are_missing(tmp_path: Path) -> None:
     assert found.offsets == 4
     assert repair(tmp_path)[0].damaged == []
     async with open_node(tmp_path) as node:
-        partition = node.services.partitions.get("orders", 0)
+        partition = node.services.partitions.registry.get("orders", 0)
         assert partition is not None
         assert partition.append(batch(), NOW_MS).base_offset == 12
 

@@ -31,8 +31,8 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
     """A node with ten records in each of five partitions."""
     async with open_node(tmp_path, "offsets.topic.num.partitions=3") as opened:
         await create(opened, "orders", PARTITIONS)
-        await opened.services.groups.ensure_topic()
-        for partition in opened.services.partitions.by_name["orders"].all():
+        await opened.services.coordinators.groups.ensure_topic()
+        for partition in opened.services.partitions.registry.by_name["orders"].all():
             assert await partition.persisted(partition.append(batch(RECORDS), NOW_MS).last_offset)
         yield opened
 
@@ -43,7 +43,9 @@ async def commit(node: Node, group: str, *offsets: int) -> None:
         OffsetCommitRecord(group, "orders", index, CommittedOffset(offset, -1, "", NOW_MS))
         for index, offset in enumerate(offsets)
     ]
-    await node.services.groups.run(group, lambda shard, effects: shard.commits.commit(records, effects))
+    await node.services.coordinators.groups.run(
+        group, lambda shard, effects: shard.commits.commit(records, effects)
+    )
 
 
 class TestList:
@@ -81,7 +83,7 @@ class TestList:
             await answer(node, ListGroupsRequest(["Busy"]))
 
     async def test_offline_partitions_are_named(self, node: Node) -> None:
-        partition = node.services.partitions.get("__consumer_offsets", 2)
+        partition = node.services.partitions.registry.get("__consumer_offsets", 2)
         assert partition is not None
         partition.log.take_offline("a test says so")
         assert (await answer(node, ListGroupsRequest())).offline_partitions == [2]

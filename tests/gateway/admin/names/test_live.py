@@ -113,7 +113,9 @@ async def test_partitions_that_are_not_open_are_opened(tmp_path: Path) -> None:
         await write(node, named("a", 3), 1)
     async with open_node(tmp_path) as node:
         assert await told(node, NamesRequest()) == [(TOPIC, 1, b"a", 3)]
-        assert [partition.index for partition in node.services.partitions.by_name[TOPIC].opened()] == [1]
+        assert [
+            partition.index for partition in node.services.partitions.registry.by_name[TOPIC].opened()
+        ] == [1]
 
 
 async def test_a_partition_that_is_offline_is_told_of(node: Node) -> None:
@@ -128,7 +130,7 @@ async def test_a_partition_that_is_offline_is_told_of(node: Node) -> None:
 
 
 async def test_what_became_of_records_and_names_is_counted(node: Node) -> None:
-    budget = node.services.log_directory.environment.name_budget
+    budget = node.services.partitions.log_directory.environment.name_budget
     await write(node, named("a", 3, 4, 5))
     append(partition_of(node), named("a", 4, 5))
     await write(node, named("a", 5, 6))

@@ -19,7 +19,7 @@ from tests.log.support import batch
 
 async def partition_of(node: Node) -> Partition:
     await create(node, "a")
-    partition = node.services.partitions.get("a", 0)
+    partition = node.services.partitions.registry.get("a", 0)
     assert partition is not None
     return partition
 

@@ -23,7 +23,7 @@ BLOCK = "seqgate.producer.id.block.size=10"
 
 async def test_blocks_come_in_pages(tmp_path: Path) -> None:
     async with open_node(tmp_path, BLOCK) as node:
-        await node.services.producer_ids.start()
+        await node.services.coordinators.producer_ids.start()
         for size in (5, 6, 7):
             await answer(node, ClaimBlockRequest(size, "loader"))
         pages = await all_pages(node, ListBlocksRequest(limit=3))
@@ -52,9 +52,9 @@ async def test_a_claim_is_by_the_gateways_clock(tmp_path: Path) -> None:
 
 async def test_the_gateway_hands_out_no_id_below_the_next_one(tmp_path: Path) -> None:
     async with open_node(tmp_path, BLOCK) as node:
-        await node.services.producer_ids.start()
+        await node.services.coordinators.producer_ids.start()
         moved = await answer(node, MoveNextRequest(1_000))
         assert (moved.previous, moved.current) == (10, 1_000)
-        assert await node.services.producer_ids.next_producer_id() == 1_000
+        assert await node.services.coordinators.producer_ids.next_producer_id() == 1_000
         with pytest.raises(ControlError):
             await answer(node, MoveNextRequest(5))

@@ -26,7 +26,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 def write(
     node: Node, topic: str, index: int, producer_id: int, base_sequence: int = 0, count: int = 1
 ) -> None:
-    partition = node.services.partitions.get(topic, index)
+    partition = node.services.partitions.registry.get(topic, index)
     assert partition is not None
     data = batch(count, producer_id=producer_id, base_sequence=base_sequence, timestamp=NOW_MS - 50_000)
     partition.append(data, node.clock.now_ms())
@@ -98,7 +98,7 @@ async def test_a_topic_deleted_between_pages_is_skipped(node: Node) -> None:
 
 
 async def test_counters_come_with_every_page(node: Node) -> None:
-    node.services.duplicates, node.services.rejections = 3, 2
+    node.services.partitions.counters.duplicates, node.services.partitions.counters.rejections = 3, 2
     write(node, "a", 0, 5)
     counters = (await answer(node, ListProducersRequest())).counters
     assert (counters.duplicates, counters.rejections) == (3, 2)

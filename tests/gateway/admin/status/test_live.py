@@ -14,13 +14,13 @@ async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         await create(node, "a", 2)
         await create(node, "b")
-        partition = node.services.partitions.get("a", 1)
+        partition = node.services.partitions.registry.get("a", 1)
         assert partition is not None
         partition.log.take_offline("No space left on device")
         status = await answer(node, StatusRequest())
         assert (status.topics, status.partitions, status.uptime_ms) == (2, 3, UPTIME_MS)
         assert (status.connections, status.refused_connections, status.requests) == TRAFFIC
-        assert (status.flush_rounds, status.flush_failures) == (node.services.flusher.rounds, 0)
+        assert (status.flush_rounds, status.flush_failures) == (node.services.partitions.flusher.rounds, 0)
         assert status.listeners == {"PLAINTEXT": "gateway.example:9092"}
         (offline,) = status.offline_partitions
         assert (offline.topic, offline.partition, offline.reason) == ("a", 1, "No space left on device")
@@ -28,5 +28,5 @@ async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
 
 async def test_ids_left_count_the_block_claimed_ahead(tmp_path: Path) -> None:
     async with open_node(tmp_path, "seqgate.producer.id.block.size=10") as node:
-        await node.services.producer_ids.start()
+        await node.services.coordinators.producer_ids.start()
         assert (await answer(node, StatusRequest())).producer_ids_left == 10

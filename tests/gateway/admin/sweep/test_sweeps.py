@@ -66,7 +66,7 @@ def age_all(path: Path) -> None:
 
 
 async def append(node: Node, topic: str, index: int = 0) -> None:
-    partition = node.services.partitions.get(topic, index)
+    partition = node.services.partitions.registry.get(topic, index)
     assert partition is not None
     info = partition.append(batch(), NOW_MS)
     assert await partition.persisted(info.last_offset)
@@ -76,13 +76,15 @@ async def commit(node: Node, group: str, topic: str, partition: int = 0) -> None
     """Commit an offset of a topic that may be deleted. Such an offset remains if the log could not be written
     at the deletion.
     """
-    await node.services.groups.ensure_topic()
+    await node.services.coordinators.groups.ensure_topic()
     record = OffsetCommitRecord(group, topic, partition, CommittedOffset(7, -1, "", NOW_MS))
-    await node.services.groups.run(group, lambda shard, effects: shard.commits.commit([record], effects))
+    await node.services.coordinators.groups.run(
+        group, lambda shard, effects: shard.commits.commit([record], effects)
+    )
 
 
 def share_key(node: Node, topic: str | None, partition: int = 0, group: str = "sharers") -> SharePartitionKey:
-    topics = node.services.metadata_log.image.topics_by_name
+    topics = node.services.topics.metadata_log.image.topics_by_name
     return SharePartitionKey(group, uuid.UUID(int=99) if topic is None else topics[topic].topic_id, partition)
 
 
@@ -112,7 +114,7 @@ class TestFiles:
             page = await sweep(node, remove=True)
             assert [leak.removed for leak in page.leaks] == [True]
             assert not planted.exists() or kind is LeakKind.DELETED
-            job = FileDeletion(node.services.config, node.clock, node.services.log_directory)
+            job = FileDeletion(node.services.node.config, node.clock, node.services.partitions.log_directory)
             await job.run()
             job.stop()
             assert not planted.exists()
@@ -151,13 +153,13 @@ class TestState:
             assert {leak.kind for leak in page.leaks} == {"committed offset without a topic"}
             assert all(leak.removed for leak in (await sweep(node, remove=True)).leaks)
             assert (await sweep(node)).leaks == []
-            shard = node.services.groups.shards.of("readers").shard
+            shard = node.services.coordinators.groups.shards.of("readers").shard
             assert set(shard.offsets.of("readers")) == {("orders", 0)}
 
     async def test_share_state_of_a_topic_that_is_gone(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:
-            shares = node.services.shares
-            await node.services.groups.ensure_topic()
+            shares = node.services.coordinators.shares
+            await node.services.coordinators.groups.ensure_topic()
             await shares.ensure_topic()
             await shares.begin_group(share_key(node, "orders"), "orders", 3)
             gone = share_key(node, None)
@@ -170,7 +172,7 @@ class TestState:
 
     async def test_a_transaction_that_nobody_ended(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:
-            transactions = node.services.transactions
+            transactions = node.services.coordinators.transactions
             await transactions.ensure_topic()
             producer = await transactions.begin_producer("copier", 1000, Producer())
             await transactions.add_partitions("copier", producer, frozenset({("orders", 0)}), 0)
@@ -186,7 +188,7 @@ class TestState:
 class TestHealthy:
     async def test_a_busy_gateway_has_no_leak(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:
-            shares, transactions = node.services.shares, node.services.transactions
+            shares, transactions = node.services.coordinators.shares, node.services.coordinators.transactions
             for topic in ("small", "going"):
                 await create(
                     node, topic, configs={"internal.segment.bytes": "200", "file.delete.delay.ms": "60000"}
@@ -194,7 +196,7 @@ class TestHealthy:
             for _ in range(20):
                 await append(node, "small")
                 await append(node, "going")
-            log = node.services.log_directory.get("small", 0)
+            log = node.services.partitions.log_directory.get("small", 0)
             assert log is not None
             delete_records(log, 15)
             await commit(node, "readers", "small")
@@ -221,7 +223,7 @@ class TestHealthy:
                 for number in range(8):
                     await create(node, f"t{number}", 8)
                     for index in range(8):
-                        assert node.services.partitions.get(f"t{number}", index) is not None
+                        assert node.services.partitions.registry.get(f"t{number}", index) is not None
                     age_all(tmp_path)
                     await delete(node, f"t{number}")
                     age_all(tmp_path)
@@ -237,7 +239,7 @@ class TestHealthy:
             await sweep(node, remove=True)
             fresh = tmp_path / "orders-0" / "leader-epoch-checkpoint.tmp"
             fresh.write_bytes(b"of a log that goes on")
-            job = FileDeletion(node.services.config, node.clock, node.services.log_directory)
+            job = FileDeletion(node.services.node.config, node.clock, node.services.partitions.log_directory)
             await job.run()
             job.stop()
             assert fresh.exists()
@@ -251,7 +253,7 @@ class TestRequests:
             with pytest.raises(ControlError, match="under way"):
                 sweeps.begin(SweepRequest())
             assert [task.name for task in sweeps.tasks().tasks] == ["sweep"]
-            await node.services.tasks.stop()
+            await node.services.node.tasks.stop()
 
     async def test_refusals(self, tmp_path: Path) -> None:
         async with swept_node(tmp_path) as node:

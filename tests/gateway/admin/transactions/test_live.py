@@ -36,9 +36,9 @@ NAME = "payments"
 
 async def writing(node: Node, version: int = 12, name: str = NAME) -> Client:
     """Return a client whose open transaction has a record in the first partition."""
-    if node.services.partitions.get(TOPIC, 0) is None:
+    if node.services.partitions.registry.get(TOPIC, 0) is None:
         await create(node, TOPIC, PARTITIONS)
-    await node.services.transactions.ensure_topic()
+    await node.services.coordinators.transactions.ensure_topic()
     client = Client(node, name, version)
     await client.begin()
     await client.write("a", 0)
@@ -46,7 +46,7 @@ async def writing(node: Node, version: int = 12, name: str = NAME) -> Client:
 
 
 def partition(node: Node, index: int, topic: str = TOPIC) -> Partition:
-    found = node.services.partitions.get(topic, index)
+    found = node.services.partitions.registry.get(topic, index)
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ class TestAbort:
     async def test_under_a_lower_limit_than_the_producer_began_with(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await writing(node)
-            node.services.transactions.limits = TransactionLimits(max_timeout_ms=1_000)
+            node.services.coordinators.transactions.limits = TransactionLimits(max_timeout_ms=1_000)
             done = await answer(node, AbortTransactionRequest(NAME, execute=True))
             assert done.fenced_by is not None
 

@@ -43,11 +43,11 @@ class TestMetadata:
             assert response.controller_id == 1
             assert response.brokers[0].rack == "r1"
         if version >= 2:
-            assert response.cluster_id == node.services.cluster_id
+            assert response.cluster_id == node.services.node.cluster_id
         if version >= 7:
             assert topic.partitions[0].leader_epoch == 0
         if version >= 10:
-            assert topic.topic_id == node.services.metadata_log.image.topics_by_name["t"].topic_id
+            assert topic.topic_id == node.services.topics.metadata_log.image.topics_by_name["t"].topic_id
 
     async def test_all_topics(self, node: Node) -> None:
         await create(node, "u")
@@ -65,11 +65,11 @@ class TestMetadata:
         for _ in range(5):
             await asyncio.sleep(0)
         assert not asking.done()
-        node.services.metadata_log.image.replay(TopicRecord("meanwhile", uuid.uuid4()))
+        node.services.topics.metadata_log.image.replay(TopicRecord("meanwhile", uuid.uuid4()))
         assert {f"before-{number}" for number in range(10)} <= {topic.name for topic in (await asking).topics}
 
     async def test_by_id(self, node: Node) -> None:
-        known = node.services.metadata_log.image.topics_by_name["t"].topic_id
+        known = node.services.topics.metadata_log.image.topics_by_name["t"].topic_id
         unknown = uuid.UUID(int=5)
         response = await ask_metadata(node, ["names-are-ignored"], ids=[known, unknown])
         assert [(topic.error_code.name, topic.name, topic.topic_id) for topic in response.topics] == [
@@ -107,8 +107,8 @@ class TestMetadata:
     async def test_a_partition_without_usable_log_has_no_leader(
         self, node: Node, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(type(node.services.log_directory), "create", full)
-        assert [node.services.partitions.get("t", index) for index in range(2)] == [None, None]
+        monkeypatch.setattr(type(node.services.partitions.log_directory), "create", full)
+        assert [node.services.partitions.registry.get("t", index) for index in range(2)] == [None, None]
         (topic,) = (await ask_metadata(node, ["t"])).topics
         assert [
             (partition.error_code.name, partition.leader_id, partition.offline_replicas)
@@ -122,7 +122,7 @@ def full(*_: object) -> None:
 
 async def until_created(node: Node, name: str) -> None:
     async with asyncio.timeout(10):
-        while node.services.partitions.get(name, 0) is None:
+        while node.services.partitions.registry.get(name, 0) is None:
             await asyncio.sleep(0)
 
 
@@ -145,22 +145,22 @@ class TestAutoCreation:
     async def test_many_at_once_make_one_topic(self, node: Node) -> None:
         await asyncio.gather(*(ask_metadata(node, ["new"], auto_create=True) for _ in range(50)))
         await until_created(node, "new")
-        assert node.services.metadata_log.image.partition_count == 3
+        assert node.services.topics.metadata_log.image.partition_count == 3
 
     @pytest.mark.parametrize("name", ["a b", "__cluster_metadata", "__consumer_offsets"])
     async def test_names_that_are_not_created(self, node: Node, name: str) -> None:
         await ask_metadata(node, [name], auto_create=True)
-        await node.services.metadata_log.close()
-        assert set(node.services.metadata_log.image.topics_by_name) == {"t"}
+        await node.services.topics.metadata_log.close()
+        assert set(node.services.topics.metadata_log.image.topics_by_name) == {"t"}
 
     async def test_not_allowed_by_the_client_or_the_settings(self, node: Node, tmp_path: Path) -> None:
         await ask_metadata(node, ["new"], auto_create=False)
-        await node.services.metadata_log.close()
-        assert set(node.services.metadata_log.image.topics_by_name) == {"t"}
+        await node.services.topics.metadata_log.close()
+        assert set(node.services.topics.metadata_log.image.topics_by_name) == {"t"}
         async with open_node(tmp_path / "other", "auto.create.topics.enable=false") as other:
             await ask_metadata(other, ["new"], auto_create=True)
-            await other.services.metadata_log.close()
-            assert other.services.metadata_log.image.topics_by_name == {}
+            await other.services.topics.metadata_log.close()
+            assert other.services.topics.metadata_log.image.topics_by_name == {}
 
 
 class TestDescribeTopicPartitions:
@@ -222,7 +222,7 @@ class TestDescribeCluster:
             version,
             lambda _: {"include_cluster_authorized_operations": True, "include_fenced_brokers": False},
         )
-        assert response.cluster_id == node.services.cluster_id
+        assert response.cluster_id == node.services.node.cluster_id
         assert response.controller_id == 1
         assert response.cluster_authorized_operations == 8096
         (broker,) = response.brokers
@@ -246,8 +246,8 @@ async def test_a_wide_topic_is_answered_as_a_narrow_one(
     node: Node, monkeypatch: pytest.MonkeyPatch, version: int
 ) -> None:
     await create(node, "wide", metadata.FEW_PARTITIONS + 8)
-    monkeypatch.setattr(type(node.services.log_directory), "create", full)
-    assert node.services.partitions.get("wide", 3) is None
+    monkeypatch.setattr(type(node.services.partitions.log_directory), "create", full)
+    assert node.services.partitions.registry.get("wide", 3) is None
     quick = await ask_metadata(node, ["wide"], version=version)
     assert any(type(row) is Written for row in quick.topics[0].partitions)
     monkeypatch.setattr(metadata, "FEW_PARTITIONS", 10_000)

@@ -15,7 +15,6 @@ from kio.static.constants import EntityType
 
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
-from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.groups import name_offsets, offset_fetch
 from gateway.runtime.loop import slices
 from gateway.runtime.partitions.partition import Partition
@@ -50,7 +49,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 def partition_of(node: Node, index: int = 0, topic: str = TOPIC) -> Partition:
-    partition = node.services.partitions.get(topic, index)
+    partition = node.services.partitions.registry.get(topic, index)
     assert partition is not None
     return partition
 
@@ -59,7 +58,7 @@ async def write(node: Node, batch: Batch, index: int = 0, topic: str = TOPIC) ->
     """Append a batch and flush it."""
     partition = partition_of(node, index, topic)
     append(partition, batch)
-    await node.services.flusher.flushed(partition.log, partition)
+    await node.services.partitions.flusher.flushed(partition.log, partition)
 
 
 def append(partition: Partition, batch: Batch) -> None:
@@ -74,7 +73,7 @@ async def ask(
     *,
     stable: bool = False,
 ) -> Plain:
-    by_name = node.services.partitions.by_name
+    by_name = node.services.partitions.registry.by_name
     wanted: list[Plain] | None = None
     if topics is not None:
         wanted = [{"name": name, "partition_indexes": list(indexes)} for name, indexes in topics]
@@ -95,7 +94,7 @@ async def ask(
             ]
         }
     request = build(entity("offset_fetch", version, EntityType.request), {**fields, "require_stable": stable})
-    context = RequestContext(node.services, 9, version, 7, "test", node.peer)
+    context = node.context(offset_fetch.API, version)
     answer: Plain = plain(await offset_fetch.handle(context, request))
     return answer
 
@@ -105,7 +104,7 @@ def rows_of(node: Node, version: int, answer: Plain, group: str) -> tuple[int, R
     told = answer
     if version >= BATCHED:
         (told,) = (entry for entry in answer["groups"] if entry["group_id"] == group)
-    names = {str(topic.topic_id): name for name, topic in node.services.partitions.by_name.items()}
+    names = {str(topic.topic_id): name for name, topic in node.services.partitions.registry.by_name.items()}
     return told.get("error_code", 0), {
         (topic["name"] if version < BY_ID else names.get(topic["topic_id"], "?"), row["partition_index"]): (
             row["committed_offset"],
@@ -218,7 +217,7 @@ async def test_only_durable_sequences_are_returned(node: Node) -> None:
     partition = partition_of(node)
     append(partition, named("a", 4))
     assert (await offsets(node, 9, "a", topics=[(TOPIC, [0])]))[1][TOPIC, 0][0] == 3
-    await node.services.flusher.flushed(partition.log, partition)
+    await node.services.partitions.flusher.flushed(partition.log, partition)
     assert (await offsets(node, 9, "a", topics=[(TOPIC, [0])]))[1][TOPIC, 0][0] == 4
 
 
@@ -242,11 +241,11 @@ def fail(*_: object) -> None:
 
 
 async def test_names_and_groups_in_one_request(node: Node) -> None:
-    await node.services.groups.ensure_topic()
+    await node.services.coordinators.groups.ensure_topic()
     await write(node, named("a", 3))
     await write(node, named("b", 8))
     record = OffsetCommitRecord("readers", TOPIC, 0, CommittedOffset(12, -1, "", NOW_MS))
-    assert await node.services.groups.commit(Committer("readers"), [record]) is ErrorCode.none
+    assert await node.services.coordinators.groups.commit(Committer("readers"), [record]) is ErrorCode.none
     groups = ["seqgate-name:a", "readers", "seqgate-name:b"]
     answer = await ask(node, 8, groups, [(TOPIC, [0])])
     assert [rows_of(node, 8, answer, group)[1][TOPIC, 0][0] for group in groups] == [3, 12, 8]
@@ -274,7 +273,7 @@ async def test_only_what_is_asked_for_is_opened(tmp_path: Path) -> None:
         await write(node, named("a", 3))
         await write(node, named("a", 4), 1)
     async with open_node(tmp_path) as node:
-        topic = node.services.partitions.by_name[TOPIC]
+        topic = node.services.partitions.registry.by_name[TOPIC]
         assert (await offsets(node, 9, "a", topics=[(TOPIC, [1, 2])]))[1][TOPIC, 1][0] == 4
         assert [partition.index for partition in topic.opened()] == [1]
         assert len((await offsets(node, 9, "a", topics=None))[1]) == 2

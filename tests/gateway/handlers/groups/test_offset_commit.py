@@ -30,14 +30,14 @@ LARGEST_METADATA = 4096
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     async with open_node(tmp_path, "offsets.topic.num.partitions=1") as opened:
         await create(opened, "t", 2)
-        await opened.services.groups.ensure_topic()
+        await opened.services.coordinators.groups.ensure_topic()
         yield opened
 
 
 def asked(node: Node, version: int, topics: dict[str, dict[int, str]], generation_id: int = -1) -> Any:
     """Return a request to commit offset 5 with metadata, by topic and partition."""
     module: ModuleType = load_payload_module(API.key, version, EntityType.request)
-    known = node.services.partitions.by_name
+    known = node.services.partitions.registry.by_name
     return build(
         load_request_schema(API.key, version),
         group_id=GROUP,
@@ -65,8 +65,8 @@ def asked(node: Node, version: int, topics: dict[str, dict[int, str]], generatio
     )
 
 
-def context(node: Node, version: int) -> RequestContext:
-    return RequestContext(node.services, API.key, version, 7, "test", node.peer)
+def context(node: Node, version: int) -> RequestContext[Any]:
+    return node.context(API, version)
 
 
 async def begun(node: Node, version: int, request: Any) -> bytes:
@@ -113,7 +113,9 @@ async def test_both_ways_answer_the_same(
 @pytest.mark.parametrize("version", versions(API))
 async def test_what_is_committed(node: Node, version: int) -> None:
     await begun(node, version, asked(node, version, {"t": {0: "", 1: "some"}}))
-    committed = await node.services.groups.read(GROUP, lambda shard: dict(shard.offsets.of(GROUP)))
+    committed = await node.services.coordinators.groups.read(
+        GROUP, lambda shard: dict(shard.offsets.of(GROUP))
+    )
     leader_epoch = 3 if version >= offset_commit.FIRST_WITH_LEADER_EPOCH else -1
     assert {place: value._replace(expire_timestamp_ms=-1) for place, value in committed.items()} == {
         ("t", 0): CommittedOffset(5, leader_epoch, "", NOW_MS),
@@ -123,7 +125,9 @@ async def test_what_is_committed(node: Node, version: int) -> None:
 
 async def test_nothing_is_committed_with_too_long_metadata(node: Node) -> None:
     await begun(node, 9, asked(node, 9, REQUESTS["too long"]))
-    committed = await node.services.groups.read(GROUP, lambda shard: set(shard.offsets.of(GROUP)))
+    committed = await node.services.coordinators.groups.read(
+        GROUP, lambda shard: set(shard.offsets.of(GROUP))
+    )
     assert committed == {("t", 0)}
 
 

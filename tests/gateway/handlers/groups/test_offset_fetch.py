@@ -19,6 +19,8 @@ class LostGroups:
 
 
 def test_a_shard_that_is_lost_meanwhile_is_an_error() -> None:
-    context: Any = SimpleNamespace(services=SimpleNamespace(groups=LostGroups()))
+    context: Any = SimpleNamespace(
+        services=SimpleNamespace(coordinators=SimpleNamespace(groups=LostGroups()))
+    )
     group = SimpleNamespace(group_id="readers", member_id=None, member_epoch=-1)
     assert _check_member(context, group) is ErrorCode.coordinator_not_available

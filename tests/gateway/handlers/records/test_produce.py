@@ -67,7 +67,7 @@ class Client:
 
 
 def partition_of(node: Node) -> Partition:
-    partition = node.services.partitions.get(TOPIC, 0)
+    partition = node.services.partitions.registry.get(TOPIC, 0)
     assert partition is not None
     return partition
 
@@ -117,7 +117,7 @@ async def test_the_log_of_a_deleted_topic_goes_from_memory(node: Node) -> None:
         client.produce(acks=-1)
     log = weakref.ref(partition_of(node).log)
     await delete(node, TOPIC)
-    await node.services.flusher.idle()
+    await node.services.partitions.flusher.idle()
     gc.collect()
     assert log() is None
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
-from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.sharing import share_fetch
 from gateway.handlers.sharing.share_reading import read_batches
 from gateway.metadata.image import GROUP_RESOURCE as GROUP
@@ -29,7 +28,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 @pytest.fixture
 def partition(node: Node) -> Partition:
-    found = node.services.partitions.get("t", 0)
+    found = node.services.partitions.registry.get("t", 0)
     assert found is not None
     return found
 
@@ -89,7 +88,7 @@ async def test_reading_continues_behind_batches_that_were_all_aborted(
     end(partition, 7, commit=False)  # offset 10
     send(partition)  # offsets 11 and 12
     await alter(node, GROUP, "g", {"share.isolation.level": "read_committed"})
-    context = RequestContext(node.services, 78, 1, 7, "test", node.peer)
+    context = node.context(share_fetch.API, 1)
     found = SharePartition(0)
     batches = await share_fetch.read(context, "g", partition.log, found, 1)  # fetch one batch at a time
     assert batches is not None
@@ -105,7 +104,7 @@ async def test_a_record_released_meanwhile_is_not_skipped(node: Node, partition:
         send(partition, 7, 2 * number)  # up to offset 7
     end(partition, 7, commit=False)  # offset 8
     await alter(node, GROUP, "g", {"share.isolation.level": "read_committed"})
-    context = RequestContext(node.services, 78, 1, 7, "test", node.peer)
+    context = node.context(share_fetch.API, 1)
     found = SharePartition(0)
     found.acquire("m", [(0, 1)], 100, ShareLimits(), NOW_MS)
     reading = asyncio.create_task(share_fetch.read(context, "g", partition.log, found, 1))
@@ -120,12 +119,12 @@ async def test_a_record_acquired_during_a_disk_read_is_not_handed_out_twice(tmp_
     disk = ColdStorage()
     async with open_node(tmp_path, storage=disk) as node:
         await create(node, "t", configs={"flush.messages": str(2**63 - 1)})
-        partition = node.services.partitions.get("t", 0)
+        partition = node.services.partitions.registry.get("t", 0)
         assert partition is not None
         for _ in range(3):
             send(partition)  # offsets 0 and 1, 2 and 3, 4 and 5
         disk.freeze(str(tmp_path / "t-0" / f"{0:020}.log"))
-        context = RequestContext(node.services, 78, 1, 7, "test", node.peer)
+        context = node.context(share_fetch.API, 1)
         found = SharePartition(0)
         reading = asyncio.create_task(share_fetch.read(context, "g", partition.log, found, 1))
         async with asyncio.timeout(20):

@@ -31,10 +31,10 @@ UNSTABLE = ErrorCode.unstable_offset_commit
 @asynccontextmanager
 async def node_at(path: Path) -> AsyncIterator[Node]:
     async with open_node(path, *SETTINGS) as node:
-        assert await node.services.producer_ids.start()
-        await node.services.groups.ensure_topic()
-        await node.services.transactions.ensure_topic()
-        if TOPIC not in node.services.partitions.by_name:
+        assert await node.services.coordinators.producer_ids.start()
+        await node.services.coordinators.groups.ensure_topic()
+        await node.services.coordinators.transactions.ensure_topic()
+        if TOPIC not in node.services.partitions.registry.by_name:
             await create(node, TOPIC, 2)
         yield node
 
@@ -211,7 +211,7 @@ async def test_a_rewritten_log_keeps_pending_offsets(tmp_path: Path, monkeypatch
         await hold(node, second, 20, transactional_id="another", partition=1)
         await commit_outside(node, 5)
         await hold(node, first, 11)
-        loaded = node.services.groups.shards.at(0)
+        loaded = node.services.coordinators.groups.shards.at(0)
         await rewriting.rewrite(loaded, node.clock)
         log = loaded.partition.log
         assert log.log_start_offset > 0
@@ -228,7 +228,7 @@ async def test_a_rewritten_log_keeps_pending_offsets(tmp_path: Path, monkeypatch
 
 
 def loaded_log(node: Node) -> Any:
-    return node.services.groups.shards.at(0).partition.log
+    return node.services.coordinators.groups.shards.at(0).partition.log
 
 
 class TestRefused:

@@ -13,8 +13,8 @@ from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.transactional import Pending
-from gateway.handlers.answering.api import Deferred, RequestContext
-from gateway.handlers.records.produce import begin
+from gateway.handlers.answering.api import Deferred
+from gateway.handlers.records.produce import API, begin
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.quota.backlog import Limit
@@ -50,12 +50,12 @@ BATCH_BYTES = len(batch())
 
 
 async def open_topic(node: Node, **configs: str) -> Partition:
-    await node.services.groups.ensure_topic()
-    await node.services.shares.ensure_topic()
-    node.services.backlog.start()
+    await node.services.coordinators.groups.ensure_topic()
+    await node.services.coordinators.shares.ensure_topic()
+    node.services.upkeep.backlog.start()
     await create(node, TOPIC)
     await configure(node, **configs)
-    partition = node.services.partitions.get(TOPIC, 0)
+    partition = node.services.partitions.registry.get(TOPIC, 0)
     assert partition is not None
     return partition
 
@@ -76,28 +76,28 @@ async def write(node: Node, partition: Partition, count: int, timestamp: int = N
 async def commit(node: Node, group: str, offset: int, metadata: str = "") -> None:
     value = CommittedOffset(offset, -1, metadata, node.clock.now_ms())
     record = OffsetCommitRecord(group, TOPIC, 0, value)
-    await node.services.groups.commit(Committer(group), [record])
+    await node.services.coordinators.groups.commit(Committer(group), [record])
 
 
 async def read_with_share_group(node: Node, group: str, offset: int) -> None:
-    topic_id = node.services.partitions.by_name[TOPIC].topic_id
-    await node.services.shares.begin_group(SharePartitionKey(group, topic_id, 0), TOPIC, offset)
+    topic_id = node.services.partitions.registry.by_name[TOPIC].topic_id
+    await node.services.coordinators.shares.begin_group(SharePartitionKey(group, topic_id, 0), TOPIC, offset)
 
 
 def committed(node: Node, group: str) -> int:
-    (shard,) = node.services.groups.loaded_shards()
+    (shard,) = node.services.coordinators.groups.loaded_shards()
     return shard.offsets.of(group)[TOPIC, 0].offset
 
 
 def start_offset(node: Node, group: str) -> int:
-    (found,) = node.services.shares.known(group).values()
+    (found,) = node.services.coordinators.shares.known(group).values()
     return found.start_offset
 
 
 def produce(node: Node, *batches: bytes, acks: int = -1, timeout_ms: int = 30_000, peer: Any = None) -> Any:
     entries = [PartitionRecords(index, memoryview(data)) for index, data in enumerate(batches)]
     request = ProduceRequest(None, acks, timeout_ms, [TopicRecords(TOPIC, entries)])
-    context = RequestContext(node.services, 0, 9, 7, "test", peer or node.peer)
+    context = node.context(API, 9, peer)
     return begin(context, request)
 
 
@@ -122,13 +122,13 @@ class TestRefusing:
             await write(node, partition, 4)
             await commit(node, "slow", 0)
             await commit(node, "fast", 4)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             refused = await answer(produce(node, batch(producer_id=7, sequence=0)))
             assert refused["error_code"] == RETRY
             assert "slow" in refused["error_message"]
             assert partition.log.log_end_offset == 4
             await commit(node, "slow", 3)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             taken = await answer(produce(node, batch(producer_id=7, sequence=0)))
             assert (taken["error_code"], taken["base_offset"]) == (0, 4)
 
@@ -138,13 +138,13 @@ class TestRefusing:
             await write(node, partition, 1, NOW_MS - 6_000)
             await write(node, partition, 1, NOW_MS - 4_000)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
             await commit(node, "slow", 1)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == 0
             node.clock.time_ms += 2_000
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
 
     async def test_duplicates_are_acknowledged_all_the_same(self, tmp_path: Path) -> None:
@@ -153,25 +153,25 @@ class TestRefusing:
             first = batch(producer_id=7, sequence=0)
             assert (await answer(produce(node, first)))["error_code"] == 0
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, first)))["base_offset"] == 0
             later = await answer(produce(node, batch(producer_id=7, sequence=1)))
             assert later["error_code"] == RETRY
 
     async def test_only_the_full_partition_refuses(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
-            await node.services.groups.ensure_topic()
-            node.services.backlog.start()
+            await node.services.coordinators.groups.ensure_topic()
+            node.services.upkeep.backlog.start()
             await create(node, TOPIC, 2)
             await configure(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
-            partition = node.services.partitions.get(TOPIC, 0)
+            partition = node.services.partitions.registry.get(TOPIC, 0)
             assert partition is not None
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             begun = produce(node, batch(), batch())
             assert (await answer(begun))["error_code"] == RETRY
-            other = node.services.partitions.get(TOPIC, 1)
+            other = node.services.partitions.registry.get(TOPIC, 1)
             assert other is not None
             assert other.log.log_end_offset == 1
 
@@ -179,7 +179,7 @@ class TestRefusing:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
             await write(node, partition, 5)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == 0
 
     async def test_removing_the_setting_opens_the_topic_at_once(self, tmp_path: Path) -> None:
@@ -187,7 +187,7 @@ class TestRefusing:
             partition = await open_topic(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
             await write(node, partition, 5)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
             await configure(node, backlog_quota_bytes="-1")
             assert partition.gate is None
@@ -200,18 +200,18 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes=str(3 * BATCH_BYTES))
             await write(node, partition, 4)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             buffer = bytearray(batch(producer_id=7, sequence=0))
             begun = produce(node, buffer)
             buffer[:] = bytes(len(buffer))  # the connection keeps receiving into this buffer
             assert begun.holds_back
             assert begun.answer is None
             assert partition.log.log_end_offset == 4
-            assert node.services.backlog.held.held_bytes == BATCH_BYTES
+            assert node.services.upkeep.backlog.held.held_bytes == BATCH_BYTES
             await commit(node, "slow", 4)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(begun))["base_offset"] == 4
-            assert node.services.backlog.held.held_bytes == 0
+            assert node.services.upkeep.backlog.held.held_bytes == 0
 
     async def test_when_its_time_is_up_it_is_refused_with_the_requests_behind_it(
         self, tmp_path: Path
@@ -220,12 +220,12 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             begun = produce(node, batch(producer_id=7, sequence=0), timeout_ms=20)
             assert (await answer(begun))["error_code"] == RETRY
             behind = produce(node, batch(producer_id=7, sequence=1))
             assert (await answer(behind))["error_code"] == RETRY
-            assert node.services.backlog.held.timed_out == 1
+            assert node.services.upkeep.backlog.held.timed_out == 1
             assert partition.log.log_end_offset == 1
 
     async def test_as_many_continue_as_there_is_room_for(self, tmp_path: Path) -> None:
@@ -233,14 +233,14 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes=str(2 * BATCH_BYTES))
             await write(node, partition, 3)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             waiting = [produce(node, batch(), peer=FakePeer()) for _ in range(3)]
             await commit(node, "slow", 2)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert waiting[2].answer is None
             assert [(await answer(begun))["base_offset"] for begun in waiting[:2]] == [3, 4]
-            assert len(node.services.backlog.held) == 1
-            node.services.backlog.held.end_all()
+            assert len(node.services.upkeep.backlog.held) == 1
+            node.services.upkeep.backlog.held.end_all()
             assert (await answer(waiting[2]))["error_code"] == RETRY
 
     async def test_a_client_that_hangs_up_has_written_nothing(self, tmp_path: Path) -> None:
@@ -248,12 +248,12 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             begun = produce(node, batch())
             begun.abandon()
-            assert len(node.services.backlog.held) == 0
+            assert len(node.services.upkeep.backlog.held) == 0
             await commit(node, "slow", 1)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert partition.log.log_end_offset == 1
 
     async def test_duplicates_do_not_wait(self, tmp_path: Path) -> None:
@@ -262,19 +262,19 @@ class TestHolding:
             first = batch(producer_id=7, sequence=0)
             assert (await answer(produce(node, first)))["error_code"] == 0
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, first)))["base_offset"] == 0
             assert (await answer(produce(node, b"short")))["error_code"] != 0
-            assert len(node.services.backlog.held) == 0
+            assert len(node.services.upkeep.backlog.held) == 0
 
     async def test_no_more_waits_than_requests_may_take_of_memory(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             partition = await open_topic(node, backlog_quota_bytes="1")
-            held = node.services.backlog.held
+            held = node.services.upkeep.backlog.held
             held.room = memory = RequestMemory(BATCH_BYTES)
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             waiting = produce(node, batch(), peer=FakePeer())
             assert memory.used_bytes == BATCH_BYTES
             assert (await answer(produce(node, batch(), peer=FakePeer())))["error_code"] == RETRY
@@ -288,7 +288,7 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(produce(node, batch())))["error_code"] == RETRY
 
     async def test_acks_0_waits_and_is_answered_with_nothing(self, tmp_path: Path) -> None:
@@ -296,14 +296,14 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             first, second = produce(node, batch(), acks=0), produce(node, batch(), acks=0, timeout_ms=20)
             done = asyncio.Event()
             second.when_resolved(done.set)
             await asyncio.wait_for(done.wait(), 10)
             assert second.failed, "refused, which acks=0 is told by closing the connection"
             await commit(node, "slow", 1)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert first.answer == b""
             assert partition.log.log_end_offset == 2
 
@@ -312,14 +312,14 @@ class TestHolding:
             partition = await open_topic(node, backlog_quota_bytes="1")
             await write(node, partition, 1)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             begun = produce(node, batch())
             assert begun.answer is None
             await delete(node, TOPIC)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (await answer(begun))["error_code"] == UNKNOWN_TOPIC
-            assert node.services.backlog._gated == {}
-            assert not node.services.backlog.holds
+            assert node.services.upkeep.backlog._gated == {}
+            assert not node.services.upkeep.backlog.holds
 
 
 class TestSkipping:
@@ -333,13 +333,13 @@ class TestSkipping:
             await read_with_share_group(node, "sharers", 0)
             committed_ms = node.clock.time_ms
             node.clock.time_ms += 1_000
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (committed(node, "slow"), committed(node, "fast")) == (3, 4)
             assert start_offset(node, "sharers") == 3
-            (shard,) = node.services.groups.loaded_shards()
+            (shard,) = node.services.coordinators.groups.loaded_shards()
             value = shard.offsets.of("slow")[TOPIC, 0]
             assert (value.metadata, value.commit_timestamp_ms) == ("kept", committed_ms)
-            skipped = node.services.backlog.skipped
+            skipped = node.services.upkeep.backlog.skipped
             assert skipped.of("slow", (TOPIC, 0)).records == {Limit.TTL: 2}
             assert skipped.of("sharers", (TOPIC, 0)).total == 3
             assert skipped.of("fast", (TOPIC, 0)).total == 0
@@ -351,8 +351,8 @@ class TestSkipping:
             await write(node, partition, 3, NOW_MS - 6_000)
             await commit(node, "slow", 0)
             await read_with_share_group(node, "sharers", 0)
-            await node.services.backlog.measure_all()
-            node.services.log_directory.close(clean=False)
+            await node.services.upkeep.backlog.measure_all()
+            node.services.partitions.log_directory.close(clean=False)
         async with open_node(tmp_path, *SETTINGS) as node:
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (3, 3)
 
@@ -363,10 +363,12 @@ class TestSkipping:
             await write(node, partition, 30)
             await commit(node, "slow", 0)
             await commit(node, "fast", 25)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (committed(node, "slow"), committed(node, "fast")) == (21, 25)
             assert (await answer(produce(node, batch())))["error_code"] == 0
-            assert node.services.backlog.skipped.of("slow", (TOPIC, 0)).records == {Limit.QUOTA_BYTES: 21}
+            assert node.services.upkeep.backlog.skipped.of("slow", (TOPIC, 0)).records == {
+                Limit.QUOTA_BYTES: 21
+            }
 
     async def test_eviction_keeps_a_quota_by_time(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
@@ -374,7 +376,7 @@ class TestSkipping:
             await write(node, partition, 7, NOW_MS - 6_000)
             await write(node, partition, 1)
             await read_with_share_group(node, "sharers", 2)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert start_offset(node, "sharers") == 7
 
     async def test_records_skipped_twice_count_once(self, tmp_path: Path) -> None:
@@ -382,11 +384,11 @@ class TestSkipping:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 4, NOW_MS - 6_000)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             await commit(node, "slow", 2)  # a slow member, below the group's new offset
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert committed(node, "slow") == 4
-            assert node.services.backlog.skipped.of("slow", (TOPIC, 0)).total == 4
+            assert node.services.upkeep.backlog.skipped.of("slow", (TOPIC, 0)).total == 4
 
     async def test_held_records_are_not_skipped(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -397,7 +399,7 @@ class TestSkipping:
             monkeypatch.setattr(PartitionLog, "held_from", 2)
             await commit(node, "slow", 0)
             await read_with_share_group(node, "sharers", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
 
     async def test_records_that_are_not_due_are_not_skipped(self, tmp_path: Path) -> None:
@@ -409,7 +411,7 @@ class TestSkipping:
             await write(node, partition, 2, NOW_MS - 6_000)
             await commit(node, "slow", 0)
             await read_with_share_group(node, "sharers", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert (committed(node, "slow"), start_offset(node, "sharers")) == (2, 2)
 
     async def test_no_group_is_moved_over_an_open_transaction(self, tmp_path: Path) -> None:
@@ -421,13 +423,13 @@ class TestSkipping:
             assert await partition.persisted(partition.append(opened, NOW_MS).last_offset)
             await write(node, partition, 2, NOW_MS - 6_000)
             await commit(node, "slow", 0)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert committed(node, "slow") == 2
             marker = partition.append_end_marker(
                 9, 0, commit=True, coordinator_epoch=0, now_ms=NOW_MS - 6_000
             )
             assert await partition.persisted(marker.last_offset)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert committed(node, "slow") == 6
 
     async def test_an_offset_that_a_transaction_holds_is_left_alone(self, tmp_path: Path) -> None:
@@ -435,10 +437,10 @@ class TestSkipping:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 4, NOW_MS - 6_000)
             await commit(node, "slow", 0)
-            (shard,) = node.services.groups.loaded_shards()
+            (shard,) = node.services.coordinators.groups.loaded_shards()
             record = OffsetCommitRecord("slow", TOPIC, 0, CommittedOffset(3, -1, "", NOW_MS))
             shard.offsets.replay(Pending(9, 0, record))
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert committed(node, "slow") == 0
 
     async def test_a_groups_acquired_records_are_done(self, tmp_path: Path) -> None:
@@ -446,21 +448,21 @@ class TestSkipping:
             partition = await open_topic(node, message_ttl_ms="5000")
             await write(node, partition, 4, NOW_MS - 6_000)
             await read_with_share_group(node, "sharers", 0)
-            ((key, found),) = node.services.shares.known("sharers").items()
-            limits = node.services.shares.limits("sharers")
+            ((key, found),) = node.services.coordinators.shares.known("sharers").items()
+            limits = node.services.coordinators.shares.limits("sharers")
             found.acquire("a", [(0, 0), (1, 1)], 2, limits, NOW_MS)
-            await node.services.backlog.measure_all()
+            await node.services.upkeep.backlog.measure_all()
             assert found.start_offset == 4
             assert len(found.runs) == 0
-            assert key in node.services.shares.known("sharers")
+            assert key in node.services.coordinators.shares.known("sharers")
 
 
 async def test_topics_without_settings_have_no_gate(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         partition = await open_topic(node, retention_ms="1000")
-        await node.services.backlog.measure_all()
+        await node.services.upkeep.backlog.measure_all()
         assert partition.gate is None
-        assert not node.services.backlog.holds
+        assert not node.services.upkeep.backlog.holds
 
 
 async def test_the_brokers_settings_hold_for_all_topics(tmp_path: Path) -> None:
@@ -469,9 +471,9 @@ async def test_the_brokers_settings_hold_for_all_topics(tmp_path: Path) -> None:
         partition = await open_topic(node)
         await write(node, partition, 1)
         await commit(node, "slow", 0)
-        await node.services.backlog.measure_all()
+        await node.services.upkeep.backlog.measure_all()
         assert (await answer(produce(node, batch())))["error_code"] == RETRY
-        offsets = node.services.partitions.get("__consumer_offsets", 0)
+        offsets = node.services.partitions.registry.get("__consumer_offsets", 0)
         assert offsets is not None
         assert offsets.gate is None
         await configure(node, backlog_quota_bytes="-1")
@@ -510,7 +512,7 @@ def settings_of(ttl: str, quota: str, retention: str) -> dict[str, str]:
 
 
 def what_the_group_does(node: Node, log_start_offset: int, was_at: int) -> str:
-    skipped = node.services.backlog.skipped
+    skipped = node.services.upkeep.backlog.skipped
     limits = skipped.of("group", (TOPIC, 0)).records
     assert skipped.of("sharers", (TOPIC, 0)).records == limits
     if limits:
@@ -525,8 +527,8 @@ def what_the_group_does(node: Node, log_start_offset: int, was_at: int) -> str:
 
 async def what_producers_do(node: Node) -> str:
     begun = produce(node, batch(), timeout_ms=5_000)
-    if isinstance(begun, Deferred) and begun.holds_back and len(node.services.backlog.held):
-        node.services.backlog.held.end_all()
+    if isinstance(begun, Deferred) and begun.holds_back and len(node.services.upkeep.backlog.held):
+        node.services.upkeep.backlog.held.end_all()
         return "wait"
     return "are refused" if (await answer(begun))["error_code"] == RETRY else "go on"
 
@@ -542,7 +544,7 @@ async def test_combination(tmp_path: Path, row: tuple[str, ...]) -> None:
         await commit(node, "group", was_at)
         await read_with_share_group(node, "sharers", was_at)
         delete_old_segments(partition.log, NOW_MS)
-        await node.services.backlog.measure_all()
+        await node.services.upkeep.backlog.measure_all()
         assert record_is == ("deleted" if partition.log.log_start_offset > 0 else "kept")
         assert group == what_the_group_does(node, partition.log.log_start_offset, was_at)
         assert producers == await what_producers_do(node)
@@ -550,20 +552,22 @@ async def test_combination(tmp_path: Path, row: tuple[str, ...]) -> None:
 
 async def test_after_a_restart_only_partitions_with_slow_readers_are_opened(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
-        await node.services.groups.ensure_topic()
+        await node.services.coordinators.groups.ensure_topic()
         await create(node, TOPIC, 2)
         await configure(node, backlog_quota_bytes="1", backlog_quota_policy=REFUSE)
         for index in range(2):
-            partition = node.services.partitions.get(TOPIC, index)
+            partition = node.services.partitions.registry.get(TOPIC, index)
             assert partition is not None
             assert await partition.persisted(partition.append(batch(), NOW_MS).last_offset)
         await commit(node, "slow", 0)
         value = CommittedOffset(1, -1, "", NOW_MS)
-        await node.services.groups.commit(Committer("fast"), [OffsetCommitRecord("fast", TOPIC, 1, value)])
+        await node.services.coordinators.groups.commit(
+            Committer("fast"), [OffsetCommitRecord("fast", TOPIC, 1, value)]
+        )
     async with open_node(tmp_path, *SETTINGS) as node:
-        node.services.backlog.start()
-        await node.services.backlog.measure_all()
-        topic = node.services.partitions.by_name[TOPIC]
+        node.services.upkeep.backlog.start()
+        await node.services.upkeep.backlog.measure_all()
+        topic = node.services.partitions.registry.by_name[TOPIC]
         slow = topic.peek(0)
         assert slow is not None
         assert slow.gate is not None

@@ -13,13 +13,13 @@ from tests.gateway.handlers.support import Node, open_node
 
 def following(node: Node) -> TopicRules:
     services = node.services
-    rules = TopicRules(services.config, services.metadata_log.image)
+    rules = TopicRules(services.node.config, services.topics.metadata_log.image)
     rules.load()
 
     async def changed(records: object) -> None:
         rules.changed(records)  # type: ignore[arg-type]
 
-    services.metadata_log.add_listener(changed)
+    services.topics.metadata_log.add_listener(changed)
     return rules
 
 

@@ -42,7 +42,7 @@ async def configure(node: Node, **configs: str) -> None:
 
 
 async def test_a_change_holds_at_once_for_its_group_only(node: Node) -> None:
-    configs = node.services.group_configs
+    configs = node.services.coordinators.group_configs
     assert configs.consumer_limits("g").session_timeout_ms == 45_000
     await alter(node, GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "50000"})
     assert configs.consumer_limits("g").session_timeout_ms == 50_000
@@ -63,7 +63,7 @@ async def test_members_are_told_their_groups_interval_and_have_its_session(node:
 
     answer = await node.ask(share_group_heartbeat.API, 1, joins)
     assert answer.heartbeat_interval.total_seconds() == 7
-    group = node.services.shares.group(GROUP)
+    group = node.services.coordinators.shares.group(GROUP)
     assert group is not None
     assert group.members["m"].session_deadline_ms == NOW_MS + 50_000
 
@@ -75,7 +75,7 @@ async def test_locks_last_as_long_as_the_group_says(node: Node) -> None:
     answer = await fetch(node, topic_id)
     assert answer.acquisition_lock_timeout.total_seconds() == 20
     assert acquired(answer) == [(0, 99)]
-    (found,) = node.services.shares.known(GROUP).values()
+    (found,) = node.services.coordinators.shares.known(GROUP).values()
     assert found.next_deadline_ms() == NOW_MS + 20_000
 
 
@@ -85,7 +85,7 @@ async def test_deliveries_are_counted_against_the_groups_limit(node: Node) -> No
     await write(node, 1)
     for _ in range(2):
         assert acquired(await fetch(node, topic_id)) == [(0, 0)]
-        node.services.shares.release_member(GROUP, "a")
+        node.services.coordinators.shares.release_member(GROUP, "a")
     assert acquired(await fetch(node, topic_id)) == []
 
 
@@ -115,7 +115,7 @@ async def test_where_a_group_begins(node: Node, reset: str, begins_at: int) -> N
     for age_ms in (3_600_000, 60_000, 1):
         await write(node, 1, NOW_MS - age_ms)
     await fetch(node, topic_id)
-    (found,) = node.services.shares.known(GROUP).values()
+    (found,) = node.services.coordinators.shares.known(GROUP).values()
     assert found.start_offset == begins_at
 
 
@@ -132,7 +132,7 @@ async def test_a_group_that_reads_what_is_committed_stops_at_the_last_stable_off
 
 
 async def test_answers_while_a_change_is_written_are_the_old_or_the_new(node: Node) -> None:
-    configs = node.services.group_configs
+    configs = node.services.coordinators.group_configs
     await alter(node, GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "50000"})
     change = asyncio.create_task(alter(node, GROUP_RESOURCE, "g", {"consumer.session.timeout.ms": "55000"}))
     seen = set()

@@ -104,7 +104,7 @@ def contents(groups: GroupCoordinator) -> dict[str, Any]:
 
 
 def offsets_partition(node: Node) -> Partition:
-    partition = node.services.partitions.get("__consumer_offsets", 0)
+    partition = node.services.partitions.registry.get("__consumer_offsets", 0)
     assert partition is not None
     return partition
 
@@ -137,13 +137,13 @@ class TestWhereGroupsLive:
     async def test_without_the_topic_clients_are_asked_to_come_again(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
             with pytest.raises(Unavailable) as refused:
-                await commit(node.services.groups, "g", 1)
+                await commit(node.services.coordinators.groups, "g", 1)
             assert refused.value.error_code is ErrorCode.coordinator_not_available
 
     async def test_what_is_committed_while_the_topic_is_created_is_found_later(self, tmp_path: Path) -> None:
         committed: set[str] = set()
         async with open_node(tmp_path) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
 
             async def try_to_commit(group_id: str) -> None:
                 with suppress(Unavailable):
@@ -159,16 +159,16 @@ class TestWhereGroupsLive:
         assert len(committed) >= 20
         async with open_node(tmp_path) as node:
             for group_id in committed:
-                assert await offsets_of(node.services.groups, group_id) == {0: 1}, group_id
+                assert await offsets_of(node.services.coordinators.groups, group_id) == {0: 1}, group_id
 
     async def test_groups_are_spread_over_the_partitions(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, "offsets.topic.num.partitions=5") as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             await groups.ensure_topic()
             for number in range(30):
                 await commit(groups, f"group-{number}", number)
-            topic = node.services.partitions.by_name["__consumer_offsets"]
+            topic = node.services.partitions.registry.by_name["__consumer_offsets"]
             ends = [partition.log.log_end_offset for partition in topic.all()]
             assert sum(ends) == 30
             assert all(ends)
@@ -179,7 +179,7 @@ class TestWhereGroupsLive:
 class TestRestart:
     async def test_groups_and_offsets_are_there_again(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *AT_ONCE) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             await form_group(groups, "formed", "client")
             for group_id in ("simple", "given-up"):
@@ -190,27 +190,27 @@ class TestRestart:
             )
             before = contents(groups)
         async with open_node(tmp_path, *AT_ONCE) as node:
-            after = contents(node.services.groups)
+            after = contents(node.services.coordinators.groups)
             assert after["formed"] == before["formed"]
             assert after["simple"] == before["simple"]
-            assert await offsets_of(node.services.groups, "given-up") == {}
+            assert await offsets_of(node.services.coordinators.groups, "given-up") == {}
 
     async def test_offsets_of_a_deleted_topic_are_forgotten(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await create(node, TOPIC)
             await groups.ensure_topic()
             await commit(groups, "g", 1)
             await delete(node, TOPIC)
             assert await offsets_of(groups, "g") == {}
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            assert await offsets_of(node.services.groups, "g") == {}
+            assert await offsets_of(node.services.coordinators.groups, "g") == {}
 
     async def test_a_change_larger_than_a_batch_may_be(self, tmp_path: Path) -> None:
         count = 3_000
         overrides = (*ONE_PARTITION, "message.max.bytes=65536")
         async with open_node(tmp_path, *overrides) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             for first in range(0, count, 300):
                 records = [offset_record("large", 1, partition) for partition in range(first, first + 300)]
@@ -221,12 +221,12 @@ class TestRestart:
             deleted = await groups.run("large", lambda shard, effects: shard.delete_group("large", effects))
             assert deleted is ErrorCode.none
         async with open_node(tmp_path, *overrides) as node:
-            assert contents(node.services.groups) == {}
+            assert contents(node.services.coordinators.groups) == {}
 
     async def test_a_record_that_no_batch_can_hold_is_refused_for_good(self, tmp_path: Path) -> None:
         """Kafka refuses it too: a client that may retry would retry for ever."""
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             await commit(groups, "other", 7)
             joined = await groups.join("g", joining("a"))
@@ -254,7 +254,7 @@ class TestRewrite:
     async def test_the_state_is_the_same_and_old_segments_go(self, tmp_path: Path) -> None:
         group_ids = [f"group-{number}" for number in range(5)]
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             await form_group(groups, "formed", "client")
             await commit(groups, "deleted", 1)
@@ -278,12 +278,12 @@ class TestRewrite:
             assert set(before) == {"formed", *group_ids}
             assert await offsets_of(groups, "group-3") == {0: 259, 1: 259, 2: 259}
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            assert contents(node.services.groups) == before
+            assert contents(node.services.coordinators.groups) == before
 
     async def test_nothing_is_flushed_in_the_event_loop(self, tmp_path: Path) -> None:
         disk = ThreadNotingDisk("__consumer_offsets-0")
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
@@ -296,7 +296,7 @@ class TestRewrite:
     async def test_nothing_is_deleted_once_the_log_went_offline_meanwhile(self, tmp_path: Path) -> None:
         disk = HeldDisk()
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
@@ -315,7 +315,7 @@ class TestRewrite:
     async def test_a_rewrite_writes_nothing_once_its_log_was_reopened(self, tmp_path: Path) -> None:
         """The rewrite's state may be older than commits after the reopening."""
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             for number in range(30):
                 await commit(groups, f"group-{number}", 1)
@@ -335,12 +335,12 @@ class TestRewrite:
             before = contents(groups)
             assert partition.log.log_start_offset == 0
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            assert contents(node.services.groups) == before
-            assert await offsets_of(node.services.groups, "group-29") == {0: 3}
+            assert contents(node.services.coordinators.groups) == before
+            assert await offsets_of(node.services.coordinators.groups, "group-29") == {0: 3}
 
     async def test_a_log_is_not_written_anew_for_what_it_needs(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             for number in range(170):
                 await commit(groups, f"group-{number}", 1)
@@ -355,7 +355,7 @@ class TestRewrite:
 
 async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(tmp_path: Path) -> None:
     async with open_node(tmp_path, *ONE_PARTITION) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         first = await form_group(groups, "g", "a")
         second = asyncio.create_task(groups.join("g", joining("b")))
@@ -366,16 +366,16 @@ async def test_a_group_that_is_too_large_after_a_restart_is_told_to_join_again(t
         shares = {member.member_id: b"some" for member in members}
         await asyncio.gather(*(groups.sync(member, ("other", "range"), shares) for member in members))
     async with open_node(tmp_path, "group.max.size=2") as node:
-        assert node.services.groups.heartbeat(members[0]) is ErrorCode.none
+        assert node.services.coordinators.groups.heartbeat(members[0]) is ErrorCode.none
     async with open_node(tmp_path, "group.max.size=1") as node:
-        assert node.services.groups.heartbeat(members[0]) is ErrorCode.rebalance_in_progress
+        assert node.services.coordinators.groups.heartbeat(members[0]) is ErrorCode.rebalance_in_progress
 
 
 async def test_what_could_not_be_written_for_want_of_memory_is_not_in_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with open_node(tmp_path, *ONE_PARTITION) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         await create(node, TOPIC)
         await commit(groups, "g", 1)
@@ -396,7 +396,7 @@ async def test_what_another_request_has_written_is_told_when_it_is_durable(tmp_p
     """
     disk = HeldDisk()
     async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
-        groups = node.services.groups
+        groups = node.services.coordinators.groups
         await groups.ensure_topic()
         joined = await groups.join("g", joining("a"))
         member = Committer("g", joined.generation_id, joined.member_id)

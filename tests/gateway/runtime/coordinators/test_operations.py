@@ -37,11 +37,11 @@ def record(group_id: str, offset: int, metadata: str = "") -> OffsetCommitRecord
 
 
 async def commit(node: Node, group_id: str, offset: int) -> ErrorCode:
-    return await node.services.groups.commit(Committer(group_id), [record(group_id, offset)])
+    return await node.services.coordinators.groups.commit(Committer(group_id), [record(group_id, offset)])
 
 
 async def delete(node: Node, group_id: str) -> ErrorCode:
-    return await node.services.groups.run(
+    return await node.services.coordinators.groups.run(
         group_id, lambda shard, effects: shard.delete_group(group_id, effects)
     )
 
@@ -53,7 +53,7 @@ def offsets(groups: GroupCoordinator) -> dict[str, int]:
 
 
 def offsets_log(node: Node) -> Partition:
-    partition = node.services.partitions.get(OFFSETS_TOPIC, 0)
+    partition = node.services.partitions.registry.get(OFFSETS_TOPIC, 0)
     assert partition is not None
     return partition
 
@@ -75,19 +75,21 @@ class TestRounds:
     @pytest.mark.parametrize("settings", [ONE_PARTITION, PAGE_CACHE])
     async def test_commits_of_one_turn_are_one_batch(self, tmp_path: Path, settings: tuple[str, ...]) -> None:
         async with open_node(tmp_path, *settings) as node:
-            await node.services.groups.ensure_topic()
+            await node.services.coordinators.groups.ensure_topic()
             found = await outcomes(*(commit(node, f"g-{number}", number) for number in range(20)))
             assert found == [ErrorCode.none] * 20
             assert batch_sizes(node) == [20]
         async with open_node(tmp_path, *settings) as node:
-            assert offsets(node.services.groups) == {f"g-{number}": number for number in range(20)}
+            assert offsets(node.services.coordinators.groups) == {
+                f"g-{number}": number for number in range(20)
+            }
 
     async def test_commits_during_a_flush_share_the_next_one(self, tmp_path: Path) -> None:
         disk = HeldDisk()
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
-            await node.services.groups.ensure_topic()
+            await node.services.coordinators.groups.ensure_topic()
             await commit(node, "before", 0)
-            rounds = node.services.flusher.rounds
+            rounds = node.services.partitions.flusher.rounds
             with disk.held(OFFSETS_TOPIC):
                 first = asyncio.create_task(commit(node, "first", 1))
                 while not disk.waiting:
@@ -98,14 +100,14 @@ class TestRounds:
                     await asyncio.sleep(0)
             assert await outcomes(first, *later) == [ErrorCode.none] * 6
             assert batch_sizes(node) == [1, 1, 5]
-            assert node.services.flusher.rounds == rounds + 2
+            assert node.services.partitions.flusher.rounds == rounds + 2
 
     async def test_without_a_flush_nobody_waits_for_the_flush_of_another_topic(self, tmp_path: Path) -> None:
         disk = HeldDisk()
         async with open_node(tmp_path, *PAGE_CACHE, storage=disk) as node:
-            await node.services.groups.ensure_topic()
+            await node.services.coordinators.groups.ensure_topic()
             await create(node, "flights", configs={"flush.messages": "1"})
-            partition = node.services.partitions.get(*PLACE)
+            partition = node.services.partitions.registry.get(*PLACE)
             assert partition is not None
             with disk.held(PLACE[0]):
                 partition.append(Batch(base_timestamp=NOW_MS).encode(), NOW_MS)
@@ -115,18 +117,18 @@ class TestRounds:
 
     async def test_each_operation_sees_what_those_before_it_changed(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            await node.services.groups.ensure_topic()
+            await node.services.coordinators.groups.ensure_topic()
             found = await outcomes(
                 commit(node, "g", 1), delete(node, "g"), delete(node, "g"), commit(node, "g", 2)
             )
             assert found == [ErrorCode.none, ErrorCode.none, ErrorCode.group_id_not_found, ErrorCode.none]
-            assert offsets(node.services.groups) == {"g": 2}
+            assert offsets(node.services.coordinators.groups) == {"g": 2}
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            assert offsets(node.services.groups) == {"g": 2}
+            assert offsets(node.services.coordinators.groups) == {"g": 2}
 
     async def test_what_is_applied_at_once_comes_after_what_waits(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             waiting = asyncio.create_task(commit(node, "g", 1))
             await asyncio.sleep(0)
@@ -141,7 +143,7 @@ class TestRounds:
 
     async def test_more_than_a_batch_can_hold_is_several(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             found = await outcomes(*(commit(node, f"g-{number:03}", number) for number in range(100)))
             assert found == [ErrorCode.none] * 100
@@ -153,24 +155,24 @@ class TestRounds:
 class TestRefusals:
     async def test_an_operation_that_is_refused_leaves_the_others_alone(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            await node.services.groups.ensure_topic()
-            stranger = node.services.groups.commit(Committer("g", 3, "nobody"), [record("g", 3)])
+            await node.services.coordinators.groups.ensure_topic()
+            stranger = node.services.coordinators.groups.commit(Committer("g", 3, "nobody"), [record("g", 3)])
 
             def fail(*_: object) -> Change[None]:
                 raise LookupError("a bug")
 
-            shards = node.services.groups.shards
+            shards = node.services.coordinators.groups.shards
             found = await outcomes(
                 commit(node, "a", 1), stranger, shards.run(shards.at(0), fail), commit(node, "b", 2)
             )
             assert found[:2] == [ErrorCode.none, ErrorCode.group_id_not_found]
             assert isinstance(found[2], LookupError)
             assert found[3] is ErrorCode.none
-            assert offsets(node.services.groups) == {"a": 1, "b": 2}
+            assert offsets(node.services.coordinators.groups) == {"a": 1, "b": 2}
 
     async def test_a_record_that_no_batch_can_hold(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             await commit(node, "durable", 7)
             loaded = groups.shards.at(0)
@@ -186,12 +188,12 @@ class TestRefusals:
             assert await outcomes(commit(node, "a", 3), commit(node, "b", 4)) == [ErrorCode.none] * 2
             after = offsets(groups)
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
-            assert offsets(node.services.groups) == after == {"durable": 7, "a": 3, "b": 4}
+            assert offsets(node.services.coordinators.groups) == after == {"durable": 7, "a": 3, "b": 4}
 
     async def test_nobody_is_answered_when_the_flush_fails(self, tmp_path: Path) -> None:
         disk = HeldDisk()
         async with open_node(tmp_path, *ONE_PARTITION, storage=disk) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             await commit(node, "durable", 7)
             with disk.held(OFFSETS_TOPIC):
@@ -212,7 +214,7 @@ class TestRefusals:
         self, tmp_path: Path
     ) -> None:
         async with open_node(tmp_path, *ONE_PARTITION) as node:
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             await groups.ensure_topic()
             waiting = asyncio.create_task(commit(node, "g", 1))
             groups.shards.at(0)

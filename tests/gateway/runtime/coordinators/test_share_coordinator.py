@@ -48,7 +48,7 @@ class TestAcquiring:
             waiting = asyncio.create_task(
                 fetch(node, topic_id, session_epoch=1, max_wait=timedelta(seconds=30))
             )
-            shares = node.services.shares
+            shares = node.services.coordinators.shares
             while not shares.waiters:
                 await asyncio.sleep(0)
             shares.release_member(GROUP, "a")
@@ -77,7 +77,7 @@ class TestSessions:
             for member_id in "abcdef":
                 response = await fetch(node, topic_id, member_id)
                 assert response.error_code is ErrorCode.none
-            assert len(node.services.shares.sessions) <= 2
+            assert len(node.services.coordinators.shares.sessions) <= 2
 
     async def test_a_group_whose_id_fits_no_record_is_refused(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
@@ -97,7 +97,7 @@ class TestGoneClients:
             assert acquired(await fetch(node, topic_id)) == [(0, 3)]
             node.peer = FakePeer()
             waiting = asyncio.create_task(fetch(node, topic_id, "b", max_wait=timedelta(seconds=30)))
-            while not node.services.shares.waiters:
+            while not node.services.coordinators.shares.waiters:
                 await asyncio.sleep(0)
             gone.hang_up()
             assert acquired(await waiting) == [(0, 3)]
@@ -108,7 +108,7 @@ class TestGoneClients:
             topic_id = await begin(node)
             gone = node.peer
             waiting = asyncio.create_task(fetch(node, topic_id, max_wait=timedelta(seconds=30)))
-            while not node.services.shares.waiters:
+            while not node.services.coordinators.shares.waiters:
                 await asyncio.sleep(0)
             gone.hang_up()
             node.peer = FakePeer()
@@ -127,9 +127,9 @@ class TestGoneClients:
             node.peer = newer
             await fetch(node, topic_id, "b")
             older.hang_up()
-            assert set(node.services.shares.sessions) == {(GROUP, "a"), (GROUP, "b")}
+            assert set(node.services.coordinators.shares.sessions) == {(GROUP, "a"), (GROUP, "b")}
             newer.hang_up()
-            assert not node.services.shares.sessions
+            assert not node.services.coordinators.shares.sessions
 
     async def test_the_session_of_one_who_is_already_gone_ends_at_once(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
@@ -137,7 +137,7 @@ class TestGoneClients:
             await write(node, 1)
             node.peer = GonePeer()
             assert acquired(await fetch(node, topic_id)) == []
-            assert not node.services.shares.sessions
+            assert not node.services.coordinators.shares.sessions
 
 
 class GonePeer(FakePeer):
@@ -155,7 +155,7 @@ class TestRestart:
             answer = await acknowledge(node, topic_id, 2, 4, 1)
             assert answer.responses[0].partitions[0].error_code is ErrorCode.none
         async with open_node(tmp_path, *SETTINGS) as node:
-            found = node.services.shares.find(SharePartitionKey(GROUP, topic_id, 0))
+            found = node.services.coordinators.shares.find(SharePartitionKey(GROUP, topic_id, 0))
             assert found is not None
             assert found.start_offset == 0
             assert acquired(await fetch(node, topic_id)) == [(0, 1), (5, 9)]
@@ -163,7 +163,7 @@ class TestRestart:
 
 class TestMembers:
     def end_offset(self, node: Node) -> int:
-        partition = node.services.partitions.get("__consumer_offsets", 0)
+        partition = node.services.partitions.registry.get("__consumer_offsets", 0)
         assert partition is not None
         return partition.log.log_end_offset
 
@@ -171,9 +171,9 @@ class TestMembers:
         async with open_node(tmp_path, *SETTINGS) as node:
             await begin(node)
             joined = await beat(node, "a", 0, TOPIC)
-            before = node.services.shares.group(GROUP)
+            before = node.services.coordinators.shares.group(GROUP)
         async with open_node(tmp_path, *SETTINGS) as node:
-            after = node.services.shares.group(GROUP)
+            after = node.services.coordinators.shares.group(GROUP)
             assert before is not None
             assert after is not None
             for key in (*before.stored_keys(), *after.stored_keys()):
@@ -190,13 +190,13 @@ class TestMembers:
             await beat(node, "a", 0, TOPIC)
             await beat(node, "gone", 0, TOPIC)
             await beat(node, "gone", LEAVING)
-            before = node.services.shares.group(GROUP)
-            await rewrite(node.services.groups.shards.at(0), node.clock)
-            partition = node.services.partitions.get("__consumer_offsets", 0)
+            before = node.services.coordinators.shares.group(GROUP)
+            await rewrite(node.services.coordinators.groups.shards.at(0), node.clock)
+            partition = node.services.partitions.registry.get("__consumer_offsets", 0)
             assert partition is not None
             assert partition.log.log_start_offset > 0
         async with open_node(tmp_path, *SETTINGS) as node:
-            after = node.services.shares.group(GROUP)
+            after = node.services.coordinators.shares.group(GROUP)
             assert before is not None
             assert after is not None
             assert set(after.members) == {"a", "z"}
@@ -207,7 +207,7 @@ class TestMembers:
         async with open_node(tmp_path, *SETTINGS) as node:
             topic_id = await begin(node)
             await fetch(node, topic_id)
-            shares = node.services.shares
+            shares = node.services.coordinators.shares
             assert await shares.delete(GROUP) is ErrorCode.non_empty_group
             await beat(node, "z", LEAVING)
             assert await shares.delete(GROUP) is ErrorCode.none
@@ -215,8 +215,8 @@ class TestMembers:
             answer = await fetch(node, topic_id, session_epoch=1)
             assert answer.error_code is ErrorCode.share_session_not_found
         async with open_node(tmp_path, *SETTINGS) as node:
-            assert node.services.shares.group(GROUP) is None
-            assert not node.services.shares.known(GROUP)
+            assert node.services.coordinators.shares.group(GROUP) is None
+            assert not node.services.coordinators.shares.known(GROUP)
             answer = await fetch(node, topic_id)
             assert answer.error_code is ErrorCode.group_id_not_found
 
@@ -224,7 +224,7 @@ class TestMembers:
         async with open_node(tmp_path, *SETTINGS) as node:
             await begin(node)
             await write(node, 3)
-            shares, key = node.services.shares, key_of(node)
+            shares, key = node.services.coordinators.shares, key_of(node)
             await beat(node, "z", LEAVING)
             await shares.begin_group(key, TOPIC, 2)
             deleting = asyncio.create_task(shares.delete(GROUP))
@@ -241,7 +241,7 @@ class TestMembers:
     async def test_a_group_with_members_keeps_its_delivery_state(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             await begin(node)
-            shares, key = node.services.shares, key_of(node)
+            shares, key = node.services.coordinators.shares, key_of(node)
             await shares.begin_at(key, 0)
             assert await shares.delete(GROUP) is ErrorCode.non_empty_group
             assert set(shares.known(GROUP)) == {key}
@@ -257,9 +257,9 @@ class TestMembers:
             node.clock.time_ms += 44_000
             await beat(node, "b", 0, TOPIC)
             node.clock.time_ms += 2_000
-            groups = node.services.groups
+            groups = node.services.coordinators.groups
             groups._expire(groups.shards.at(0), GROUP)
-            group = node.services.shares.group(GROUP)
+            group = node.services.coordinators.shares.group(GROUP)
             assert group is not None
             assert set(group.members) == {"b"}
             assert acquired(await fetch(node, topic_id, "b", 1)) == [(0, 1)]
@@ -277,9 +277,9 @@ class TestMembers:
 async def test_what_a_group_has_begun_is_forgotten_with_the_topic(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         await begin(node)
-        assert node.services.shares.begun(GROUP)
+        assert node.services.coordinators.shares.begun(GROUP)
         await delete(node, TOPIC)
-        assert not node.services.shares.begun(GROUP)
+        assert not node.services.coordinators.shares.begun(GROUP)
 
 
 async def test_the_state_of_a_deleted_topic_is_forgotten(tmp_path: Path) -> None:
@@ -287,8 +287,8 @@ async def test_the_state_of_a_deleted_topic_is_forgotten(tmp_path: Path) -> None
         topic_id = await begin(node)
         await write(node, 3)
         await fetch(node, topic_id)
-        assert node.services.shares.known(GROUP)
+        assert node.services.coordinators.shares.known(GROUP)
         await delete(node, TOPIC)
-        assert not node.services.shares.known(GROUP)
+        assert not node.services.coordinators.shares.known(GROUP)
     async with open_node(tmp_path, *SETTINGS) as node:
-        assert not node.services.shares.known(GROUP)
+        assert not node.services.coordinators.shares.known(GROUP)

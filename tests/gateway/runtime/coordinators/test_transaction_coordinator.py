@@ -53,20 +53,20 @@ DAY_MS = 86_400_000
 async def prepared(node: Node, version: int = 12, name: str = NAME) -> Client:
     """Return a client that has begun."""
     await create(node, TOPIC, PARTITIONS)
-    await node.services.transactions.ensure_topic()
+    await node.services.coordinators.transactions.ensure_topic()
     client = Client(node, name, version)
     await client.begin()
     return client
 
 
 def current(node: Node, name: str = NAME) -> Transaction:
-    found = node.services.transactions.find(name)
+    found = node.services.coordinators.transactions.find(name)
     assert found is not None
     return found
 
 
 def partition(node: Node, index: int = 0, topic: str = TOPIC) -> Partition:
-    found = node.services.partitions.get(topic, index)
+    found = node.services.partitions.registry.get(topic, index)
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ async def refusal(work: object) -> ErrorCode:
 
 def write(node: Node, value: Transaction) -> None:
     """Store a state of the transactional id that no sequence of requests reaches."""
-    shards = node.services.transactions.shards
+    shards = node.services.coordinators.transactions.shards
     (loaded,) = shards
     shards.apply(loaded, lambda *_: Change(None, [TransactionRecord(NAME, value)]))
 
@@ -134,7 +134,7 @@ class TestTransactions:
     async def test_the_epochs_of_an_id_are_used_up(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await prepared(node)
-            transactions = node.services.transactions
+            transactions = node.services.coordinators.transactions
             write(node, current(node)._replace(producer_epoch=32_766))
             client.producer = Producer(client.producer.producer_id, 32_766)
             request = EndRequest(client.producer, True, 2)
@@ -150,11 +150,11 @@ class TestTransactions:
             client = await prepared(node)
             services = node.services
             told: list[tuple[str, int, Producer, bool]] = []
-            services.transactions.markers.listeners.append(
+            services.coordinators.transactions.markers.listeners.append(
                 lambda place, producer, commit: told.append((place.topic, place.index, producer, commit))
             )
-            await services.groups.ensure_topic()
-            await services.transactions.add_offsets(NAME, client.producer, "group", 2)
+            await services.coordinators.groups.ensure_topic()
+            await services.coordinators.transactions.add_offsets(NAME, client.producer, "group", 2)
             assert current(node).partitions == {(OFFSETS_TOPIC, 0)}
             await client.end(commit=True)
             assert told == [(OFFSETS_TOPIC, 0, client.producer, True)]
@@ -190,7 +190,7 @@ class TestTime:
             client = await prepared(node, version)
             await client.write("a", 1)
             node.clock.time_ms += 59_999
-            node.services.transactions.abort_overdue()
+            node.services.coordinators.transactions.abort_overdue()
             assert current(node).state is ONGOING
             await settle(node)
             assert outcomes(node) == {"a": [Outcome.ABORTED]}
@@ -204,8 +204,8 @@ class TestTime:
             await client.write("a", 1)
         async with open_node(tmp_path, *SETTINGS) as node:
             node.clock.time_ms += 60_001
-            node.services.transactions.abort_overdue()
-            await node.services.transactions.endings.finish()
+            node.services.coordinators.transactions.abort_overdue()
+            await node.services.coordinators.transactions.endings.finish()
             assert current(node).state is COMPLETE_ABORT
 
     async def test_an_id_that_nobody_uses_is_forgotten(self, tmp_path: Path) -> None:
@@ -215,15 +215,15 @@ class TestTime:
             await used.begin()
             await used.write("a", 0)
             node.clock.time_ms += 7 * DAY_MS
-            node.services.transactions.forget_expired()
-            assert node.services.transactions.find(NAME) is None
+            node.services.coordinators.transactions.forget_expired()
+            assert node.services.coordinators.transactions.find(NAME) is None
             assert current(node, "used").state is ONGOING
-            claimed = node.services.transactions.begin_producer(NAME, 1_000, client.producer)
+            claimed = node.services.coordinators.transactions.begin_producer(NAME, 1_000, client.producer)
             assert (await claimed).producer_epoch == 0
-            (loaded,) = node.services.transactions.shards
-            await node.services.transactions.shards.run(loaded, lambda *_: Change(None))
+            (loaded,) = node.services.coordinators.transactions.shards
+            await node.services.coordinators.transactions.shards.run(loaded, lambda *_: Change(None))
         async with open_node(tmp_path, *SETTINGS) as node:
-            assert {name for name, _ in node.services.transactions.all()} == {NAME, "used"}
+            assert {name for name, _ in node.services.coordinators.transactions.all()} == {NAME, "used"}
 
 
 class TestRestart:
@@ -237,7 +237,7 @@ class TestRestart:
             )
             write(node, decided)
         async with open_node(tmp_path, *SETTINGS) as node:
-            await node.services.transactions.endings.finish()
+            await node.services.coordinators.transactions.endings.finish()
             assert outcomes(node) == {"a": COMMITTED}
             assert current(node).state is COMPLETE_COMMIT
 
@@ -253,13 +253,13 @@ class TestRestart:
             )
             await client.end(commit=True)
             await client.write("b", 0)
-            transactions = node.services.transactions
+            transactions = node.services.coordinators.transactions
             (loaded,) = transactions.shards
             await transactions.shards.run(
                 loaded, lambda *_: Change(None, [TransactionRecord(NAME, decided)], True)
             )
         async with open_node(tmp_path, *SETTINGS) as node:
-            await node.services.transactions.endings.finish()
+            await node.services.coordinators.transactions.endings.finish()
             assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
             assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 0)})
             await settle(node)
@@ -273,7 +273,7 @@ class TestRestart:
         """
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await prepared(node)
-            transactions = node.services.transactions
+            transactions = node.services.coordinators.transactions
             (loaded,) = transactions.shards
             write(node, current(node)._replace(producer_epoch=epoch))
             client.producer = Producer(client.producer.producer_id, epoch)
@@ -293,7 +293,7 @@ class TestRestart:
                 loaded, lambda *_: Change(None, [TransactionRecord(NAME, decided)], True)
             )
         async with open_node(tmp_path, *SETTINGS) as node:
-            await node.services.transactions.endings.finish()
+            await node.services.coordinators.transactions.endings.finish()
             assert outcomes(node) == {"a": [Outcome.COMMITTED], "b": [Outcome.OPEN]}
             assert (current(node).state, current(node).partitions) == (ONGOING, {(TOPIC, 1)})
             client.node = node
@@ -337,7 +337,7 @@ class TestPartitionsThatFail:
             client = await prepared(node)
             await create(node, "kept")
             await client.write("a", 0)
-            await node.services.transactions.add_partitions(
+            await node.services.coordinators.transactions.add_partitions(
                 NAME, client.producer, frozenset({("kept", 0)}), 2
             )
             await delete(node, TOPIC)
@@ -359,7 +359,7 @@ class TestPartitionsThatFail:
             fail(disk, node)
             await client.end(commit=True)
             assert current(node).state is PREPARE_COMMIT
-            added = node.services.transactions.add_partitions(
+            added = node.services.coordinators.transactions.add_partitions(
                 NAME, client.producer, frozenset({(TOPIC, 1)}), 2
             )
             assert await refusal(added) is ErrorCode.concurrent_transactions
@@ -371,7 +371,7 @@ class TestPartitionsThatFail:
             disk.plan.heal()
             partition(node).log.reopen(node.clock.now_ms())
             partition(node).flush_finished()
-            await node.services.transactions.endings.finish()
+            await node.services.coordinators.transactions.endings.finish()
             assert current(node).state is COMPLETE_COMMIT
             assert outcomes(node) == {"a": COMMITTED, "b": [Outcome.COMMITTED]}
 
@@ -438,11 +438,11 @@ class TestVerification:
                 with pytest.raises(Refused) as refused:
                     client.append("a", 0)
                 assert refused.value.args[0].error_code == code
-            (loaded,) = node.services.transactions.shards
+            (loaded,) = node.services.coordinators.transactions.shards
             decided = current(node)._replace(state=PREPARE_COMMIT)
             loaded.shard.replay(TransactionRecord(NAME, decided), 0)
             client.producer = real
             with pytest.raises(Refused) as refused:
                 client.append("a", 0)
             assert refused.value.args[0].error_code == busy
-            node.services.transactions.shards.lose(loaded)
+            node.services.coordinators.transactions.shards.lose(loaded)

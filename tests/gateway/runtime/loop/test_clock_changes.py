@@ -63,14 +63,14 @@ def test_never_stays_never() -> None:
 @pytest.fixture
 async def node(tmp_path: Path) -> AsyncIterator[Node]:
     async with open_node(tmp_path, *ONE_PARTITION) as opened:
-        await opened.services.groups.ensure_topic()
+        await opened.services.coordinators.groups.ensure_topic()
         await create(opened, TOPIC)
         yield opened
 
 
 @pytest.mark.parametrize("by_ms", [HOUR_MS, -HOUR_MS])
 async def test_a_session_of_a_member_lasts_as_long_as_before(node: Node, by_ms: int) -> None:
-    groups = node.services.groups
+    groups = node.services.coordinators.groups
     await form_group(groups, "g", "member")
     (loaded,) = groups.shards
     left_ms = loaded.shard.members.next_deadline_ms("g") - node.clock.time_ms

@@ -35,18 +35,18 @@ class TestCommit:
             told: list[MetadataRecord] = []
 
             async def listen(records: Any) -> None:
-                assert node.services.metadata_log.image.topic_configs("t") == {"retention.ms": "5"}
+                assert node.services.topics.metadata_log.image.topic_configs("t") == {"retention.ms": "5"}
                 told.extend(records)
 
-            node.services.metadata_log.add_listener(listen)
-            assert await node.services.metadata_log.commit(setting("5")) == "5"
+            node.services.topics.metadata_log.add_listener(listen)
+            assert await node.services.topics.metadata_log.commit(setting("5")) == "5"
             assert len(told) == 1
 
     async def test_it_is_durable_before_it_is_true(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
-            log = node.services.log_directory.get("__cluster_metadata", 0)
+            log = node.services.partitions.log_directory.get("__cluster_metadata", 0)
             assert log is not None
-            await node.services.metadata_log.commit(setting("5"))
+            await node.services.topics.metadata_log.commit(setting("5"))
             assert log.recovery_point == log.log_end_offset == log.high_watermark
             assert log.topic_id == METADATA_TOPIC_ID
 
@@ -58,25 +58,28 @@ class TestCommit:
                 record = ConfigRecord(TOPIC_RESOURCE, "t", "retention.ms", str(number))
                 return Decision((record,), number)
 
-            commit = node.services.metadata_log.commit
+            commit = node.services.topics.metadata_log.commit
             assert sorted(await asyncio.gather(*(commit(increase) for _ in range(20)))) == list(range(1, 21))
 
     async def test_no_records_write_nothing(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
-            log = node.services.log_directory.get("__cluster_metadata", 0)
+            log = node.services.partitions.log_directory.get("__cluster_metadata", 0)
             assert log is not None
-            assert await node.services.metadata_log.commit(lambda image: Decision((), "answer")) == "answer"
+            assert (
+                await node.services.topics.metadata_log.commit(lambda image: Decision((), "answer"))
+                == "answer"
+            )
             assert log.log_end_offset == 0
 
     async def test_a_cancelled_caller_does_not_stop_the_change(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
-            caller = asyncio.create_task(node.services.metadata_log.commit(setting("5")))
+            caller = asyncio.create_task(node.services.topics.metadata_log.commit(setting("5")))
             await asyncio.sleep(0)
             await asyncio.sleep(0)
             caller.cancel()
             await asyncio.gather(caller, return_exceptions=True)
-            await node.services.metadata_log.close()
-            assert node.services.metadata_log.image.topic_configs("t") == {"retention.ms": "5"}
+            await node.services.topics.metadata_log.close()
+            assert node.services.topics.metadata_log.image.topic_configs("t") == {"retention.ms": "5"}
 
     async def test_a_failed_flush_leaves_the_image_alone(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -86,25 +89,25 @@ class TestCommit:
             async def fail(log: Any, observer: Any = None) -> None:
                 raise StorageFailed("disk")
 
-            monkeypatch.setattr(node.services.flusher, "flushed", fail)
+            monkeypatch.setattr(node.services.partitions.flusher, "flushed", fail)
             with pytest.raises(StorageFailed):
-                await node.services.metadata_log.commit(setting("5"))
-            assert node.services.metadata_log.image.topic_configs("t") == {}
+                await node.services.topics.metadata_log.commit(setting("5"))
+            assert node.services.topics.metadata_log.image.topic_configs("t") == {}
             assert (await create(node, "t")).error_code.name == "kafka_storage_error"
             with pytest.raises(StoreUnavailable):
-                await EmbeddedBlockStore(node.services.metadata_log, 1).claim(10, "n1", 0)
+                await EmbeddedBlockStore(node.services.topics.metadata_log, 1).claim(10, "n1", 0)
 
     async def test_unflushed_records_are_replayed_before_the_next_change(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with open_node(tmp_path) as node:
-            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+            store = EmbeddedBlockStore(node.services.topics.metadata_log, 1)
 
             async def fail(log: Any, observer: Any = None) -> None:
                 raise StorageFailed("disk")
 
             with monkeypatch.context() as broken:
-                broken.setattr(node.services.flusher, "flushed", fail)
+                broken.setattr(node.services.partitions.flusher, "flushed", fail)
                 with pytest.raises(StoreUnavailable):
                     await store.claim(10, "n1", 0)
             assert (await store.claim(10, "n1", 0)).first_producer_id == 10
@@ -115,10 +118,10 @@ class TestCommit:
     ) -> None:
         monkeypatch.setattr("gateway.runtime.partitions.log_replay._READ_BYTES", 300)
         async with open_node(tmp_path) as node:
-            log = node.services.log_directory.get("__cluster_metadata", 0)
+            log = node.services.partitions.log_directory.get("__cluster_metadata", 0)
             assert log is not None
             for number in range(20):
-                await node.services.metadata_log.commit(setting(str(number)))
+                await node.services.topics.metadata_log.commit(setting(str(number)))
                 if number == 10:
                     log.roll(NOW_MS)
             image = MetadataImage()
@@ -130,10 +133,12 @@ class TestAtStart:
     async def test_a_missing_directory_is_created(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "data") as node:
             await create(node, "t", 3)
-            assert len(list(node.services.partitions.by_name["t"].all())) == 3
+            assert len(list(node.services.partitions.registry.by_name["t"].all())) == 3
         shutil.rmtree(tmp_path / "data" / "t-1")
         async with open_node(tmp_path / "data") as node:
-            assert [partition.index for partition in node.services.partitions.by_name["t"].all()] == [
+            assert [
+                partition.index for partition in node.services.partitions.registry.by_name["t"].all()
+            ] == [
                 0,
                 1,
                 2,
@@ -143,28 +148,28 @@ class TestAtStart:
     async def test_a_directory_without_its_topic_is_deleted(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "data") as node:
             await create(node, "t", 2)
-            assert len(list(node.services.partitions.by_name["t"].all())) == 2
+            assert len(list(node.services.partitions.registry.by_name["t"].all())) == 2
             saved = tmp_path / "saved"
             shutil.copytree(tmp_path / "data" / "t-0", saved)
             await delete(node, "t")
         shutil.copytree(saved, tmp_path / "data" / "t-0")
         async with open_node(tmp_path / "data") as node:
-            assert node.services.partitions.by_name == {}
+            assert node.services.partitions.registry.by_name == {}
             assert not (tmp_path / "data" / "t-0").exists()
 
     async def test_a_directory_of_the_former_topic_id_is_replaced(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "data") as node:
             await create(node, "t")
-            node.services.partitions.get("t", 0)
+            node.services.partitions.registry.get("t", 0)
             saved = tmp_path / "saved"
             shutil.copytree(tmp_path / "data" / "t-0", saved)
             await delete(node, "t")
             created = await create(node, "t")
-            node.services.partitions.get("t", 0)
+            node.services.partitions.registry.get("t", 0)
         shutil.rmtree(tmp_path / "data" / "t-0")
         shutil.copytree(saved, tmp_path / "data" / "t-0")
         async with open_node(tmp_path / "data") as node:
-            partition = node.services.partitions.get("t", 0)
+            partition = node.services.partitions.registry.get("t", 0)
             assert partition is not None
             assert partition.log.topic_id == created.topic_id
 
@@ -172,7 +177,7 @@ class TestAtStart:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         async with open_node(tmp_path / "data") as node:
-            directory = node.services.log_directory
+            directory = node.services.partitions.log_directory
             real_create = type(directory).create
 
             def create_but_one(self: Any, topic: str, *rest: Any) -> Any:
@@ -183,18 +188,18 @@ class TestAtStart:
             monkeypatch.setattr(type(directory), "create", create_but_one)
             await create(node, "full", 2)
             await create(node, "good", 2)
-            assert node.services.partitions.get("full", 0) is None
-            assert node.services.partitions.get("good", 1) is not None
+            assert node.services.partitions.registry.get("full", 0) is None
+            assert node.services.partitions.registry.get("good", 1) is not None
             monkeypatch.undo()
             await grow(node, "full", 3)
-            assert len(list(node.services.partitions.by_name["full"].all())) == 3
+            assert len(list(node.services.partitions.registry.by_name["full"].all())) == 3
 
 
 class TestEmbeddedBlockStore:
     async def test_blocks_never_overlap_over_restarts(self, tmp_path: Path) -> None:
         for number in range(3):
             async with open_node(tmp_path) as node:
-                store = EmbeddedBlockStore(node.services.metadata_log, 1)
+                store = EmbeddedBlockStore(node.services.topics.metadata_log, 1)
                 assert await store.claim(1000, "n1", number) == ProducerIdBlock(
                     number * 1000, number * 1000 + 999, "n1", number
                 )
@@ -202,13 +207,13 @@ class TestEmbeddedBlockStore:
 
     async def test_concurrent_claims_get_different_blocks(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
-            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+            store = EmbeddedBlockStore(node.services.topics.metadata_log, 1)
             blocks = await asyncio.gather(*(store.claim(10, "n1", 0) for _ in range(20)))
             assert len({block.first_producer_id for block in blocks}) == 20
 
     async def test_moving_next(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
-            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+            store = EmbeddedBlockStore(node.services.topics.metadata_log, 1)
             await store.claim(10, "n1", 0)
             assert await store.move_next(100) == 10
             with pytest.raises(NextIdBehind):
@@ -217,7 +222,7 @@ class TestEmbeddedBlockStore:
 
     async def test_sizes_that_are_refused(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
-            store = EmbeddedBlockStore(node.services.metadata_log, 1)
+            store = EmbeddedBlockStore(node.services.topics.metadata_log, 1)
             with pytest.raises(ValueError, match="must be at least 1, not 0"):
                 await store.claim(0, "n1", 0)
             with pytest.raises(ProducerIdsExhausted):
@@ -251,7 +256,7 @@ class TestTopicPolicy:
 async def test_a_thousand_partitions_are_created_and_deleted(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         await create(node, "wide", 1000)
-        assert len(node.services.partitions) == 1000
+        assert len(node.services.partitions.registry) == 1000
         await delete(node, "wide")
-        assert len(node.services.partitions) == 0
-        assert node.services.metadata_log.image.partition_count == 0
+        assert len(node.services.partitions.registry) == 0
+        assert node.services.topics.metadata_log.image.partition_count == 0

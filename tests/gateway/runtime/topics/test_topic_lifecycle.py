@@ -32,7 +32,7 @@ async def written(path: Path) -> bytes:
 
 
 def append(node: Node) -> int:
-    partition = node.services.partitions.get("orders", 0)
+    partition = node.services.partitions.registry.get("orders", 0)
     assert partition is not None
     return partition.append(Batch(base_timestamp=NOW_MS).encode(), NOW_MS).base_offset
 
@@ -59,7 +59,7 @@ async def test_records_of_a_topic_that_the_metadata_lost_are_kept(tmp_path: Path
         shutil.rmtree(target) if target.is_dir() else target.unlink()
         shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
     async with open_node(tmp_path / "b") as node:
-        assert node.services.partitions.get("orders", 0) is None
+        assert node.services.partitions.registry.get("orders", 0) is None
     assert kept(tmp_path / "b") == [records]
 
 
@@ -116,7 +116,7 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
     async with open_node(tmp_path) as node:
         await create(node, "orders")
         append(node)
-        partition = node.services.partitions.get("orders", 0)
+        partition = node.services.partitions.registry.get("orders", 0)
         assert partition is not None
         with monkeypatch.context() as patch:
             patch.setattr(names_state, "newest_names", Mock(side_effect=OSError("the disk fails")))
@@ -133,12 +133,12 @@ async def test_records_of_coordinators_are_not_decoded_again(tmp_path: Path, dee
     async with open_node(tmp_path, f"seqgate.log.deep.validation={deep}") as node:
         services = node.services
         await create(node, "orders", configs={"cleanup.policy": "compact"})
-        await services.groups.ensure_topic()
-        await services.shares.ensure_topic()
-        await services.transactions.ensure_topic()
+        await services.coordinators.groups.ensure_topic()
+        await services.coordinators.shares.ensure_topic()
+        await services.coordinators.transactions.ensure_topic()
         decodes = {
             topic: {partition.log.config.deep_validation for partition in partitions.all()}
-            for topic, partitions in services.partitions.by_name.items()
+            for topic, partitions in services.partitions.registry.by_name.items()
         }
         internal = [OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC]
         assert decodes == {"orders": {True}} | {topic: {False} for topic in internal}

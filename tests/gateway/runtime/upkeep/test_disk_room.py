@@ -74,7 +74,7 @@ async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         await open_topic(node)
-        room = node.services.disk_room
+        room = node.services.upkeep.disk_room
         first, second, third = (batch(producer_id=7, sequence=number) for number in range(3))
         disk.free = MIN_FREE_BYTES
         room.check_free_space()
@@ -98,7 +98,7 @@ async def test_a_data_directory_that_is_gone_is_reported_once_and_so_is_its_retu
 ) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
-        room = node.services.disk_room
+        room = node.services.upkeep.disk_room
         for _ in range(2):
             caplog.clear()
             with caplog.at_level(logging.INFO, "gateway.runtime.upkeep.disk_room"):
@@ -121,7 +121,7 @@ async def test_no_batch_of_an_unknown_producer_overtakes_a_refused_one(tmp_path:
         disk.error = errno.ENOSPC
         assert await error_of(node, batch(producer_id=7, sequence=0)) == STORAGE_ERROR
         disk.error = 0
-        node.services.disk_room.check_free_space()
+        node.services.upkeep.disk_room.check_free_space()
         assert await error_of(node, batch(producer_id=7, sequence=1)) == RETRY
         assert await error_of(node, batch(producer_id=7, sequence=0)) == 0
         assert await error_of(node, batch(producer_id=7, sequence=1)) == 0
@@ -132,19 +132,19 @@ async def test_partitions_that_lacked_room_are_reopened_with_room(tmp_path: Path
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await open_topic(node)
-        room = node.services.disk_room
+        room = node.services.upkeep.disk_room
         disk.error = number
         assert await error_of(node, batch()) == STORAGE_ERROR
         assert partition.log.offline
         with pytest.raises(StorageFailed):
-            node.services.metadata_log.log.append(batch(), now_ms=NOW_MS)
+            node.services.topics.metadata_log.log.append(batch(), now_ms=NOW_MS)
         disk.free = 0
         room.check_free_space()
         assert partition.log.offline
         disk.free, disk.error = PLENTY, 0
         room.check_free_space()
         assert not partition.log.offline
-        assert not node.services.metadata_log.log.offline
+        assert not node.services.topics.metadata_log.log.offline
         assert await error_of(node, batch()) == 0
         await create(node, "made")
 
@@ -153,7 +153,7 @@ async def test_a_failing_disk_is_left_to_the_operator(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await taken_offline(node, disk, errno.EIO)
-        node.services.disk_room.check_free_space()
+        node.services.upkeep.disk_room.check_free_space()
         assert partition.log.offline
 
 
@@ -173,10 +173,10 @@ async def test_a_failed_reopening_is_tried_again_later(
         with monkeypatch.context() as broken:
             broken.setattr(type(partition.log), "reopen", lambda _, now_ms: fail(now_ms))
             for _ in range(CHECKS_BETWEEN_TRIES + 2):
-                node.services.disk_room.check_free_space()
+                node.services.upkeep.disk_room.check_free_space()
         assert tries == 2
         for _ in range(CHECKS_BETWEEN_TRIES + 1):
-            node.services.disk_room.check_free_space()
+            node.services.upkeep.disk_room.check_free_space()
         assert not partition.log.offline
 
 
@@ -185,5 +185,5 @@ async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) ->
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await taken_offline(node, disk, errno.ENOSPC)
         await delete(node, partition.topic)
-        node.services.disk_room.check_free_space()
-        assert not node.services.log_directory.lists.short_of_room
+        node.services.upkeep.disk_room.check_free_space()
+        assert not node.services.partitions.log_directory.lists.short_of_room

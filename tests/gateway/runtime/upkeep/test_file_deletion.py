@@ -62,7 +62,7 @@ async def running(
 ) -> AsyncIterator[tuple[Gateway, Callable[[], Awaitable[Connection]]]]:
     gateway = Gateway(load_config(overrides=settings(data)), Machine(storage=storage))
     await gateway.start()
-    address = gateway.services.advertised["PLAINTEXT"]
+    address = gateway.services.node.advertised["PLAINTEXT"]
     connections = []
 
     async def connect() -> Connection:
@@ -85,9 +85,9 @@ async def large(tmp_path: Path) -> Path:
     async with open_node(data) as node:
         await create(node, "large", configs=configs)
         await create(node, "small")
-        assert node.services.partitions.get("large", 0) is not None
-        await node.services.flusher.idle()
-        node.services.log_directory.close()
+        assert node.services.partitions.registry.get("large", 0) is not None
+        await node.services.partitions.flusher.idle()
+        node.services.partitions.log_directory.close()
     plant_segments(data / "large-0", SEGMENTS)
     (data / CLEAN_SHUTDOWN).unlink()
     (data / STORED_LOGS).unlink(missing_ok=True)
@@ -141,10 +141,10 @@ class TestTenThousandSegments:
     async def test_of_a_deleted_topic(self, large: Path) -> None:
         storage = CountingStorage()
         async with running(large, storage) as (gateway, connect):
-            log = gateway.services.log_directory.opened("large", 0)
+            log = gateway.services.partitions.log_directory.opened("large", 0)
             assert log is not None
             assert len(log.segments) == SEGMENTS
-            deletions = gateway.services.log_directory.environment.deletions
+            deletions = gateway.services.partitions.log_directory.environment.deletions
             admin, other = await connect(), await connect()
             turns = Turns(storage)
             topics = [{"name": "large", "topic_id": None}]
@@ -161,10 +161,10 @@ class TestTenThousandSegments:
     async def test_of_a_topic_that_stays(self, large: Path) -> None:
         storage = CountingStorage()
         async with running(large, storage) as (gateway, connect):
-            log = gateway.services.log_directory.get("large", 0)
+            log = gateway.services.partitions.log_directory.get("large", 0)
             assert log is not None
             assert len(log.segments) == SEGMENTS
-            deletions = gateway.services.log_directory.environment.deletions
+            deletions = gateway.services.partitions.log_directory.environment.deletions
             admin, other = await connect(), await connect()
             turns = Turns(storage)
             topics = [{"name": "large", "partitions": [{"partition_index": 0, "offset": -1}]}]
@@ -185,13 +185,13 @@ class TestTenThousandSegments:
 class TestRate:
     async def test_files_of_a_second(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, "seqgate.deletion.max.files.per.second=7") as node:
-            directory = node.services.log_directory
+            directory = node.services.partitions.log_directory
             await create(node, "flights", configs={"file.delete.delay.ms": "0"})
-            assert node.services.partitions.get("flights", 0) is not None
+            assert node.services.partitions.registry.get("flights", 0) is not None
             for number in range(20):
                 (tmp_path / "flights-0" / f"{number}").touch()
             await delete(node, "flights")
-            job = FileDeletion(node.services.config, node.clock, directory)
+            job = FileDeletion(node.services.node.config, node.clock, directory)
             left = []
             while count(tmp_path, "*-delete"):
                 await job.run()
@@ -203,13 +203,13 @@ class TestRate:
 
     async def test_after_a_large_file_the_next_waits(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, f"seqgate.deletion.max.bytes.per.second={1 << 20}") as node:
-            directory = node.services.log_directory
+            directory = node.services.partitions.log_directory
             for number in range(2):
                 path = tmp_path / f"{number}.deleted"
                 with path.open("wb") as file:
                     file.truncate(3 << 20)
                 directory.environment.deletions.add(str(path), NOW_MS)
-            job = FileDeletion(node.services.config, node.clock, directory)
+            job = FileDeletion(node.services.node.config, node.clock, directory)
             left = []
             for _ in range(4):
                 await job.run()
@@ -219,11 +219,11 @@ class TestRate:
 
     async def test_a_stop_leaves_the_rest_to_the_next_start(self, tmp_path: Path) -> None:
         async with open_node(tmp_path) as node:
-            directory = node.services.log_directory
+            directory = node.services.partitions.log_directory
             await create(node, "flights", configs={"file.delete.delay.ms": "0"})
-            assert node.services.partitions.get("flights", 0) is not None
+            assert node.services.partitions.registry.get("flights", 0) is not None
             await delete(node, "flights")
-            FileDeletion(node.services.config, node.clock, directory).stop()
+            FileDeletion(node.services.node.config, node.clock, directory).stop()
             assert count(tmp_path, "flights-0.*-delete") == 1
             directory.close()
         again = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)

@@ -36,12 +36,14 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 @pytest.fixture
 def keeping(node: Node) -> NameKeeping:
     services = node.services
-    return NameKeeping(services.config, node.clock, services.partitions, services.log_directory)
+    return NameKeeping(
+        services.node.config, node.clock, services.partitions.registry, services.partitions.log_directory
+    )
 
 
 async def partition_with(node: Node, topic: str, *sequence_ids: int, **configs: str) -> Partition:
     await create(node, topic, configs=dict(configs))
-    partition = node.services.partitions.get(topic, 0)
+    partition = node.services.partitions.registry.get(topic, 0)
     assert partition is not None
     for sequence_id in sequence_ids:
         append(partition, sequence_id)
@@ -55,8 +57,8 @@ def append(partition: Partition, *sequence_ids: int) -> None:
 
 async def settle(node: Node, partition: Partition) -> None:
     """Flush everything, so that captured names are written."""
-    await node.services.flusher.flushed(partition.log, partition)
-    await node.services.flusher.idle()
+    await node.services.partitions.flusher.flushed(partition.log, partition)
+    await node.services.partitions.flusher.idle()
 
 
 async def behind(node: Node, topic: str = "late", batches: int = 8) -> Partition:
@@ -144,7 +146,7 @@ async def test_a_topic_that_is_deleted_is_left_alone(node: Node, keeping: NameKe
     await delete(node, "ledger")
     node.clock.time_ms += INTERVAL_MS
     await keeping.run()
-    assert node.services.log_directory.environment.name_budget.in_all == 0
+    assert node.services.partitions.log_directory.environment.name_budget.in_all == 0
 
 
 async def test_a_name_expires_when_it_is_idle_in_all_partitions(tmp_path: Path) -> None:
@@ -153,14 +155,16 @@ async def test_a_name_expires_when_it_is_idle_in_all_partitions(tmp_path: Path) 
     async with open_node(tmp_path, *SETTINGS) as node:
         await create(node, "ledger", 2, configs=dict(configs))
         for index, sent_ms in enumerate((NOW_MS, NOW_MS + 5_000)):
-            partition = node.services.partitions.get("ledger", index)
+            partition = node.services.partitions.registry.get("ledger", index)
             assert partition is not None
             partition.append(replace(named("a", 1), base_timestamp=NOW_MS).encode(), sent_ms)
             await settle(node, partition)
     async with open_node(tmp_path, *SETTINGS) as node:
         services = node.services
-        keeping = NameKeeping(services.config, node.clock, services.partitions, services.log_directory)
-        topic = services.partitions.by_name["ledger"]
+        keeping = NameKeeping(
+            services.node.config, node.clock, services.partitions.registry, services.partitions.log_directory
+        )
+        topic = services.partitions.registry.by_name["ledger"]
         first = topic.get(0)
         assert first is not None
         assert topic.peek(1) is None
@@ -179,7 +183,7 @@ async def test_names_of_a_topic_with_unread_partitions_do_not_expire(
 ) -> None:
     configs: dict[str, str | None] = {**DEDUPLICATED, "message.deduplication.expiration.ms": "1"}
     await create(node, "ledger", 2, configs=configs)
-    first, second = node.services.partitions.by_name["ledger"].all()
+    first, second = node.services.partitions.registry.by_name["ledger"].all()
     for partition in (first, second):
         append(partition, 1)
         await settle(node, partition)
@@ -199,11 +203,11 @@ async def test_names_of_a_topic_with_unread_partitions_do_not_expire(
 async def test_partitions_opened_while_delays_are_altered_know_their_names(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         await create(node, "ledger", 3, configs=dict(DEDUPLICATED))
-        for partition in node.services.partitions.by_name["ledger"].all():
+        for partition in node.services.partitions.registry.by_name["ledger"].all():
             append(partition, 1)
             await settle(node, partition)
     async with open_node(tmp_path, *SETTINGS) as node:
-        topic = node.services.partitions.by_name["ledger"]
+        topic = node.services.partitions.registry.by_name["ledger"]
         assert not list(topic.opened())
         altering = asyncio.create_task(
             alter(node, TOPIC_RESOURCE, "ledger", {"delivery.delay.header": "due"})
@@ -220,7 +224,7 @@ async def test_no_name_is_evicted_that_was_active_in_an_unopened_partition(tmp_p
     settings = (*SETTINGS, "seqgate.deduplication.min.idle.ms=1000")
     async with open_node(tmp_path, *settings) as node:
         await create(node, "ledger", 2, configs=dict(configs))
-        first, second = node.services.partitions.by_name["ledger"].all()
+        first, second = node.services.partitions.registry.by_name["ledger"].all()
         first.append(of("a", 1), NOW_MS)
         second.append(of("a", 1), NOW_MS + 5_000)
         first.append(of("idle", 1), NOW_MS + 1)
@@ -228,8 +232,10 @@ async def test_no_name_is_evicted_that_was_active_in_an_unopened_partition(tmp_p
             await settle(node, partition)
     async with open_node(tmp_path, *settings) as node:
         services = node.services
-        keeping = NameKeeping(services.config, node.clock, services.partitions, services.log_directory)
-        topic = services.partitions.by_name["ledger"]
+        keeping = NameKeeping(
+            services.node.config, node.clock, services.partitions.registry, services.partitions.log_directory
+        )
+        topic = services.partitions.registry.by_name["ledger"]
         opened = topic.get(0)
         assert opened is not None
         now_ms = node.clock.time_ms = NOW_MS + 5_100

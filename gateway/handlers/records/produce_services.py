@@ -1,0 +1,35 @@
+"""The services that Produce reaches, each one hop away: this way is taken for every batch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.runtime.backlogs.backlog import Backlog
+from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import BatchCounters, NodeServices, Services
+from gateway.runtime.upkeep.disk_room import DiskRoom
+
+
+@dataclass(slots=True)
+class ProduceServices:
+    """The partitions, the transactions that batches take part in, and the limits that may refuse a batch."""
+
+    node: NodeServices
+    partitions: Partitions
+    counters: BatchCounters
+    transactions: TransactionCoordinator
+    backlog: Backlog
+    disk_room: DiskRoom
+
+    @classmethod
+    def of(cls, services: Services) -> ProduceServices:
+        """Take these services out of all."""
+        return cls(
+            node=services.node,
+            partitions=services.partitions.registry,
+            counters=services.partitions.counters,
+            transactions=services.coordinators.transactions,
+            backlog=services.upkeep.backlog,
+            disk_room=services.upkeep.disk_room,
+        )
