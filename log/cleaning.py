@@ -47,13 +47,13 @@ def cleanable(
     Only durable records are cleaned, and no records whose producer names are in no durable snapshot yet. Raises
     StorageFailed, CorruptRecord.
     """
-    log.check_online()
+    log.outage.check()
     config, segments, names = log.config, log.segments, log.record_states.names
     is_lagging, is_due = config.min_compaction_lag_ms > 0, config.max_compaction_lag_ms < _NEVER_MS
     dirty = clean_end_offset or 0
     if names is not None and names.unsaved_from is not None:
         durable_end_offset = min(durable_end_offset, names.unsaved_from)
-    with log.reading():
+    with log.outage.reading():
         # Timestamps may have to be read from the disk, so skip segments cleaned before: theirs do not count.
         closed = [
             SegmentAge(
@@ -91,10 +91,10 @@ def begin_cleaning(
     All files of the log must be durable before. Otherwise a crash could lose the side files that hold the producers of
     removed records.
     """
-    log.check_online()
+    log.outage.check()
     end_offset = found.first_uncleanable_offset
     segments, config = log.segments, log.config
-    with log.reading():
+    with log.outage.reading():
         aborted_later = aborted_from(segments, end_offset, end_offset)
     job = CleaningJob(
         directory=log.directory,
@@ -162,7 +162,7 @@ def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
         environment.storage.sync_directory(log.directory)
         rename_to_final(environment.storage, log.directory, cleaned)
     except OSError as error:
-        log.fail(f"a cleaned segment could not take its place: {error}", error)
+        log.outage.fail(f"a cleaned segment could not take its place: {error}", error)
     new = Segment(environment, log.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms)
     new.aborts.has_any = cleaned.has_aborted
     segments.replace(place, new)
@@ -178,4 +178,4 @@ def abandon_swap(log: PartitionLog, ticket: SwapTicket) -> None:
     try:
         delete_swap(log.environment.storage, log.directory, ticket.cleaned)
     except OSError as error:
-        log.fail(f"a cleaned segment could not be deleted: {error}", error)
+        log.outage.fail(f"a cleaned segment could not be deleted: {error}", error)

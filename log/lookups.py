@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampAndOffset | None:
     """Return the first record whose timestamp is not before `timestamp_ms`. Raises LogError."""
-    log.check_online()
-    with log.reading():
+    log.outage.check()
+    with log.outage.reading():
         return time_lookup.first_not_before(
             log.environment, log.config, log.segments.segments, timestamp_ms, log.log_start_offset
         )
@@ -22,8 +22,8 @@ def offset_for_timestamp(log: PartitionLog, timestamp_ms: int) -> TimestampAndOf
 
 def offset_of_max_timestamp(log: PartitionLog) -> TimestampAndOffset | None:
     """Return the first record with the largest timestamp, deleted records included as in Kafka. Raises LogError."""
-    log.check_online()
-    with log.reading():
+    log.outage.check()
+    with log.outage.reading():
         return time_lookup.first_of_largest(log.environment, log.config, log.segments.segments)
 
 
@@ -34,6 +34,6 @@ def aborted_in(log: PartitionLog, offset: int, region: FileRegion | None) -> lis
     """
     if region is None or not log.segments.aborting:
         return []
-    log.check_online()
-    with log.reading():
+    log.outage.check()
+    with log.outage.reading():
         return aborted_transactions.aborted_in(log.segments, offset, region, log.log_end_offset)

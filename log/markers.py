@@ -26,7 +26,7 @@ def end_marker(
     InvalidProducerEpoch for an epoch older than the known one, TransactionCoordinatorFenced for an older
     coordinator_epoch, StorageFailed.
     """
-    log.check_online()
+    log.outage.check()
     refuse(log.producers.judge_marker(producer_id, producer_epoch, coordinator_epoch))
     return build_end_marker(
         producer_id, producer_epoch, commit=commit, coordinator_epoch=coordinator_epoch, now_ms=now_ms

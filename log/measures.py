@@ -23,12 +23,12 @@ MAX_LOOK_BYTES: Final = 1024 * 1024
 
 def bytes_from(log: PartitionLog, offset: int) -> int:
     """Return the bytes from the batch that holds `offset` to the log end. Raises LogError."""
-    log.check_online()
+    log.outage.check()
     offset = max(offset, log.log_start_offset)
     if offset >= log.log_end_offset:
         return 0
     segments = log.segments.holding(offset)
-    with log.reading():
+    with log.outage.reading():
         position = position_of(segments[0], offset, segments[0].size_bytes)
     return sum(segment.size_bytes for segment in segments) - position
 
@@ -38,9 +38,9 @@ def newest_timestamp_at(log: PartitionLog, offset: int) -> int | None:
 
     Returns None when no batch ends there. Raises LogError.
     """
-    log.check_online()
+    log.outage.check()
     offset = max(offset, log.log_start_offset)
-    with log.reading():
+    with log.outage.reading():
         for number in range(log.segments.number_of(offset), len(log.segments)):
             for batch in log.segments.headers_from(number, offset):
                 return batch.max_timestamp
@@ -53,11 +53,11 @@ def expired_until(log: PartitionLog, offset: int, before_ms: int, upper_bound: i
     Returns `offset` when the batch at `offset` is younger. A batch without a timestamp counts as old only together with an old
     batch near it. MAX_LOOK_BYTES may end the search before the first young batch. Raises LogError.
     """
-    log.check_online()
+    log.outage.check()
     segments = log.segments
     reached = offset = max(offset, log.log_start_offset)
     left = MAX_LOOK_BYTES
-    with log.reading():
+    with log.outage.reading():
         for number in range(segments.number_of(offset), len(segments)):
             segment = segments.segments[number]
             if 0 <= segment.max_timestamp < before_ms:
@@ -96,9 +96,9 @@ def offset_with_bytes_left(log: PartitionLog, max_bytes: int) -> int:
 
     Raises LogError.
     """
-    log.check_online()
+    log.outage.check()
     after = 0
-    with log.reading():
+    with log.outage.reading():
         for number in range(len(log.segments) - 1, -1, -1):
             segment = log.segments.segments[number]
             if after + segment.size_bytes > max_bytes:

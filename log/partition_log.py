@@ -4,40 +4,38 @@
 log_end_offset. No other append can come between these steps. Written data is not durable: a `FlushTicket` moves
 `recovery_point`, and the owner moves `high_watermark`. After a failed write or flush the log is offline until `reopen`.
 
-    segments      the files of batches and their indexes      unflushed      what is not durable yet, and its tickets
-    producers     sequences, judged in `append`               transactions   which are open, where all is decided
-    record_rules  what records ask for: names and delays; None on a plain topic
+    segments       the files of batches and their indexes     writer         writes at the log's end, and rolls
+    unflushed      what is not durable yet, and its tickets   outage         whether the log is offline, and why
+    producers      sequences, judged in `append`              transactions   which are open, where all is decided
+    record_states  what records ask for: names and delays
 
-Source of the rules: Kafka's `UnifiedLog`, `LocalLog`; that an fsync is never tried again, PostgreSQL's fsyncgate (2018).
+Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import logging
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn
+from typing import TYPE_CHECKING
 
+from log.closing import finish_close, prepare_close
 from log.durability.log_start import LogStart
 from log.durability.unflushed import Unflushed
-from log.errors import CorruptRecord, OffsetOutOfRange, StorageFailed
+from log.errors import OffsetOutOfRange, StorageFailed
 from log.files.descriptors import NO_DESCRIPTORS
 from log.files.file_names import PARTITION_METADATA
 from log.format.batch_validation import check_batch
 from log.format.record_batch import TRANSACTIONAL_FLAG
-from log.format.stamping import stamp
 from log.log_lists import LogLists
+from log.log_writer import LogWriter
+from log.outage import Outage
 from log.place import LogPlace
-from log.recovery.clean_stop import clean_stop, is_as
 from log.recovery.load import load_log, new_log, persist_directory
-from log.refusals import is_passing_shortage, not_stored
+from log.refusals import not_stored
 from log.segments.aborted_transactions import add_aborted
 from log.segments.regions import Appended, ReadResult
-from log.segments.segment import Segment
 from log.segments.segment_list import SegmentList
 from log.state.leader_epoch_file import LeaderEpochFile
-from log.state.producer_snapshots import write_snapshot
 from log.state.record_states import RecordStates
 from log.state.transactions import Transactions
 from seq_validator import ACCEPTED, NO_TRANSACTION
@@ -89,9 +87,9 @@ class PartitionLog:
         self.place = LogPlace(directory, topic, partition, topic_id)
         self.directory, self.topic, self.partition, self.topic_id = self.place
         self.config = config
-        self.failure: str | None = None
         self.environment = environment
         self.lists = LogLists[PartitionLog]() if lists is None else lists
+        self.outage = Outage(self.place, self, self.lists.short_of_room)
         self.unflushed = Unflushed(environment.storage, self.place)
         self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
         self.kept_because = ""
@@ -121,7 +119,7 @@ class PartitionLog:
 
     def _begin_with(self, loaded: LoadedLog, now_ms: int) -> None:
         """Create the parts of a loaded log, all of which is durable."""
-        self._clean_stop = loaded.clean_stop
+        self.clean_stop = loaded.clean_stop
         self.bytes_cut = loaded.bytes_cut
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = self.high_watermark = loaded.log_end_offset
@@ -135,12 +133,22 @@ class PartitionLog:
             if found.undecided_from != NO_TRANSACTION:
                 self.transactions.ongoing.hold(found.undecided_from, found.end_offset)
         self.log_start = LogStart(self.environment.storage, *self.place[:3], self.log_start_offset)
+        self.writer = LogWriter(
+            self.environment,
+            self.directory,
+            self.outage,
+            self.unflushed,
+            self.record_states,
+            self.segments,
+            self.epochs,
+            self.producers,
+        )
         self.record_states.begin(self.config, now_ms)
 
     @property
     def offline(self) -> bool:
-        """Whether a failed write or flush has stopped this log until `reopen`; `failure` has the reason."""
-        return self.failure is not None
+        """Whether a failed write or flush has stopped this log until `reopen`; `outage.reason` says why."""
+        return self.outage.reason is not None
 
     @property
     def recovery_point(self) -> int:
@@ -183,8 +191,8 @@ class PartitionLog:
         begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890).
         Raises LogError; the log is then unchanged, or offline after StorageFailed.
         """
-        if self.failure is not None:
-            self.check_online()
+        if self.outage.reason is not None:
+            self.outage.check()
         config = self.config
         view = records if isinstance(records, memoryview) else memoryview(records)
         batch = check_batch(view, config, now_ms, is_client)
@@ -204,7 +212,7 @@ class PartitionLog:
         last_offset = base_offset + batch.last_offset_delta
         batch.partition_leader_epoch = leader_epoch
         segments = self.segments
-        log_append_time_ms = self._write(batch, view, last_offset, now_ms)
+        log_append_time_ms = self.writer.write(batch, view, last_offset, config, now_ms)
         try:
             segments.active.appended(batch, last_offset, config.index_interval_bytes)
             segments.size_bytes += batch.size_bytes
@@ -219,10 +227,10 @@ class PartitionLog:
             if rules is not None and found is not None:
                 rules.fold_in(found, batch, view, now_ms, self.high_watermark)
             if leader_epoch > self.epochs.latest:
-                self._begin_leader_epoch(leader_epoch, base_offset)
+                self.writer.begin_leader_epoch(leader_epoch, base_offset)
         except MemoryError as error:
             # The state has only a part of the batch, but the file has all of it.
-            self.fail("the memory did not suffice for what follows a write", error)
+            self.outage.fail("the memory did not suffice for what follows a write", error)
         # The NamedTuple's own constructor takes three times as long, and this line runs for every batch.
         return _new_tuple(
             Appended,
@@ -234,71 +242,17 @@ class PartitionLog:
         try:
             return self.record_states.judge(batch, view, now_ms, self.high_watermark)
         except OSError as error:
-            self.fail(f"the side files of the log can't be written: {error}", error)
-
-    def _write(self, batch: BatchHeader, view: memoryview, last_offset: int, now_ms: int) -> int:
-        """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the broker gave the
-        batch, or −1.
-        """
-        config, segments = self.config, self.segments
-        if config.message_timestamp_type != "CreateTime" and batch.record_count:
-            batch.max_timestamp = now_ms  # the timestamp that counts, also for rolling by time
-        try:
-            must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)
-        except (CorruptRecord, OSError) as error:
-            self.fail(f"the active segment can't be read: {error}", error)
-        if must_roll:
-            self.roll(now_ms)
-        active = segments.active
-        head, rest, log_append_time_ms = stamp(batch, view, config, now_ms)
-        try:
-            written = self.environment.storage.write(active.file, (head, rest), active.size_bytes)
-        except OSError as error:
-            self.fail(f"a write failed: {error}", error)
-        if written != batch.size_bytes:
-            no_room = OSError(errno.ENOSPC, "short write")
-            self.fail(
-                f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
-            )
-        return log_append_time_ms
+            self.outage.fail(f"the side files of the log can't be written: {error}", error)
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         """Begin `leader_epoch` at the log end, as Kafka does when a broker becomes leader. Raises StorageFailed."""
         if leader_epoch > self.epochs.latest and not self.offline:
-            self._begin_leader_epoch(leader_epoch, self.log_end_offset)
-
-    def _begin_leader_epoch(self, leader_epoch: int, base_offset: int) -> None:
-        try:
-            self.unflushed.add([self.epochs.begin(leader_epoch, base_offset)], self.directory)
-        except OSError as error:
-            self.fail(f"the leader epoch could not be written: {error}", error)
+            self.writer.begin_leader_epoch(leader_epoch, self.log_end_offset)
 
     def roll(self, now_ms: int) -> None:
         """Begin a new segment at log_end_offset. Raises StorageFailed."""
-        self.check_online()
-        segments = self.segments
-        if segments.active.base_offset == self.log_end_offset:
-            return
-        segment = Segment(self.environment, self.directory, self.log_end_offset, 0, now_ms)
-        try:
-            if self.unflushed.first_flush_pending:
-                # A crash must never leave a segment without the one before it.
-                self.unflushed.sync_files()
-            paths = [*segments.write_indexes(), self._write_snapshot()]
-            self.environment.storage.create(segment.file)
-            self.unflushed.add(paths, self.directory)
-            segments.add(segment)
-            # Capture the names, so that a start need not replay the closed segment for them.
-            self.record_states.capture_names()
-        except OSError as error:
-            self.fail(f"a new segment could not be created: {error}", error)
-        except MemoryError as error:
-            self.fail("the memory did not suffice for a new segment", error)
-
-    def _write_snapshot(self) -> str:
-        return write_snapshot(
-            self.environment, self.directory, self.producers, self.log_end_offset, self.recovery_point
-        )
+        self.outage.check()
+        self.writer.roll(self.log_end_offset, now_ms)
 
     # --- reading
 
@@ -313,7 +267,7 @@ class PartitionLog:
         segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read` and
         `ReplicaManager.readFromLog`.
         """
-        self.check_online()
+        self.outage.check()
         if not self.log_start_offset <= offset <= self.log_end_offset:
             raise OffsetOutOfRange(
                 f"Offset {offset} is not between {self.log_start_offset} and {self.log_end_offset}."
@@ -336,7 +290,7 @@ class PartitionLog:
 
     def read_region(self, region: FileRegion) -> bytes:
         """Return the bytes of a region of this log. Raises StorageFailed."""
-        with self.reading():
+        with self.outage.reading():
             return region.read()
 
     def batches(
@@ -347,14 +301,6 @@ class PartitionLog:
         Raises CorruptRecord, OSError.
         """
         return self.segments.batches(offset, end_offset, chunk_bytes, skips_damage=skips_damage)
-
-    @contextlib.contextmanager
-    def reading(self) -> Iterator[None]:
-        """Raise the disk's errors as StorageFailed. The log stays online, because its other bytes may be sound."""
-        try:
-            yield
-        except OSError as error:
-            raise StorageFailed(f"{self.place} can't be read: {error}") from error
 
     # --- durability
 
@@ -371,7 +317,7 @@ class PartitionLog:
                 self.segments, self.log_end_offset, self.epochs.latest, counts_out=counts_out
             )
         except OSError as error:
-            self.take_offline(f"a file could not be opened: {error}", error)
+            self.outage.begin(f"a file could not be opened: {error}", error)
             return None
         if ticket is not None:
             active = self.segments.active
@@ -391,7 +337,7 @@ class PartitionLog:
         if ticket.generation == self.unflushed.generation:
             # A ticket that could not open its files has flushed nothing. Any other failed ticket is never retried.
             no_handles = error if error.errno in NO_DESCRIPTORS else None
-            self.take_offline(f"a flush failed: {error}", no_handles)
+            self.outage.begin(f"a flush failed: {error}", no_handles)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes
@@ -409,41 +355,18 @@ class PartitionLog:
 
     # --- failing, reopening, closing
 
-    def check_online(self) -> None:
-        """Raise StorageFailed if the log is offline."""
-        if self.failure is not None:
-            raise StorageFailed(f"{self.place} is offline: {self.failure}")
-
-    def fail(self, reason: str, error: BaseException | None = None) -> NoReturn:
-        """Take the log offline. Raises StorageFailed."""
-        self.take_offline(reason, error)
-        raise StorageFailed(f"{self.place} is offline: {reason}")
-
-    def take_offline(self, reason: str, error: BaseException | None = None) -> None:
-        """Refuse all requests until `reopen`. Durable data stays durable; the fate of other written data is open.
-
-        If only disk space, memory or file handles ran out, as `error` says, the owner may `reopen` once these are free
-        again.
-        """
-        if self.failure is None:
-            self.failure = reason
-            if is_passing_shortage(error):
-                self.lists.short_of_room[self] = None
-            _logger.error("%s goes offline: %s", self.place, reason)
-
     def reopen(self, now_ms: int) -> None:
         """Recover from the contents of the disk, and continue. Raises OSError; the log is then still offline."""
-        self._let_go()
+        self.let_go()
         if self.unflushed.first_flush_pending:
             # The first flush may have failed, so persist the directory again.
             persist_directory(self.environment.storage, self.place)
             self.unflushed.first_flush_pending = False
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
-        self.failure = None
-        self.lists.short_of_room.pop(self, None)
+        self.outage.end()
         _logger.info("%s is back, it ends at offset %d", self.place, self.log_end_offset)
 
-    def _let_go(self, *, for_readers: bool = False) -> None:
+    def let_go(self, *, for_readers: bool = False) -> None:
         """Release the files and drop all state. Tickets in flight then change nothing and write no side files."""
         self.unflushed.generation += 1
         self.log_start.close()
@@ -458,55 +381,6 @@ class PartitionLog:
         Returns None if the log is offline or fails during the close: the next start then recovers it. Never raises
         OSError.
         """
-        ticket = self.prepare_close() if clean else None
+        ticket = prepare_close(self) if clean else None
         error = None if ticket is None else self.environment.durability.commit([ticket])[0]
-        return self.finish_close(ticket, error, clean=clean)
-
-    def prepare_close(self) -> FlushTicket | None:
-        """Return the ticket of a clean close. Run it in any thread, and give it to `finish_close`."""
-        if self.unflushed.tickets_out:
-            _logger.warning("%s is closed while a flush is in flight", self.place)
-            self.take_offline("it is closed while a flush is in flight")
-        if self.offline:
-            return None
-        try:
-            self.record_states.capture_all()
-            if self._is_as_stopped:
-                return None
-            self.unflushed.add([*self.segments.write_indexes(), self._write_snapshot()], self.directory)
-        except (OSError, CorruptRecord) as error:
-            self.take_offline(f"it could not be closed cleanly: {error}")
-        return self.prepare_flush()
-
-    def finish_close(
-        self, ticket: FlushTicket | None, error: OSError | None, *, clean: bool = True
-    ) -> CleanStop | None:
-        """Release the files after the ticket of `prepare_close` ran. Returns the same as `close`."""
-        if ticket is not None and error is None:
-            self.complete_flush(ticket)
-        elif ticket is not None and error is not None:
-            self.fail_flush(ticket, error)
-        stop = None
-        if clean and not self.offline:
-            stop = (
-                self._clean_stop
-                if self._is_as_stopped
-                else clean_stop(
-                    self.segments, self.log_end_offset, has_open_transactions=self.transactions.has_open
-                )
-            )
-        self._let_go(for_readers=True)
-        self.lists.short_of_room.pop(self, None)
-        if self.failure is None:
-            self.failure = "it is closed"
-        return stop
-
-    @property
-    def _is_as_stopped(self) -> bool:
-        """Return whether the files are unchanged since the clean stop that they were loaded from."""
-        stop = self._clean_stop
-        return (
-            stop is not None
-            and not self.unflushed.has_files
-            and is_as(stop, self.segments, self.log_end_offset)
-        )
+        return finish_close(self, ticket, error, clean=clean)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from typing import TYPE_CHECKING, Final
 
 from log.errors import (
@@ -12,17 +11,12 @@ from log.errors import (
     ProducerLimitReached,
     TransactionCoordinatorFenced,
 )
-from log.files.descriptors import NO_DESCRIPTORS
 from log.segments.regions import Appended
 from seq_validator import Duplicate, Rejected, RejectionReason
 
 if TYPE_CHECKING:
     from seq_validator import Verdict
 
-PASSING_SHORTAGES: Final = frozenset({errno.ENOSPC, errno.EDQUOT, *NO_DESCRIPTORS})
-"""Errors of the operating system that end once disk space, memory or descriptors are free again. A write that fails
-this way has acknowledged nothing.
-"""
 _REFUSALS: Final = {
     RejectionReason.OUT_OF_ORDER_SEQUENCE: OutOfOrderSequence,
     RejectionReason.INVALID_PRODUCER_EPOCH: InvalidProducerEpoch,
@@ -44,8 +38,3 @@ def refuse(verdict: Verdict) -> None:
     """Raise the LogError of a rejection; do nothing for any other verdict."""
     if isinstance(verdict, Rejected):
         raise _REFUSALS[verdict.reason](verdict.message)
-
-
-def is_passing_shortage(error: BaseException | None) -> bool:
-    """Return whether the error only says that disk space, memory or file handles ran out."""
-    return isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in PASSING_SHORTAGES)

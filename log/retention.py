@@ -52,24 +52,24 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
 
     The new files' names are durable after the next flush. Raises StorageFailed.
     """
-    log.check_online()
+    log.outage.check()
     try:
         if now_ms < log.segments.active.time_to_roll_ms(log.config, now_ms):
             return False
     except OSError as error:
-        log.fail(f"the active segment can't be read: {error}", error)
+        log.outage.fail(f"the active segment can't be read: {error}", error)
     log.roll(now_ms)
     return True
 
 
 def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:
     """Return which of the first SEGMENTS_AT_ONCE segments retention removes, and why. Raises StorageFailed, CorruptRecord."""
-    log.check_online()
+    log.outage.check()
     names = log.record_states.names
     if names is not None and not names.is_ready:
         return RetentionDecision([], "it is still being replayed for producer names")
     log.record_states.release_due(now_ms)
-    with log.reading():
+    with log.outage.reading():
         decision = segments_to_delete(
             islice(_facts(log), SEGMENTS_AT_ONCE),
             size_bytes=log.size_bytes,
@@ -127,7 +127,7 @@ def prepare_delete_records(log: PartitionLog, offset: int, now_ms: int) -> Remov
     Returns None when the log already starts at the offset or later. Give the ticket back once, to `complete_removal` or
     `fail_removal`. Raises OffsetOutOfRange beyond the high watermark, StorageFailed.
     """
-    log.check_online()
+    log.outage.check()
     wanted = log.high_watermark if offset == -1 else offset
     if not 0 <= wanted <= log.high_watermark:
         raise OffsetOutOfRange(
@@ -146,7 +146,7 @@ def _prepare(
     try:
         states.capture_below(new_start)
     except OSError as error:
-        log.fail(f"the side files of the log can't be written: {error}", error)
+        log.outage.fail(f"the side files of the log can't be written: {error}", error)
     must_flush = (
         log.unflushed.first_flush_pending
         or log.unflushed.has_captures
@@ -155,7 +155,7 @@ def _prepare(
     )
     # A flush in flight may carry the only producer snapshot that outlives the segments, so this ticket carries it too.
     flush = log.prepare_flush(counts_out=True) if must_flush else None
-    log.check_online()
+    log.outage.check()
     if flush is None:
         flush = log.unflushed.prepare_empty(log.epochs.latest)
     flush.last = LogStartCapture(log.log_start, new_start)
@@ -185,7 +185,7 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
     try:
         remove_segments(log.environment, gone, now_ms + log.config.file_delete_delay_ms)
     except OSError as error:
-        log.fail(f"a segment could not be removed: {error}", error)
+        log.outage.fail(f"a segment could not be removed: {error}", error)
     return [
         DeletedSegment(
             segment.base_offset,
@@ -201,4 +201,4 @@ def fail_removal(log: PartitionLog, ticket: RemovalTicket, error: OSError) -> No
     """Take back a ticket that failed, and take the log offline, unless the log was reopened meanwhile."""
     log.fail_flush(ticket.flush, error)
     if ticket.log_start is log.log_start:
-        log.take_offline(f"the log start offset could not be made durable: {error}", error)
+        log.outage.begin(f"the log start offset could not be made durable: {error}", error)

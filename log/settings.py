@@ -20,7 +20,7 @@ def update_config(log: PartitionLog, config: LogConfig) -> None:
     try:
         log.record_states.change(config, before)
     except OSError as error:
-        log.take_offline(f"the side files of the log can't be read or written: {error}", error)
+        log.outage.begin(f"the side files of the log can't be read or written: {error}", error)
 
 
 def alter_delays(log: PartitionLog, config: LogConfig) -> None:

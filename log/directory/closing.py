@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Final
 
+from log.closing import finish_close, prepare_close
+
 if TYPE_CHECKING:
     from log.durability.flush_ticket import FlushTicket
     from log.files.disk import FileSystemFlush
@@ -52,10 +54,10 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tu
     for log in logs:
         durable_end_offset = log.recovery_point
         is_flushed = durable_end_offset == log.log_end_offset
-        ticket = log.prepare_close()
+        ticket = prepare_close(log)
         # A flush of the file system does not run a ticket's captures.
         is_common = is_flushed and (ticket is None or not ticket.captures)
-        stop = log.finish_close(ticket, None if is_common else _commit(log, ticket))
+        stop = finish_close(log, ticket, None if is_common else _commit(log, ticket))
         closed.append((stop, log.recovery_point, durable_end_offset))
     try:
         flush.run()
@@ -70,9 +72,9 @@ def _close_side_by_side(logs: Sequence[PartitionLog]) -> Iterator[CleanStop | No
     with ThreadPoolExecutor(_THREADS, "close") as threads:
         for first in range(0, len(logs), _AT_ONCE):
             some = logs[first : first + _AT_ONCE]
-            tickets = [log.prepare_close() for log in some]
+            tickets = [prepare_close(log) for log in some]
             for log, ticket, error in zip(some, tickets, threads.map(_commit, some, tickets), strict=True):
-                yield log.finish_close(ticket, error)
+                yield finish_close(log, ticket, error)
 
 
 def _commit(log: PartitionLog, ticket: FlushTicket | None) -> OSError | None:

@@ -146,7 +146,7 @@ def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restart
         life.stop(clean=False)
         life.open()
     else:
-        life.log.take_offline("a test says so")
+        life.log.outage.begin("a test says so")
         life.reopen()
     life.log.advance_high_watermark(life.log.log_end_offset)
     life.delete_records(1)

@@ -58,7 +58,7 @@ def _version() -> str:
 def _offline(partitions: Partitions) -> list[OfflinePartition]:
     """List the partitions that failed while they were open, then those whose files can't be opened."""
     offline = [
-        OfflinePartition(partition.topic, partition.index, partition.log.failure or "unknown")
+        OfflinePartition(partition.topic, partition.index, partition.log.outage.reason or "unknown")
         for partition in partitions
         if partition.log.offline
     ]

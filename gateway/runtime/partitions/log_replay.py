@@ -23,8 +23,8 @@ def replay_batches(log: PartitionLog, offset: int) -> Iterator[tuple[BatchHeader
 
     State is replayed from sound batches only: a damaged one ends the replay with CorruptRecord.
     """
-    log.check_online()
-    with log.reading():
+    log.outage.check()
+    with log.outage.reading():
         for header, batch in log.batches(offset, log.log_end_offset, _READ_BYTES):
             if not crc_matches(header, batch):
                 raise CorruptRecord(f"{log.place} is damaged at offset {header.base_offset}")

@@ -249,7 +249,7 @@ class TopicLifecycle:
                     settings.update_config(partition.log, policy.log_config)
                 except LogError as error:
                     # the log must not continue: it could not read the names that it is configured to know
-                    partition.log.take_offline(f"its configuration can't be applied: {error}")
+                    partition.log.outage.begin(f"its configuration can't be applied: {error}")
                 partition.flush_captures()
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
                 done += 1

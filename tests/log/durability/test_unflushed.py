@@ -168,7 +168,7 @@ class TestTickets:
         fill(log, 5)
         ticket = log.prepare_flush()
         assert ticket is not None
-        log.take_offline("a test says so")
+        log.outage.begin("a test says so")
         log.reopen(NOW_MS)
         fill(log, 1)
         persist(ticket)
@@ -235,9 +235,9 @@ class TestClose:
 
     def test_offline_log_is_not_closed_cleanly(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log", SMALL)
-        log.take_offline("a test says so")
-        log.take_offline("another reason")
-        assert log.failure == "a test says so"
+        log.outage.begin("a test says so")
+        log.outage.begin("another reason")
+        assert log.outage.reason == "a test says so"
         assert log.close(clean=True) is None
 
 

@@ -182,7 +182,7 @@ class TestKilled:
         again = LogEnvironment()
         again.damage.load(again.storage, str(tmp_path))
         log = open_log(path.parent, ONE_SEGMENT, environment=again, clean_stop=stop)
-        assert log._clean_stop is not None
+        assert log.clean_stop is not None
         assert (damage(log), unreadable(log)) == ([(6, 9)], [6, 7, 8])
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from log import LogConfig, LogDirectory, PartitionLog, Storage, retention, settings
+from log.closing import prepare_close
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
@@ -204,7 +205,7 @@ class TestWhatGoes:
         settings.capture_names(log)
         ticket = log.prepare_flush()
         assert ticket is not None
-        log.take_offline("a flush failed")
+        log.outage.begin("a flush failed")
         os.truncate(f"{log.directory}/{0:020}.log", size_bytes)
         log.reopen(NOW_MS)
         persist(ticket)
@@ -292,7 +293,7 @@ class TestWhatGoes:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         flush(log)
-        ticket = log.prepare_close()
+        ticket = prepare_close(log)
         assert ticket is not None
         assert ticket.captures
 

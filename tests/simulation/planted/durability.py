@@ -8,6 +8,7 @@ from typing import Any
 from gateway.runtime.partitions.partition import Partition
 from log import Appended, FlushTicket, LocalDurability, Storage, retention
 from log.durability.log_start import LogStart
+from log.log_writer import LogWriter
 from log.partition_log import PartitionLog
 from tests.simulation.planted.fault import Change, fault
 
@@ -108,13 +109,13 @@ def flush_of_the_active_segment_only() -> list[Change]:
 @fault
 def roll_without_the_directory() -> list[Change]:
     """a roll does not flush the directory, so a power cut removes the new segment's name"""
-    roll = PartitionLog.roll
+    roll = LogWriter.roll
 
-    def forgetful(self: PartitionLog, now_ms: int) -> None:
-        roll(self, now_ms)
-        self.unflushed._paths, self.unflushed._directories = [], []
+    def forgetful(self: LogWriter, log_end_offset: int, now_ms: int) -> None:
+        roll(self, log_end_offset, now_ms)
+        self._unflushed._paths, self._unflushed._directories = [], []
 
-    return [(PartitionLog, "roll", forgetful)]
+    return [(LogWriter, "roll", forgetful)]
 
 
 @fault

@@ -205,7 +205,7 @@ class TestRefusals:
                 later = asyncio.create_task(commit(node, "later", 1))
                 await asyncio.sleep(0)
                 assert not during.done()
-                offsets_log(node).log.take_offline("a test says so")
+                offsets_log(node).log.outage.begin("a test says so")
             assert codes([*await during, *await outcomes(later)]) == [ErrorCode.not_coordinator] * 3
             with pytest.raises(Unavailable):
                 await commit(node, "again", 1)

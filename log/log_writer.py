@@ -1,0 +1,130 @@
+"""Writes at the end of one partition log: batches, the next segment, leader epochs. A failed write takes the log offline.
+
+What is written is not durable yet: paths that a flush must persist go to `Unflushed`.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING, Any
+
+from log.errors import CorruptRecord
+from log.format.stamping import stamp
+from log.segments.segment import Segment
+from log.state.producer_snapshots import write_snapshot
+
+if TYPE_CHECKING:
+    from log.config import LogConfig
+    from log.durability.unflushed import Unflushed
+    from log.environment import LogEnvironment
+    from log.format.record_batch import BatchHeader
+    from log.outage import Outage
+    from log.segments.segment_list import SegmentList
+    from log.state.leader_epoch_file import LeaderEpochFile
+    from log.state.record_states import RecordStates
+    from seq_validator import ProducerTable
+
+
+class LogWriter:
+    """The writing end of a log that was loaded. All methods raise StorageFailed; the log is then offline."""
+
+    __slots__ = (
+        "_directory",
+        "_environment",
+        "_epochs",
+        "_outage",
+        "_producers",
+        "_record_states",
+        "_segments",
+        "_unflushed",
+    )
+
+    def __init__(
+        self,
+        environment: LogEnvironment,
+        directory: str,
+        outage: Outage[Any],
+        unflushed: Unflushed,
+        record_states: RecordStates,
+        segments: SegmentList,
+        epochs: LeaderEpochFile,
+        producers: ProducerTable,
+    ) -> None:
+        """Take the parts of the log that a write concerns."""
+        self._environment = environment
+        self._directory = directory
+        self._outage = outage
+        self._unflushed = unflushed
+        self._record_states = record_states
+        self._segments = segments
+        self._epochs = epochs
+        self._producers = producers
+
+    def write(
+        self, batch: BatchHeader, view: memoryview, last_offset: int, config: LogConfig, now_ms: int
+    ) -> int:
+        """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the broker gave it, or −1."""
+        segments, outage = self._segments, self._outage
+        if config.message_timestamp_type != "CreateTime" and batch.record_count:
+            batch.max_timestamp = now_ms  # the timestamp that counts, also for rolling by time
+        try:
+            must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)
+        except (CorruptRecord, OSError) as error:
+            outage.fail(f"the active segment can't be read: {error}", error)
+        if must_roll:
+            self.roll(batch.base_offset, now_ms)
+        active = segments.active
+        head, rest, log_append_time_ms = stamp(batch, view, config, now_ms)
+        try:
+            written = self._environment.storage.write(active.file, (head, rest), active.size_bytes)
+        except OSError as error:
+            outage.fail(f"a write failed: {error}", error)
+        if written != batch.size_bytes:
+            no_room = OSError(errno.ENOSPC, "short write")
+            outage.fail(
+                f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
+            )
+        return log_append_time_ms
+
+    def roll(self, log_end_offset: int, now_ms: int) -> None:
+        """Begin a new segment at `log_end_offset`, unless the active segment is empty."""
+        segments = self._segments
+        if segments.active.base_offset == log_end_offset:
+            return
+        segment = Segment(self._environment, self._directory, log_end_offset, 0, now_ms)
+        try:
+            if self._unflushed.first_flush_pending:
+                # A crash must never leave a segment without the one before it.
+                self._unflushed.sync_files()
+            paths = self.write_side_files(log_end_offset)
+            self._environment.storage.create(segment.file)
+            self._unflushed.add(paths, self._directory)
+            segments.add(segment)
+            # Capture the names, so that a start need not replay the closed segment for them.
+            self._record_states.capture_names()
+        except OSError as error:
+            self._outage.fail(f"a new segment could not be created: {error}", error)
+        except MemoryError as error:
+            self._outage.fail("the memory did not suffice for a new segment", error)
+
+    def write_side_files(self, log_end_offset: int) -> list[str]:
+        """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable yet.
+
+        Raises OSError, CorruptRecord; the log stays online.
+        """
+        indexes = self._segments.write_indexes()
+        snapshot = write_snapshot(
+            self._environment,
+            self._directory,
+            self._producers,
+            log_end_offset,
+            self._unflushed.durable_end_offset,
+        )
+        return [*indexes, snapshot]
+
+    def begin_leader_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        """Write that batches from `base_offset` on belong to `leader_epoch`."""
+        try:
+            self._unflushed.add([self._epochs.begin(leader_epoch, base_offset)], self._directory)
+        except OSError as error:
+            self._outage.fail(f"the leader epoch could not be written: {error}", error)
