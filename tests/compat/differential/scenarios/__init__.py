@@ -17,10 +17,8 @@ from tests.compat.differential.scenarios import (
     init_producer_id,
     list_offsets,
     metadata,
-    mixed_groups,
     offset_delete,
     offsets,
-    older_epochs,
     produce,
     sequence,
     share_acknowledge,
@@ -36,7 +34,6 @@ from tests.compat.differential.scenarios import (
     transaction_offsets,
     transaction_parts,
     transaction_produce,
-    transaction_refusals,
     transactions,
 )
 
@@ -55,10 +52,8 @@ __all__ = [
     "init_producer_id",
     "list_offsets",
     "metadata",
-    "mixed_groups",
     "offset_delete",
     "offsets",
-    "older_epochs",
     "produce",
     "sequence",
     "share_acknowledge",
@@ -74,6 +69,5 @@ __all__ = [
     "transaction_offsets",
     "transaction_parts",
     "transaction_produce",
-    "transaction_refusals",
     "transactions",
 ]
