@@ -36,7 +36,7 @@ from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
-from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
+from log import DirectoryLocked, IncompatibleFormat, LocalDurability, LogDirectory, LogError
 from pid_allocator import BlockStore
 from seq_validator import ProducerLimit
 
@@ -68,6 +68,7 @@ class Gateway:
         self.machine = machine or Machine()
         self.clock = self.machine.clock
         self.storage = self.machine.storage
+        self.durability = LocalDurability(self.storage)
         self.producer_limit = ProducerLimit()
         self.server: Server
         self._services: Services | None = None
@@ -87,7 +88,7 @@ class Gateway:
     async def start(self) -> None:
         """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock is free."""
         config = self.config
-        self._flusher = Flusher(asyncio.get_running_loop(), machine=self.machine)
+        self._flusher = Flusher(asyncio.get_running_loop(), machine=self.machine, durability=self.durability)
         follow_flusher(config, self._flusher)
         handles_limit = _open_files_limit()
         follow_open_files(config, self.storage, handles_limit)
@@ -188,6 +189,7 @@ class Gateway:
                 now_ms=self.clock.now_ms,
                 config=topic_policy(self.config, {}).log_config,
                 producer_limit=self.producer_limit,
+                durability=self.durability,
             )
         except DirectoryLocked as error:
             raise StartFailed(str(error)) from error

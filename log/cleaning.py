@@ -140,7 +140,7 @@ def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -
         rename_to_swap(storage, log.directory, cleaned, cleaning.job.token)
     except OSError as error:
         raise StorageFailed(f"a cleaned segment of {log.place} can't be used: {error}") from error
-    return SwapTicket(storage, log.directory, cleaned, cleaning.generation)
+    return SwapTicket(log.environment.durability, log.directory, cleaned, cleaning.generation)
 
 
 def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
@@ -159,7 +159,7 @@ def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
     old = segments.segments[place]
     try:
         remove_segments(environment, old, now_ms + log.config.file_delete_delay_ms)
-        environment.storage.sync_directory(log.directory)
+        environment.durability.sync(directories=[log.directory])
         rename_to_final(environment.storage, log.directory, cleaned)
     except OSError as error:
         log.outage.fail(f"a cleaned segment could not take its place: {error}", error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from typing import TYPE_CHECKING
 from weakref import WeakValueDictionary
 
@@ -51,8 +51,9 @@ class LogEnvironment:
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
     transaction_index_cache: IndexCache[TransactionIndex] = field(default_factory=IndexCache)
-    durability: Durability = field(default_factory=LocalDurability)
-    """How flush tickets become durable."""
+    made_durable_by: InitVar[Durability | None] = None
+    """How tickets and files become durable; None for the local disk."""
+    durability: Durability = field(init=False)
     producer_limit: ProducerLimit | None = None
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
     damage: DamageRegister = field(default_factory=DamageRegister)
@@ -63,6 +64,10 @@ class LogEnvironment:
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
     name_budget: NameBudget = field(default_factory=NameBudget)
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
+
+    def __post_init__(self, made_durable_by: Durability | None) -> None:
+        """Take the durability, by default that of the storage's disk."""
+        self.durability = LocalDurability(self.storage) if made_durable_by is None else made_durable_by
 
     def names_of(self, topic_id: uuid.UUID) -> TopicNames:
         """Return the producer names of a topic. Its open partitions share one object."""
@@ -78,7 +83,7 @@ class LogEnvironment:
 
     def delete_due(self, now_ms: int, max_files: int = 1 << 62) -> int:
         """Delete the queued files that are due, in this thread. Return the number of files deleted."""
-        ticket = self.deletions.prepare(self.storage, now_ms, max_files=max_files)
+        ticket = self.deletions.prepare(self.storage, self.durability, now_ms, max_files=max_files)
         if ticket is None:
             return 0
         ticket.run()

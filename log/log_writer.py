@@ -95,7 +95,7 @@ class LogWriter:
         try:
             if self._unflushed.first_flush_pending:
                 # A crash must never leave a segment without the one before it.
-                self._unflushed.sync_files()
+                self._unflushed.sync_files(self._environment.durability)
             paths = self.write_side_files(log_end_offset)
             self._environment.storage.create(segment.file)
             self._unflushed.add(paths, self._directory)

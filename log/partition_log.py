@@ -132,7 +132,7 @@ class PartitionLog:
         for found in loaded.damage:
             if found.undecided_from != NO_TRANSACTION:
                 self.transactions.ongoing.hold(found.undecided_from, found.end_offset)
-        self.log_start = LogStart(self.environment.storage, *self.place[:3], self.log_start_offset)
+        self.log_start = LogStart(*self.place[:3], self.log_start_offset)
         self.writer = LogWriter(
             self.environment,
             self.directory,
@@ -360,7 +360,7 @@ class PartitionLog:
         self.let_go()
         if self.unflushed.first_flush_pending:
             # The first flush may have failed, so persist the directory again.
-            persist_directory(self.environment.storage, self.place)
+            persist_directory(self.environment.durability, self.place)
             self.unflushed.first_flush_pending = False
         self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
         self.outage.end()

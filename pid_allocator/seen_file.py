@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -28,50 +28,44 @@ class _Version(msgspec.Struct):
 class SeenFile:
     """The LastSeen as one JSON file. A save replaces the whole file: a crash leaves either the old or the new file."""
 
-    def __init__(self, path: Path) -> None:
-        """Use `path`, whose directory exists."""
+    def __init__(self, path: Path, replace: Callable[[str, bytes], None]) -> None:
+        """Use `path`, whose directory exists. `replace` replaces a file's content atomically and durably, in any thread."""
         self._path = path
+        self._replace = replace
 
     async def load(self) -> LastSeen | None:
         """Return the saved LastSeen; None when there is no file.
 
         Raises UnknownStoreVersion for a file of a later version, and StoreWentBack for a file that can't be decoded.
         """
-        return await asyncio.to_thread(self._load)
+        return await load_seen(self._path)
 
     async def save(self, last_seen: LastSeen) -> None:
         """Replace the file; durable when this returns. Raises OSError."""
-        await asyncio.to_thread(self._save, last_seen)
+        content = _Content(last_seen.store_id, last_seen.next_producer_id)
+        await asyncio.to_thread(self._replace, str(self._path), msgspec.json.encode(content))
 
-    def _load(self) -> LastSeen | None:
-        try:
-            content = self._path.read_bytes()
-            version = msgspec.json.decode(content, type=_Version).version
-            if version > VERSION:
-                raise UnknownStoreVersion(
-                    f"{self._path} has version {version}; this program reads version {VERSION}. "
-                    "Upgrade this gateway."
-                )
-            found = msgspec.json.decode(content, type=_Content)
-            return LastSeen(found.store_id, found.next_producer_id)
-        except FileNotFoundError:
-            return None
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            # Without this memory, a store that went back looks like a sound store.
-            raise StoreWentBack(
-                f"{self._path} is damaged, so the gateway no longer knows the highest next id it saw: {error}. "
-                "Restore the file. If the data in Redis is known to be complete, you can delete the file instead."
-            ) from error
 
-    def _save(self, last_seen: LastSeen) -> None:
-        fresh = self._path.with_name(self._path.name + ".tmp")
-        with fresh.open("wb") as file:
-            file.write(msgspec.json.encode(_Content(last_seen.store_id, last_seen.next_producer_id)))
-            file.flush()
-            os.fsync(file.fileno())
-        fresh.replace(self._path)
-        directory = os.open(self._path.parent, os.O_RDONLY)
-        try:
-            os.fsync(directory)
-        finally:
-            os.close(directory)
+async def load_seen(path: Path) -> LastSeen | None:
+    """Return what a gateway saved last in `path`; None when there is no file. Raises as `SeenFile.load` does."""
+    return await asyncio.to_thread(_load, path)
+
+
+def _load(path: Path) -> LastSeen | None:
+    try:
+        content = path.read_bytes()
+        version = msgspec.json.decode(content, type=_Version).version
+        if version > VERSION:
+            raise UnknownStoreVersion(
+                f"{path} has version {version}; this program reads version {VERSION}. Upgrade this gateway."
+            )
+        found = msgspec.json.decode(content, type=_Content)
+        return LastSeen(found.store_id, found.next_producer_id)
+    except FileNotFoundError:
+        return None
+    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        # Without this memory, a store that went back looks like a sound store.
+        raise StoreWentBack(
+            f"{path} is damaged, so the gateway no longer knows the highest next id it saw: {error}. "
+            "Restore the file. If the data in Redis is known to be complete, you can delete the file instead."
+        ) from error

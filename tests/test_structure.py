@@ -1,7 +1,9 @@
-"""The shape of the five packages: no circle of files, no long file, no folder with a vague name."""
+"""The shape of the five packages: no circle of files, no long file, no folder with a vague name, no stray fsync."""
 
 from __future__ import annotations
 
+import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -52,3 +54,47 @@ def test_no_file_is_longer_than_four_hundred_lines() -> None:
 
 def test_every_file_is_named_for_what_is_in_it() -> None:
     assert [name for name in modules(ROOT) if VAGUE & set(name.split("."))] == []
+
+
+FLUSHES = re.compile(r"f(data)?sync|syncfs")
+"""The calls that make bytes durable: of the system, of the disk, and of the storage."""
+MAY_FLUSH = ("log.durability.", "log.files.disk", "log.files.storage")
+"""The port, and the modules that make the calls for it."""
+
+
+def _flushes(source: str) -> list[str]:
+    """Return the functions that `source` names to make bytes durable."""
+    names = [
+        node.attr if isinstance(node, ast.Attribute) else node.id
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Attribute | ast.Name)
+    ]
+    return [name for name in names if FLUSHES.search(name)]
+
+
+def test_nothing_flushes_but_the_durability() -> None:
+    """Whether the disk must know is decided in one place: see `log.durability.durability`."""
+    found = {
+        name: flushes
+        for name, path in modules(ROOT).items()
+        if not name.startswith(MAY_FLUSH) and (flushes := _flushes(path.read_text()))
+    }
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "os.fsync(1)",
+        "self._disk.fdatasync(descriptor)",
+        "storage.fsync_directory(path)",
+        "from os import fsync\nfsync(1)",
+        "flush = libc.syncfs",
+    ],
+)
+def test_a_flush_is_found(line: str) -> None:
+    assert _flushes(line)
+
+
+def test_a_sync_that_is_no_flush_is_not_found() -> None:
+    assert not _flushes("durability.sync(paths=[path])\ngroups.sync(member)  # no fsync")

@@ -67,7 +67,7 @@ async def compose(
         flusher=flusher,
     )
     await lifecycle.start()
-    blocks = open_store(config, metadata_log)
+    blocks = open_store(config, metadata_log, directory.environment.durability)
     producer_ids = open_producer_ids(config, blocks, machine.clock)
     group_configs = GroupConfigs(config, metadata_log)
     internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))

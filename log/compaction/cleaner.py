@@ -291,6 +291,7 @@ class _Output:
         throttle: Throttle,
     ) -> None:
         self.storage = storage
+        self.durability = environment.durability
         self.job = job
         self.base_offset = base_offset
         self.throttle = throttle
@@ -336,14 +337,14 @@ class _Output:
         """Write the rest and the indexes, make all files durable, and return the cleaned segment."""
         if self.pending:
             self._write()
-        self.storage.sync(self.file)
+        self.durability.sync(data=[self.file])
         self.storage.forget_cached(self.file)
         self.storage.set_modified_ms(self.file.path, modified_ms)
         contents = self.segment.index_contents()
         for suffix, content in contents.items():
             self.storage.write_file(self.path(suffix), content)
-            self.storage.sync_path(self.path(suffix))
-        self.storage.sync_directory(self.job.directory)
+            self.durability.sync(paths=[self.path(suffix)])
+        self.durability.sync(directories=[self.job.directory])
         return CleanedSegment(
             base_offset=self.base_offset,
             sources=sources,

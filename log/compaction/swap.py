@@ -43,6 +43,7 @@ from log.segments.indexes import SegmentIndexes
 if TYPE_CHECKING:
     from log.compaction.job import CleanedSegment
     from log.environment import LogEnvironment
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
 
@@ -52,18 +53,20 @@ _logger = logging.getLogger(__name__)
 class SwapTicket:
     """A swap that has begun. `run` may be called in any thread; call `finish_swap` or `abandon_swap` of `log.cleaning` next."""
 
-    __slots__ = ("_directory", "_storage", "cleaned", "generation")
+    __slots__ = ("_directory", "_durable", "cleaned", "generation")
 
-    def __init__(self, storage: Storage, directory: str, cleaned: CleanedSegment, generation: int) -> None:
+    def __init__(
+        self, durable: DurableFiles, directory: str, cleaned: CleanedSegment, generation: int
+    ) -> None:
         """Take the directory whose names `run` makes durable."""
-        self._storage = storage
+        self._durable = durable
         self._directory = directory
         self.cleaned = cleaned
         self.generation = generation
 
     def run(self) -> None:
         """Make the names in the directory durable. Raises OSError."""
-        self._storage.sync_directory(self._directory)
+        self._durable.sync(directories=[self._directory])
 
 
 def rename_to_swap(storage: Storage, directory: str, cleaned: CleanedSegment, token: str) -> None:
@@ -134,7 +137,7 @@ def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[
             _delete_files(storage, directory, parsed[0], _INDEX_SUFFIXES)
             doubted.add(parsed[0])
     if swaps:
-        storage.sync_directory(directory)
+        environment.durability.sync(directories=[directory])
     return doubted
 
 
@@ -175,7 +178,7 @@ def _finish_swap(
         parsed = parse_offset_name(name)
         if parsed is not None and parsed[1] in SEGMENT_SUFFIXES and base_offset <= parsed[0] < end_offset:
             storage.delete(f"{directory}/{name}")
-    storage.sync_directory(directory)
+    environment.durability.sync(directories=[directory])
     storage.rename(swapped, swapped.removesuffix(SWAP_SUFFIX))
 
 
@@ -248,7 +251,7 @@ def _cut_before_the_next(
     storage.descriptors.pin(file)
     try:
         storage.truncate(file, front.size_bytes)
-        storage.sync(file)
+        environment.durability.sync(data=[file])
     finally:
         storage.descriptors.unpin(file)
         storage.descriptors.release(file)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 from log.closing import finish_close, prepare_close
 
 if TYPE_CHECKING:
+    from log.durability.durability import Durability
     from log.durability.flush_ticket import FlushTicket
     from log.files.disk import FileSystemFlush
-    from log.files.storage import Storage
     from log.partition_log import PartitionLog
     from log.recovery.clean_stop import CleanStop
 
@@ -26,12 +26,12 @@ _THREADS: Final = 8
 
 
 def close_logs(
-    storage: Storage, path: str, logs: Sequence[PartitionLog], *, clean: bool
+    durability: Durability, path: str, logs: Sequence[PartitionLog], *, clean: bool
 ) -> list[tuple[CleanStop | None, int]]:
     """Close the logs. Return each log's clean stop, or None, and its recovery point, in the same order. Never raises
     OSError.
     """
-    flush = _begin_common_flush(storage, path) if clean and len(logs) >= MANY else None
+    flush = _begin_common_flush(durability, path) if clean and len(logs) >= MANY else None
     if flush is not None:
         return _close_with(flush, logs)
     if not clean or len(logs) < FEW:
@@ -41,9 +41,9 @@ def close_logs(
     return [(stop, log.recovery_point) for log, stop in zip(logs, stops, strict=True)]
 
 
-def _begin_common_flush(storage: Storage, path: str) -> FileSystemFlush | None:
+def _begin_common_flush(durability: Durability, path: str) -> FileSystemFlush | None:
     try:
-        return storage.begin_file_system_flush(path)
+        return durability.begin_common_flush(path)
     except OSError:
         return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import peek_stored_logs
+from log.durability.durability import LocalDurability
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets
 from log.files.data_file import DataFile
@@ -42,7 +43,7 @@ def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
     """Check every batch below the recovery points; yield the partitions with damage. Raises OSError, IncompatibleFormat."""
     ends = durable_ends(storage, root)
     register = DamageRegister()
-    register.load(storage, root)
+    register.load(storage, LocalDurability(storage), root)
     for name in sorted(storage.list_directory(root)):
         if parse_partition_directory(name) is None:
             continue

@@ -14,6 +14,7 @@ from log.errors import IncompatibleFormat
 from log.files.versions import DIRECTORY_VERSION, META, read_properties
 
 if TYPE_CHECKING:
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
 
 
@@ -24,7 +25,7 @@ class Identity(NamedTuple):
     directory_id: str
 
 
-def take_identity(storage: Storage, root: str, node_id: int) -> Identity:
+def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> Identity:
     """Return the identity of a data directory, a fresh one for a new directory. Raises OSError.
 
     Raises IncompatibleFormat, before changing any file, if the directory belongs to another node or to a later release.
@@ -32,7 +33,7 @@ def take_identity(storage: Storage, root: str, node_id: int) -> Identity:
     path = f"{root}/{META}"
     if not storage.exists(path):
         identity = Identity(_fresh_id(), _fresh_id())
-        _write(storage, path, node_id, identity)
+        _write(durable, path, node_id, identity)
         return identity
     fields = read_properties(storage, path)
     if fields.get("node.id") != str(node_id):
@@ -43,11 +44,11 @@ def take_identity(storage: Storage, root: str, node_id: int) -> Identity:
     check_versions(storage, root)
     if int(fields["version"]) < DIRECTORY_VERSION:
         # Raise the version before writing a file that an earlier release can't read.
-        _write(storage, path, node_id, identity)
+        _write(durable, path, node_id, identity)
     return identity
 
 
-def _write(storage: Storage, path: str, node_id: int, identity: Identity) -> None:
+def _write(durable: DurableFiles, path: str, node_id: int, identity: Identity) -> None:
     lines = (
         f"version={DIRECTORY_VERSION}",
         f"cluster.id={identity.cluster_id}",
@@ -55,7 +56,7 @@ def _write(storage: Storage, path: str, node_id: int, identity: Identity) -> Non
         f"directory.id={identity.directory_id}",
         "",
     )
-    storage.replace_file(path, "\n".join(lines).encode())
+    durable.replace(path, "\n".join(lines).encode())
 
 
 def _fresh_id() -> str:

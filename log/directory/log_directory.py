@@ -24,7 +24,6 @@ from log.directory.identity import take_identity
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.directory.recovery_points import RecoveryPoints
 from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
-from log.durability.durability import make_durable
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat
 from log.files.checkpoints import (
@@ -39,6 +38,7 @@ from log.partition_log import PartitionLog
 from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
+    from log.durability.durability import Durability
     from log.segments.damage import DamagedRange
 
 logger = logging.getLogger(__name__)
@@ -65,6 +65,7 @@ class LogDirectory:
         """Whether the last stop was clean, so that no log had to be recovered."""
         self._now_ms = now_ms
         self._storage = environment.storage
+        self._durability = environment.durability
         self._config = LogConfig()
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
@@ -81,19 +82,22 @@ class LogDirectory:
         now_ms: Callable[[], int],
         config: LogConfig | None = None,
         producer_limit: ProducerLimit | None = None,
+        durability: Durability | None = None,
     ) -> LogDirectory:
-        """Lock the directory, find its logs, and recover those that need it.
+        """Lock the directory, find its logs, and recover those that need it. Without `durability` the local disk is the truth.
 
         Logs use `config` until they get the settings of their topics. Raises DirectoryLocked, OSError, and, before changing any
         file, IncompatibleFormat: a later release wrote a file, or the directory belongs to another node.
         """
-        environment = LogEnvironment(storage=storage, producer_limit=producer_limit)
+        environment = LogEnvironment(storage, producer_limit=producer_limit, made_durable_by=durability)
         directory = cls(path, environment, now_ms)
-        storage.make_directory(str(path))
+        environment.durability.sync(directories=storage.make_directories(str(path)))
         storage.lock(str(path / LOCK))
         try:
-            environment.damage.load(storage, str(path))
-            directory.cluster_id, directory.directory_id = take_identity(storage, str(path), node_id)
+            environment.damage.load(storage, environment.durability, str(path))
+            directory.cluster_id, directory.directory_id = take_identity(
+                storage, environment.durability, str(path), node_id
+            )
             directory._config = config or directory._config
             directory._find_logs()
         except BaseException:
@@ -104,7 +108,7 @@ class LogDirectory:
         return directory
 
     def _find_logs(self) -> None:
-        stopped, self.was_clean = read_stored_logs(self._storage, str(self.path))
+        stopped, self.was_clean = read_stored_logs(self._storage, self._durability, str(self.path))
         recovery_points = self._recovery_points.read()
         cut = 0
         for name in sorted(self._storage.list_directory(str(self.path))):
@@ -118,7 +122,7 @@ class LogDirectory:
                 if not self._may_stay_closed(name, stored):
                     cut += self._recover(key)
         self.environment.damage.found_again()
-        self._storage.sync_directory(str(self.path))
+        self._durability.sync(directories=[str(self.path)])
         logger.info(
             "%s: %d partitions loaded after %s",
             self.path,
@@ -173,7 +177,7 @@ class LogDirectory:
     def _make_durable(self, directory: str) -> None:
         """Persist the topic id: the crash may have come before the first flush, or that flush may have failed."""
         path = f"{directory}/{PARTITION_METADATA}"
-        make_durable(self._storage, path, self._storage.read_file(path))
+        self._durability.ensure(path, self._storage.read_file(path))
 
     def _read_topic_id(self, directory: str, known: uuid.UUID | None) -> uuid.UUID | None:
         """Return the topic id of a partition directory; None without one, after removing the directory or setting it aside.
@@ -189,7 +193,7 @@ class LogDirectory:
         except (CorruptCheckpoint, FileNotFoundError) as error:
             if known is not None and isinstance(error, CorruptCheckpoint):
                 logger.warning("%s The topic id is the one of the last clean stop.", error)
-                self._storage.replace_file(path, encode_partition_metadata(known))
+                self._durability.replace(path, encode_partition_metadata(known))
                 return known
             files = self._storage.list_files(directory)
             if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
@@ -267,7 +271,7 @@ class LogDirectory:
         if self._recovery_points.has(key):
             # The recovery point of the log that had this name must not vouch for the new one.
             self.checkpoint()
-        self._storage.make_undurable_directory(directory)
+        self._storage.make_directory(directory)
         self._storage.write_file(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
         log = self._logs[key] = PartitionLog(
             self.environment,
@@ -348,7 +352,7 @@ class LogDirectory:
         stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
         all_clean = clean and all(stored.stop is not None for stored in self._stored.values())
         points: dict[tuple[str, int], int] = {}
-        closed = close_logs(self._storage, str(self.path), list(self._logs.values()), clean=clean)
+        closed = close_logs(self._durability, str(self.path), list(self._logs.values()), clean=clean)
         for (key, log), (stop, recovery_point) in zip(self._logs.items(), closed, strict=True):
             points[key] = recovery_point
             stored_logs[f"{key[0]}-{key[1]}"] = StoredLog(log.topic_id, stop, recovery_point)
@@ -356,7 +360,7 @@ class LogDirectory:
         try:
             if clean:
                 self._recovery_points.write_last(self._stored, points)
-                write_stored_logs(self._storage, str(self.path), stored_logs, all_clean=all_clean)
+                write_stored_logs(self._durability, str(self.path), stored_logs, all_clean=all_clean)
         except OSError as error:
             logger.warning(
                 "%s: the clean stop can't be recorded, so the next start checks the logs: %s",

@@ -23,6 +23,7 @@ class PartitionDeletion:
     def __init__(self, environment: LogEnvironment, path: Path) -> None:
         """Take the data directory. `found` queues the files that an earlier run left."""
         self._storage = environment.storage
+        self._durability = environment.durability
         self._queue = environment.deletions
         self._path = path
 
@@ -47,7 +48,7 @@ class PartitionDeletion:
         """
         target = self._unique_name(directory, STRAY_SUFFIX)
         self._storage.rename(directory, target)
-        self._storage.sync_directory(str(self._path))
+        self._durability.sync(directories=[str(self._path)])
         return target
 
     def _unique_name(self, directory: str, suffix: str) -> str:

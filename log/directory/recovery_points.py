@@ -87,7 +87,7 @@ class RecoveryPoints:
             stored, opened = self._gathered
             points = {key: log.recovery_point for key, log in stored.items()} | dict(opened)
             if points != self._written:
-                self._storage.replace_file(self._path, encode_offsets(points))
+                self._environment.durability.replace(self._path, encode_offsets(points))
                 self._written = points
 
     def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Final
 from log.environment import LogEnvironment
 from log.files.data_file import DataFile
 from log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
-from log.segments.damage_register import DamageRegister
 from log.segments.segment import Segment
 
 if TYPE_CHECKING:
@@ -31,20 +30,26 @@ def give_up(storage: Storage, root: str, partition: DamagedPartition, now_ms: in
     cleanly stopped, so that all data behind the damage is durable.
     """
     directory = f"{root}/{partition.name}"
-    register = DamageRegister()
-    register.load(storage, root)
+    environment = LogEnvironment(storage)
+    register = environment.damage
+    register.load(storage, environment.durability, root)
     # Clear the register first: its positions do not fit the new files.
     register.note(directory, (), is_durable=True)
     for base_offset in sorted({found.segment_base_offset for found in partition.ranges}):
         ranges = [found for found in partition.ranges if found.segment_base_offset == base_offset]
-        _rewrite(storage, directory, base_offset, ranges, now_ms)
+        _rewrite(environment, directory, base_offset, ranges, now_ms)
     _end_behind(storage, directory, partition)
-    storage.sync_directory(directory)
+    environment.durability.sync(directories=[directory])
 
 
 def _rewrite(
-    storage: Storage, directory: str, base_offset: int, ranges: Sequence[DamagedRange], now_ms: int
+    environment: LogEnvironment,
+    directory: str,
+    base_offset: int,
+    ranges: Sequence[DamagedRange],
+    now_ms: int,
 ) -> None:
+    storage, durability = environment.storage, environment.durability
     path = f"{directory}/{offset_name(base_offset, LOG_SUFFIX)}"
     size_bytes = storage.size_bytes(path)
     old, new = DataFile(path), DataFile(path + TEMPORARY_SUFFIX)
@@ -56,19 +61,19 @@ def _rewrite(
             written = _copy(storage, old, start, end, new, written)
         storage.descriptors.pin(new)
         try:
-            storage.sync(new)
+            durability.sync(data=[new])
         finally:
             storage.descriptors.unpin(new)
     finally:
         storage.descriptors.release(old)
         storage.descriptors.release(new)
     storage.rename(new.path, path)
-    storage.sync_directory(directory)
-    segment = Segment(LogEnvironment(storage), directory, base_offset, written, now_ms)
-    for index in segment.write_indexes() if not written else ():
-        storage.sync_path(index)
+    durability.sync(directories=[directory])
+    segment = Segment(environment, directory, base_offset, written, now_ms)
     if written:
         segment.rebuild_indexes()
+    else:
+        durability.sync(paths=segment.write_indexes())
 
 
 def _kept(ranges: Sequence[DamagedRange], size_bytes: int) -> list[tuple[int, int]]:

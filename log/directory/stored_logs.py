@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from log.config import LogConfig
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
@@ -83,7 +84,7 @@ class StoredLog(NamedTuple):
         return config.retention_ms >= 0 and now_ms - stop.oldest_timestamp > config.retention_ms
 
 
-def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog], bool]:
+def read_stored_logs(storage: Storage, durable: DurableFiles, root: str) -> tuple[dict[str, StoredLog], bool]:
     """Return the stored logs of the last clean stop, by partition directory, and whether the last stop was clean.
 
     Removes the file of the clean stop, so that only the next clean stop vouches for the logs again. Raises IncompatibleFormat
@@ -93,7 +94,7 @@ def read_stored_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog],
     found = _read(storage, marker)
     if found is not None:
         storage.rename(marker, kept)
-        storage.sync_directory(root)
+        durable.sync(directories=[root])
         return found, True
     storage.delete(marker)
     # Without a topic id, a log of the same name and size may belong to a newer topic.
@@ -145,7 +146,9 @@ def _read(storage: Storage, path: str) -> dict[str, StoredLog] | None:
     return {name: StoredLog(ids[row[0]], CleanStop(*row[1:]), row[1]) for name, row in rows.items()}
 
 
-def write_stored_logs(storage: Storage, root: str, logs: Mapping[str, StoredLog], *, all_clean: bool) -> None:
+def write_stored_logs(
+    durable: DurableFiles, root: str, logs: Mapping[str, StoredLog], *, all_clean: bool
+) -> None:
     """Write the facts of each log that closed cleanly, as `.kafka_cleanshutdown` if all logs did. Raises OSError."""
     rows = {
         name: (
@@ -161,7 +164,7 @@ def write_stored_logs(storage: Storage, root: str, logs: Mapping[str, StoredLog]
         if stored.stop is not None and stored.topic_id is not None
     }
     name = CLEAN_SHUTDOWN if all_clean else STORED_LOGS
-    storage.replace_file(
+    durable.replace(
         f"{root}/{name}",
         msgspec.json.encode(_Content(STORED_LOGS_VERSION, rows, crc32(msgspec.json.encode(rows)))),
     )

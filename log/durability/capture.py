@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from log.files.durable_files import DurableFiles
 
 
 class Capture(Protocol):
     """The content of one side file at one moment."""
 
-    def write(self) -> None:
-        """Write the side file durably; called in any thread, once all data that it describes is durable. Raises OSError."""
+    def write(self, files: DurableFiles) -> None:
+        """Persist the side file by `files`; called in any thread, once all data that it describes is durable. Raises OSError."""
 
     def saved(self) -> None:
         """Record that `write` has succeeded; called in the thread of the log."""

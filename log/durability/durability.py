@@ -1,28 +1,31 @@
-"""The port that makes the tickets of a flush round durable, and its implementation for the local disk.
+"""How things become durable: the port, and the local disk behind it. No other module calls an fsync.
 
-A ticket says what must become durable, a `Durability` how. Everything that a running log writes becomes durable by
-tickets, with the exceptions in docs/decisions.md. A start, a repair and the compacting process fsync their own files.
+A flush ticket says what a running log must persist, a `Durability` says how, in rounds of tickets. What no ticket carries, because
+no log runs yet or another process made it, goes through the verbs of `DurableFiles`.
 """
 
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import TYPE_CHECKING, Protocol
 
 from log.files.data_file import DataFile
+from log.files.durable_files import DurableFiles
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from log.durability.flush_ticket import FlushTicket
+    from log.files.disk import FileSystemFlush
     from log.files.storage import Storage
 
 
-class Durability(Protocol):
+class Durability(DurableFiles, Protocol):
     """Makes the tickets of one round durable. Knows no log; may be called in several worker threads at once."""
 
     max_shares: int
-    """The largest number of shares into which a round's tickets may be divided; 1 if a round becomes one object."""
+    """Into how many parts the tickets of one round may be divided; 1 where a round is one object."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.
@@ -30,12 +33,19 @@ class Durability(Protocol):
         A ticket that failed is never committed again: nobody knows what reached the disk.
         """
 
+    def begin_common_flush(self, path: str) -> FileSystemFlush | None:
+        """Return one flush for everything written below `path` until it runs; None where files are flushed one by one.
+
+        Raises OSError.
+        """
+
 
 class LocalDurability:
     """Makes files and directories of the local disk durable by fsync."""
 
-    def __init__(self, max_shares: int = 1 << 30) -> None:
+    def __init__(self, storage: Storage, max_shares: int = 1 << 30) -> None:
         """Divide a round into at most one share per worker thread."""
+        self._storage = storage
         self.max_shares = max_shares
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
@@ -52,13 +62,13 @@ class LocalDurability:
 
     def persist(self, ticket: FlushTicket) -> None:
         """Flush the data first, then files, directories and captures, the log start last. Raises OSError."""
-        storage = ticket.storage
-        for file in ticket.data:
-            storage.sync(file)
-        sync_paths(storage, ticket.paths)
+        self.sync(data=ticket.data)
+        for path in ticket.paths:
+            with contextlib.suppress(FileNotFoundError):
+                # A file that retention has deleted meanwhile is needed by nobody.
+                self.sync(paths=(path,))
         try:
-            for directory in ticket.directories:
-                storage.sync_directory(directory)
+            self.sync(directories=ticket.directories)
         except FileNotFoundError:
             # The whole partition may have been deleted meanwhile. Then its files were released.
             if not all(file.closing for file in ticket.data):
@@ -66,27 +76,46 @@ class LocalDurability:
         # The captures of a deleted partition write nothing, because its log was closed before. So any missing file is
         # an error.
         for capture in ticket.captures:
-            capture.write()
+            capture.write(self)
         if ticket.last is not None:
-            ticket.last.write()
+            ticket.last.write(self)
 
+    def sync(
+        self,
+        *,
+        data: Iterable[DataFile] = (),
+        paths: Iterable[str] = (),
+        directories: Iterable[str] = (),
+    ) -> None:
+        """Fsync data files, then files by name, then directories. Raises OSError."""
+        storage = self._storage
+        for file in data:
+            storage.fdatasync(file)
+        for path in paths:
+            storage.fsync_path(path)
+        for directory in directories:
+            storage.fsync_directory(directory)
 
-def sync_paths(storage: Storage, paths: Iterable[str]) -> None:
-    """Make files durable by name. Skip files that retention has deleted meanwhile."""
-    for path in paths:
-        with contextlib.suppress(FileNotFoundError):
-            storage.sync_path(path)
+    def replace(self, path: str, content: bytes) -> None:
+        """Write and fsync a file beside the old one, then rename it over the old one and fsync the directory. Raises OSError."""
+        temporary = path + ".tmp"
+        self._storage.write_file(temporary, content)
+        self._storage.fsync_path(temporary)
+        self._storage.rename(temporary, path)
+        self._storage.fsync_directory(os.path.dirname(path))  # noqa: PTH120 - paths are plain strings here
 
+    def ensure(self, path: str, content: bytes) -> None:
+        """Fsync the file, read it back from the disk, and write it anew if it holds something else. Raises OSError.
 
-def make_durable(storage: Storage, path: str, content: bytes) -> None:
-    """Make sure that the disk, and not only the page cache, has `content` in the file. Raises OSError.
+        After a failed flush the page cache shows what the disk never got, and another flush reports success.
+        """
+        storage, file = self._storage, DataFile(path)
+        storage.fsync_path(path)
+        storage.forget_cached(file)
+        storage.descriptors.retire(file)
+        if storage.read_file(path) != content:
+            self.replace(path, content)
 
-    After a failed flush the page cache can hold data that the disk never got, while another fsync reports success. So
-    the file is read back from the disk, and rewritten if it differs.
-    """
-    file = DataFile(path)
-    storage.sync_path(path)
-    storage.forget_cached(file)
-    storage.descriptors.retire(file)
-    if storage.read_file(path) != content:
-        storage.replace_file(path, content)
+    def begin_common_flush(self, path: str) -> FileSystemFlush | None:
+        """Return a flush of the file system of `path`; None without syncfs. Raises OSError."""
+        return self._storage.begin_syncfs(path)

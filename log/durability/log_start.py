@@ -13,30 +13,27 @@ from log.files.checkpoints import encode_offsets
 from log.files.file_names import LOG_START_OFFSET
 
 if TYPE_CHECKING:
-    from log.files.storage import Storage
+    from log.files.durable_files import DurableFiles
 
 
 class LogStart:
     """The file with the log start offset. The offset in it only moves forward."""
 
-    __slots__ = ("_file", "_key", "_path", "_storage")
+    __slots__ = ("_file", "_key", "_path")
 
-    def __init__(
-        self, storage: Storage, directory: str, topic: str, partition: int, durable_offset: int
-    ) -> None:
+    def __init__(self, directory: str, topic: str, partition: int, durable_offset: int) -> None:
         """Begin with the offset that the file holds."""
-        self._storage = storage
         self._path = f"{directory}/{LOG_START_OFFSET}"
         self._key = topic, partition
         self._file = SideFile(durable_offset)
 
-    def advance(self, offset: int) -> None:
-        """Persist the offset unless a later offset is durable already. Any thread may call. Does nothing when closed.
+    def advance(self, offset: int, files: DurableFiles) -> None:
+        """Persist the offset by `files` unless a later offset is durable already. Any thread may call. Does nothing when closed.
 
         Raises OSError.
         """
         content = encode_offsets({self._key: offset})
-        self._file.write(offset, lambda: self._storage.replace_file(self._path, content))
+        self._file.write(offset, lambda: files.replace(self._path, content))
 
     def close(self) -> None:
         """Stop writing, even for removals in flight: another log may get the directory's name."""
@@ -53,9 +50,9 @@ class LogStartCapture:
         self._log_start = log_start
         self._offset = offset
 
-    def write(self) -> None:
+    def write(self, files: DurableFiles) -> None:
         """Persist the new log start offset. Raises OSError."""
-        self._log_start.advance(self._offset)
+        self._log_start.advance(self._offset, files)
 
     def saved(self) -> None:
         """Do nothing: the removal that made the ticket moves the log start."""

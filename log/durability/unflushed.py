@@ -5,12 +5,12 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
-from log.durability.durability import sync_paths
 from log.durability.flush_ticket import FlushTicket
 
 if TYPE_CHECKING:
     from log.durability.capture import Capture
     from log.files.data_file import DataFile
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.place import LogPlace
     from log.segments.segment import Segment
@@ -207,11 +207,9 @@ class Unflushed:
         self._flushed = ticket.active_base_offset, ticket.end_position
         return True
 
-    def sync_files(self) -> None:
+    def sync_files(self, files: DurableFiles) -> None:
         """Make files and directories, but not the data, durable at once, in this thread. Raises OSError."""
         paths, directories = self._files_for_ticket()
-        sync_paths(self._storage, paths)
-        for directory in directories:
-            self._storage.sync_directory(directory)
+        files.sync(paths=paths, directories=directories)
         self._paths, self._directories = [], []
         self.first_flush_pending = False

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
@@ -31,7 +32,14 @@ class _Waiting(NamedTuple):
 class DeletionTicket:
     """One bounded deletion step. `run` may be called in any thread and touches no log state."""
 
-    def __init__(self, storage: Storage, entries: list[_Waiting], max_files: int, max_bytes: int) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        durable: DurableFiles,
+        entries: list[_Waiting],
+        max_files: int,
+        max_bytes: int,
+    ) -> None:
         """Take the entries to delete: at most `max_files` files, and no further file once `max_bytes` are freed."""
         self.entries = entries
         self.files = 0
@@ -43,6 +51,7 @@ class DeletionTicket:
         self.cancelled = False
         """Whether to end `run` before the next file. Any thread may set it."""
         self._storage = storage
+        self._durable = durable
         self._max_files = max_files
         self._max_bytes = max_bytes
 
@@ -80,7 +89,7 @@ class DeletionTicket:
 
         Persist the directory's new name first. Otherwise a crash could bring the partition back with some of its files.
         """
-        self._storage.sync_directory(str(Path(path).parent))
+        self._durable.sync(directories=[str(Path(path).parent)])
         room = self._max_files - self.files
         names = self._storage.some_names(path, room + 1)
         for name in names[:room]:
@@ -122,7 +131,13 @@ class DeletionQueue:
         self._waiting.pop(path, None)
 
     def prepare(
-        self, storage: Storage, now_ms: int, *, max_files: int, max_bytes: int = _NO_LIMIT
+        self,
+        storage: Storage,
+        durable: DurableFiles,
+        now_ms: int,
+        *,
+        max_files: int,
+        max_bytes: int = _NO_LIMIT,
     ) -> DeletionTicket | None:
         """Return the next step; None when nothing is due. Give the ticket back to `complete`."""
         entries: list[_Waiting] = []
@@ -130,7 +145,7 @@ class DeletionQueue:
             entry = heapq.heappop(self._heap)
             if self._waiting.get(entry.path) is entry:
                 entries.append(entry)
-        return DeletionTicket(storage, entries, max_files, max_bytes) if entries else None
+        return DeletionTicket(storage, durable, entries, max_files, max_bytes) if entries else None
 
     def complete(self, ticket: DeletionTicket, now_ms: int) -> None:
         """Take back a ticket that ran. Entries that it did not reach stay queued; failed entries are due after RETRY_MS."""

@@ -2,7 +2,7 @@
 """Reads and writes the files of one data directory, on a `Disk` (log.files.disk) that makes the system calls.
 
 A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.descriptors) opens when needed. Tests put a simulated
-disk under the storage. All methods raise OSError. Only `sync`, `sync_directory`, `bring_in`, `drop_cached` and the methods that
+disk under the storage. All methods raise OSError. Only the fsyncs, `bring_in`, `drop_cached` and the methods that
 take paths (whole files and directories) may be called from another thread than the owner's. An owner that must not wait for the
 disk sets `waits` to False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another
 thread must read into the page cache first.
@@ -100,7 +100,7 @@ class Storage:
             file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), size_bytes
         )
 
-    def sync(self, file: DataFile) -> None:
+    def fdatasync(self, file: DataFile) -> None:
         """Make the file's bytes durable. After one failure every later call fails: a second fsync would report false success."""
         if file.failed:
             raise OSError(errno.EIO, "an earlier flush of this file failed", file.path)
@@ -114,7 +114,7 @@ class Storage:
         """Drop the file from the page cache, so that later reads return what is on the disk.
 
         After a failed flush the page cache may hold bytes that the disk never got. The kernel drops only flushed pages, so
-        `sync` the file first.
+        `fdatasync` the file first.
         """
         self._disk.drop_cached(file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), 0, 0)
 
@@ -246,11 +246,11 @@ class Storage:
         finally:
             self._disk.close(descriptor)
 
-    def sync_path(self, path: str) -> None:
-        """Make a file written by `write_file` durable."""
+    def fsync_path(self, path: str) -> None:
+        """Make a file written by `write_file` durable. Only `log.durability` calls the fsyncs, and decides whether to."""
         self._sync_name(path, _READ)
 
-    def sync_directory(self, path: str) -> None:
+    def fsync_directory(self, path: str) -> None:
         """Make the names in the directory durable."""
         self._sync_name(path, _READ | os.O_DIRECTORY)
 
@@ -261,7 +261,7 @@ class Storage:
         finally:
             self._disk.close(descriptor)
 
-    def begin_file_system_flush(self, path: str) -> FileSystemFlush | None:
+    def begin_syncfs(self, path: str) -> FileSystemFlush | None:
         """Return a flush of everything written to the file system of `path` until the flush runs; None without syncfs."""
         syncfs = self._disk.find_syncfs()
         return None if syncfs is None else FileSystemFlush(self._disk, path, syncfs)
@@ -275,17 +275,17 @@ class Storage:
         with contextlib.suppress(FileNotFoundError):
             self._disk.unlink(path)
 
-    def make_directory(self, path: str) -> None:
-        """Create the directory and its missing parents, and persist their names. An existing directory is no error."""
+    def make_directories(self, path: str) -> list[str]:
+        """Create the directory and its missing parents. Return the directories that got a name, which is not durable yet."""
         if self._disk.is_directory(path):
-            return
+            return []
         parent = os.path.dirname(path) or "."
-        self.make_directory(parent)
+        changed = self.make_directories(parent)
         with contextlib.suppress(FileExistsError):
             self._disk.mkdir(path)
-        self.sync_directory(parent)
+        return [*changed, parent]
 
-    def make_undurable_directory(self, path: str) -> None:
+    def make_directory(self, path: str) -> None:
         """Create the directory inside of an existing one. Its name is durable once the parent is synced."""
         self._disk.mkdir(path)
 
@@ -331,14 +331,6 @@ class Storage:
     def exists(self, path: str) -> bool:
         """Return whether a file or directory has this path."""
         return self._disk.exists(path)
-
-    def replace_file(self, path: str, content: bytes) -> None:
-        """Replace the file's content atomically and durably: a crash leaves the old content or the new."""
-        temporary = path + ".tmp"
-        self.write_file(temporary, content)
-        self.sync_path(temporary)
-        self.rename(temporary, path)
-        self.sync_directory(os.path.dirname(path))
 
     def lock(self, path: str) -> None:
         """Lock the file for this process. Raises DirectoryLocked when another process holds the lock."""

@@ -34,6 +34,7 @@ class Checking:
         """Check the segments, cut off torn batches, and persist the rest. Raises OSError, IncompatibleFormat."""
         self._listing = listing
         self._storage = listing.storage
+        self._durability = listing.environment.durability
         self._recovery_point = recovery_point
         # Below this offset compaction may have removed offsets.
         self._may_lack = EVERYWHERE if listing.environment.recovery_points_lost else recovery_point
@@ -68,8 +69,8 @@ class Checking:
         listing.leader_epochs.truncate(log_end_offset)
         if listing.leader_epochs.entries() != (listing.saved_epochs or []):
             path = f"{listing.directory}/{LEADER_EPOCHS}"
-            self._storage.replace_file(path, encode_leader_epochs(listing.leader_epochs.entries()))
-        self._storage.sync_directory(listing.directory)
+            self._durability.replace(path, encode_leader_epochs(listing.leader_epochs.entries()))
+        self._durability.sync(directories=[listing.directory])
         return log_end_offset
 
     def _check_from(self, first: int) -> int:
@@ -94,8 +95,7 @@ class Checking:
             if segment.size_bytes < file_size:
                 self._drop_segments_from(index + 1)
                 break
-        for path in touched:
-            self._storage.sync_path(path)
+        self._durability.sync(paths=touched)
         return next_offset
 
     def _check_segment(self, segment: Segment, next_offset: int, next_base: int) -> int:
@@ -165,8 +165,7 @@ class Checking:
         """Begin a segment after one that ends in damage: a scan could not find sound batches after that damage."""
         listing = self._listing
         closing = listing.segments[-1]
-        for path in closing.write_indexes():
-            self._storage.sync_path(path)
+        self._durability.sync(paths=closing.write_indexes())
         closing.become_closed()
         segment = Segment(listing.environment, listing.directory, offset, 0, listing.now_ms)
         self._storage.create(segment.file)
@@ -196,7 +195,7 @@ class Checking:
     def _sync(self, segment: Segment) -> None:
         self._storage.descriptors.pin(segment.file)
         try:
-            self._storage.sync(segment.file)
+            self._durability.sync(data=[segment.file])
         finally:
             self._storage.descriptors.unpin(segment.file)
 

@@ -37,7 +37,7 @@ from seq_validator import ProducerTable
 if TYPE_CHECKING:
     from log.config import LogConfig
     from log.environment import LogEnvironment
-    from log.files.storage import Storage
+    from log.files.durable_files import DurableFiles
     from log.place import LogPlace
     from log.segments.damage import DamagedRange
 
@@ -70,10 +70,10 @@ def new_log(environment: LogEnvironment, directory: str, config: LogConfig, now_
     return LoadedLog([segment], producers, LeaderEpochs(), 0, 0)
 
 
-def persist_directory(storage: Storage, place: LogPlace) -> None:
+def persist_directory(durable: DurableFiles, place: LogPlace) -> None:
     """Rewrite and persist the topic id of a partition directory, and persist the directory's name. Raises OSError."""
-    storage.replace_file(f"{place.directory}/{PARTITION_METADATA}", encode_partition_metadata(place.topic_id))
-    storage.sync_directory(str(Path(place.directory).parent))
+    durable.replace(f"{place.directory}/{PARTITION_METADATA}", encode_partition_metadata(place.topic_id))
+    durable.sync(directories=[str(Path(place.directory).parent)])
 
 
 def load_log(
@@ -179,13 +179,13 @@ class _Loader:
             self.storage.delete(f"{self.directory}/{name}")
             del files[name]
         if beyond:
-            self.storage.sync_directory(self.directory)
+            self.environment.durability.sync(directories=[self.directory])
 
     def begin_anew(self, offset: int) -> None:
         """Replace all segments by one empty segment at `offset`."""
         segment = Segment(self.environment, self.directory, offset, 0, self.listing.now_ms)
         self.storage.create(segment.file)
-        self.storage.sync_directory(self.directory)
+        self.environment.durability.sync(directories=[self.directory])
         for old in self.segments:
             self.listing.remove(old)
         self.segments[:] = [segment]

@@ -8,7 +8,6 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from log.durability.durability import make_durable
 from log.errors import CorruptRecord
 from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from log.format.end_marker import read_end_marker
@@ -47,7 +46,7 @@ def load_producers(
     `snapshots` are the offsets of the log's snapshots; the one that is restored is durable afterwards. If no snapshot covers the
     closed segments, a new one is written. `undecided` records the damaged ranges that the replay passes.
     """
-    storage = environment.storage
+    storage, durability = environment.storage, environment.durability
     log_from = segments[0][0].base_offset if segments else 0
     producers, from_offset = restore_newest(environment, directory, config, snapshots, log_from=log_from)
     start = from_offset or 0
@@ -55,8 +54,8 @@ def load_producers(
         if from_offset is not None and not is_snapshot_durable:
             # The snapshot may be in the page cache only, and soon be the only copy of the producers of deleted segments.
             path = f"{directory}/{offset_name(from_offset, SNAPSHOT_SUFFIX)}"
-            make_durable(storage, path, storage.read_file(path))
-            storage.sync_directory(directory)
+            durability.ensure(path, storage.read_file(path))
+            durability.sync(directories=[directory])
         for segment, end_offset in segments:
             if end_offset > start:
                 _replay(storage, segment, start, producers, undecided, now_ms)
@@ -68,8 +67,7 @@ def load_producers(
             # Otherwise the producers of closed segments would be forgotten once the segments are deleted.
             log_end_offset = segments[-1][1]
             path = write_snapshot(environment, directory, producers, log_end_offset, log_end_offset)
-            storage.sync_path(path)
-            storage.sync_directory(directory)
+            durability.sync(paths=[path], directories=[directory])
     except BaseException:
         producers.clear()
         raise

@@ -92,12 +92,11 @@ def _write(environment: LogEnvironment, directory: str, doubted: Sequence[Segmen
     for segment in doubted:
         path = segment.path(TRANSACTION_INDEX_SUFFIX)
         if segment.aborts.has_any and segment is not active:
-            for written in segment.aborts.write():
-                storage.sync_path(written)
+            environment.durability.sync(paths=segment.aborts.write())
             segment.become_closed()
         elif not segment.aborts.has_any and storage.exists(path):
             storage.delete(path)
-    storage.sync_directory(directory)
+    environment.durability.sync(directories=[directory])
 
 
 def _known_in_damage(segment: Segment) -> list[AbortedTransaction] | None:

@@ -19,6 +19,7 @@ from log.segments.damage import DamagedRange
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
@@ -47,13 +48,14 @@ class DamageRegister:
         """Begin without damage."""
         self._ranges: dict[str, tuple[DamagedRange, ...]] = {}
         self._storage: Storage | None = None
+        self._durable: DurableFiles | None = None
         self._path = ""
         self.is_lost = False
         """Whether the file itself was damaged. Then every log must be checked from its start."""
 
-    def load(self, storage: Storage, root: str) -> None:
+    def load(self, storage: Storage, durable: DurableFiles, root: str) -> None:
         """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat."""
-        self._storage, self._path = storage, f"{root}/{DAMAGED_BATCHES}"
+        self._storage, self._durable, self._path = storage, durable, f"{root}/{DAMAGED_BATCHES}"
         if not storage.exists(self._path):
             return
         content = storage.read_file(self._path)
@@ -101,14 +103,14 @@ class DamageRegister:
             self.is_lost = False
 
     def _write(self, *, is_durable: bool) -> None:
-        if self._storage is None:
+        if self._storage is None or self._durable is None:
             return
         ranges = {path.rpartition("/")[2]: list(found) for path, found in sorted(self._ranges.items())}
         content = msgspec.json.encode(
             _Content(DAMAGED_BATCHES_VERSION, ranges, crc32(msgspec.json.encode(ranges)))
         )
         if is_durable:
-            self._storage.replace_file(self._path, content)
+            self._durable.replace(self._path, content)
         else:
             self._storage.write_file(self._path + TEMPORARY_SUFFIX, content)
             self._storage.rename(self._path + TEMPORARY_SUFFIX, self._path)

@@ -259,8 +259,7 @@ class Segment:
             self.size_bytes = end
         rebuilt = self.indexes()
         try:
-            for path in self.write_indexes():
-                self._environment.storage.sync_path(path)
+            self._environment.durability.sync(paths=self.write_indexes())
         except OSError as error:
             _logger.warning(
                 "%s: the rebuilt indexes are only in memory, writing them failed: %s", self.file.path, error

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.segments.damage_register import DamageRegister
     from log.segments.indexes import IndexCache, SegmentIndexes
@@ -18,6 +19,10 @@ class SegmentEnvironment(Protocol):
     index_cache: IndexCache[SegmentIndexes]
     transaction_index_cache: IndexCache[TransactionIndex]
     damage: DamageRegister
+
+    @property
+    def durability(self) -> DurableFiles:
+        """How files become durable."""
 
     def forget_indexes(self, path: str) -> None:
         """Drop the cached indexes of the segment file `path`, which changes or is removed."""

@@ -20,6 +20,7 @@ from log.state.delayed_snapshots import CorruptDelayedSnapshot, DelayedSnapshot,
 if TYPE_CHECKING:
     from log.config import LogConfig
     from log.environment import DelayedLimit
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
     from log.place import LogPlace
@@ -226,7 +227,7 @@ class Delays:
             return None
         self._captured = state
         snapshot = DelayedSnapshot(covered_offset, header, holds, entries)
-        return DelaysCapture(self._storage, self._file, self._path, snapshot)
+        return DelaysCapture(self._file, self._path, snapshot)
 
     def close(self) -> None:
         """Release the waiting records' part of the limit, and write no more."""
@@ -237,22 +238,19 @@ class Delays:
 class DelaysCapture:
     """The records that waited at one moment. `write` may be called in any thread."""
 
-    __slots__ = ("_file", "_number", "_path", "_snapshot", "_storage")
+    __slots__ = ("_file", "_number", "_path", "_snapshot")
 
-    def __init__(self, storage: Storage, file: SideFile, path: str, snapshot: DelayedSnapshot) -> None:
+    def __init__(self, file: SideFile, path: str, snapshot: DelayedSnapshot) -> None:
         """Take the content, and the number of the capture."""
-        self._storage = storage
         self._file = file
         self._path = path
         self._snapshot = snapshot
         self._number = file.next_number()
 
-    def write(self) -> None:
-        """Replace the side file, durably. An error is only logged: the next start replays more of the log."""
+    def write(self, files: DurableFiles) -> None:
+        """Persist the side file. An error is only logged: the next start replays more of the log."""
         try:
-            self._file.write(
-                self._number, lambda: self._storage.replace_file(self._path, encode(self._snapshot))
-            )
+            self._file.write(self._number, lambda: files.replace(self._path, encode(self._snapshot)))
         except FileNotFoundError:
             raise
         except OSError as error:

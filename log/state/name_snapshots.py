@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from log.durability.capture import SideFile
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.place import LogPlace
 
@@ -50,17 +51,17 @@ class NamesCapture:
         self.log_end_offset = log_end_offset
         self.number = file.next_number()
 
-    def write(self) -> None:
-        """Write the snapshot durably, and delete old ones. Call this once all records below the offset are durable. Raises OSError.
+    def write(self, files: DurableFiles) -> None:
+        """Persist the snapshot by `files`, and delete old ones. Call this once all records below the offset are durable. Raises OSError.
 
         Two captures at one offset share a file name, so an older one must not overwrite a newer one.
         """
-        self._file.write(self.number, self._replace)
+        self._file.write(self.number, lambda: self._replace(files))
 
-    def _replace(self) -> None:
+    def _replace(self, files: DurableFiles) -> None:
         storage, directory = self.storage, self.directory
         path = f"{directory}/{offset_name(self.log_end_offset, NAMES_SUFFIX)}"
-        storage.replace_file(path, encode_names(self.names, self.log_end_offset))
+        files.replace(path, encode_names(self.names, self.log_end_offset))
         offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
         for offset in offsets[:-KEPT_SNAPSHOTS]:
             storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")
@@ -123,26 +124,23 @@ def read_start(storage: Storage, directory: str) -> int | None:
 class StartCapture:
     """A capture of the offset from which names are tracked. `write` may be called in any thread."""
 
-    __slots__ = ("_file", "_offset", "_place", "_saved", "_storage")
+    __slots__ = ("_file", "_offset", "_place", "_saved")
 
-    def __init__(
-        self, storage: Storage, file: SideFile, place: LogPlace, offset: int, saved: Callable[[], None]
-    ) -> None:
+    def __init__(self, file: SideFile, place: LogPlace, offset: int, saved: Callable[[], None]) -> None:
         """Take the offset to write. `saved` is called when the offset is durable."""
-        self._storage = storage
         self._file = file
         self._place = place
         self._offset = offset
         self._saved = saved
 
-    def write(self) -> None:
-        """Replace the side file, durably. Raises OSError."""
-        self._file.write_unnumbered(self._replace)
+    def write(self, files: DurableFiles) -> None:
+        """Persist the side file by `files`. Raises OSError."""
+        self._file.write_unnumbered(lambda: self._replace(files))
 
-    def _replace(self) -> None:
+    def _replace(self, files: DurableFiles) -> None:
         place = self._place
         content = encode_offsets({(place.topic, place.partition): self._offset})
-        self._storage.replace_file(f"{place.directory}/{DEDUPLICATION_START}", content)
+        files.replace(f"{place.directory}/{DEDUPLICATION_START}", content)
 
     def saved(self) -> None:
         """Report that the offset is durable."""

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from log.config import LogConfig
+    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
     from log.place import LogPlace
@@ -353,12 +354,12 @@ class Names:
         """Capture the offset from which names are tracked, for the next flush; None when a side file holds that offset."""
         if self.unsaved_start is None:
             return None
-        return StartCapture(self._storage, self._file, self._place, self.unsaved_start, self._start_saved)
+        return StartCapture(self._file, self._place, self.unsaved_start, self._start_saved)
 
     def _start_saved(self) -> None:
         self.unsaved_start = None
 
-    def save_start(self) -> None:
+    def save_start(self, files: DurableFiles) -> None:
         """Persist the offset from which names are tracked, if the next start could not find that offset. Raises OSError.
 
         For almost all logs the first flush after deduplication began persists the offset. Call this before the first named record
@@ -366,7 +367,7 @@ class Names:
         """
         capture = None if self._start_is_implied else self.capture_start()
         if capture is not None:
-            capture.write()
+            capture.write(files)
             self.unsaved_start = None
 
     def discard_below(self, log_start_offset: int) -> None:

@@ -195,7 +195,7 @@ class RecordStates:
             rules.settle(found, now_ms)
         if found.advances and self.names is not None:
             # A crash must not leave named records without the offset from which names are tracked.
-            self.names.save_start()
+            self.names.save_start(self._environment.durability)
         return found
 
     def _judge(

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import DirectoryLocked, Storage
+from log import DirectoryLocked, LocalDurability, Storage
 from log.files.data_file import DataFile
 from log.files.disk import Disk, SystemDisk
 from tests.faults.disk_contents import Enumeration
@@ -37,7 +37,7 @@ def write(
 
 
 def sync_directory(process: SimulatedProcess, path: str = "/d") -> None:
-    Storage(disk=process).sync_directory(path)
+    Storage(disk=process).fsync_directory(path)
 
 
 def states(make: Callable[[SimulatedDisk], None]) -> set[tuple[tuple[str, bytes], ...]]:
@@ -205,7 +205,7 @@ class TestPowerCut:
         for call in (
             lambda: storage.write(file, (b"x",), 0),
             lambda: storage.read(file, 1, 0),
-            lambda: storage.sync(file),
+            lambda: storage.fdatasync(file),
             lambda: storage.exists("/d"),
             lambda: storage.rename("/d/a", "/d/b"),
             lambda: storage.list_directory("/d"),
@@ -293,13 +293,14 @@ class TestFaults:
         disk = new_disk()
         disk.plan.rates = FaultRates(write_eio=0.2, write_short=0.2, sync_eio=0.5, read_eio=0.1, name_eio=0.1)
         storage = Storage(disk=disk.process())
+        durability = LocalDurability(storage)
         for number in range(300):
-            outcome(lambda number=number: storage.replace_file(f"/d/{number}", b"1234"))
+            outcome(lambda number=number: durability.replace(f"/d/{number}", b"1234"))
             outcome(lambda number=number: storage.read_file(f"/d/{number}"))
         assert disk.faults["EIO"] > 100
         assert disk.faults["short"] > 10
         disk.plan.heal()
-        storage.replace_file("/d/last", b"1234")
+        durability.replace("/d/last", b"1234")
 
     def test_a_full_disk(self) -> None:
         disk = new_disk(capacity_bytes=10)

@@ -32,7 +32,7 @@ from log.segments.transaction_index import TransactionIndex
 from log.state import delayed_snapshots
 from log.state.delayed_records import Hold
 from pid_allocator import StoreWentBack
-from pid_allocator.seen_file import SeenFile
+from pid_allocator.seen_file import load_seen
 from seq_validator import CorruptSnapshot, ProducerTable
 from seq_validator.names import (
     MAX_SEQUENCE_ID,
@@ -161,7 +161,7 @@ def _seen(data: bytes) -> None:
     with tempfile.NamedTemporaryFile(dir=MEMORY if MEMORY.is_dir() else None) as file:
         file.write(data)
         file.flush()
-        asyncio.run(SeenFile(Path(file.name)).load())
+        asyncio.run(load_seen(Path(file.name)))
 
 
 def _producer_snapshot() -> bytes:

@@ -94,7 +94,8 @@ def fill(
 
 def persist(ticket: FlushTicket | RemovalTicket) -> None:
     """Make a ticket durable on the local disk. Raises OSError."""
-    LocalDurability().persist(ticket.flush if isinstance(ticket, RemovalTicket) else ticket)
+    flush = ticket.flush if isinstance(ticket, RemovalTicket) else ticket
+    LocalDurability(flush.storage).persist(flush)
 
 
 def flush(log: PartitionLog) -> None:

@@ -8,7 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from log import DeletionReason, OffsetOutOfRange, PartitionLog, Storage, StorageFailed, retention, settings
+from log import (
+    DeletionReason,
+    LocalDurability,
+    OffsetOutOfRange,
+    PartitionLog,
+    Storage,
+    StorageFailed,
+    retention,
+    settings,
+)
 from log.retention import SEGMENTS_AT_ONCE
 from log.segments.segment import NEVER
 from log.state.record_states import RecordStates
@@ -290,7 +299,7 @@ class TestRemovalsBesideFlushes:
         ticket = retention.prepare_delete_records(log, 1, NOW_MS)
         assert ticket is not None
         assert remove(log, ticket)
-        log.environment.storage.sync_directory(log.directory)  # as the kernel may do at any time
+        log.environment.storage.fsync_directory(log.directory)  # as the kernel may do at any time
         disk.power_cut(None)
         log = open_log(tmp_path / "log", HOURLY, storage=Storage(disk=disk.process()))
         assert log.log_start_offset == 1
@@ -317,10 +326,10 @@ class TestRemovalsBesideFlushes:
         assert ticket is not None
         assert not ticket.flush.data
 
-        def lose(_: Storage, path: str, __: bytes) -> None:
+        def lose(_: LocalDurability, path: str, __: bytes) -> None:
             raise FileNotFoundError(path)
 
-        monkeypatch.setattr(Storage, "replace_file", lose)
+        monkeypatch.setattr(LocalDurability, "replace", lose)
         with pytest.raises(StorageFailed):
             remove(log, ticket)
         assert log.log_start_offset == 0

@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 
+from log import LocalDurability, Storage
 from pid_allocator import LastSeen, StoreWentBack, UnknownStoreVersion
 from pid_allocator.seen_file import SeenFile
 
+REPLACE = LocalDurability(Storage()).replace
+
 
 async def test_the_last_saved_state_is_loaded(tmp_path: Path) -> None:
-    file = SeenFile(tmp_path / "seen.json")
+    file = SeenFile(tmp_path / "seen.json", REPLACE)
     assert await file.load() is None
     await file.save(LastSeen("a", 5))
     await file.save(LastSeen("b", 2**62))
-    assert await SeenFile(tmp_path / "seen.json").load() == LastSeen("b", 2**62)
+    assert await SeenFile(tmp_path / "seen.json", REPLACE).load() == LastSeen("b", 2**62)
     assert [path.name for path in tmp_path.iterdir()] == ["seen.json"]
 
 
@@ -22,14 +25,14 @@ async def test_a_damaged_file_is_not_taken_for_an_empty_memory(tmp_path: Path, c
     path = tmp_path / "seen.json"
     path.write_bytes(content)
     with pytest.raises(StoreWentBack, match="no longer knows"):
-        await SeenFile(path).load()
+        await SeenFile(path, REPLACE).load()
 
 
 async def test_a_file_without_a_version_is_read(tmp_path: Path) -> None:
     path = tmp_path / "seen.json"
     path.write_bytes(b'{"store_id":"a","next_producer_id":5}')
-    assert await SeenFile(path).load() == LastSeen("a", 5)
-    await SeenFile(path).save(LastSeen("a", 6))
+    assert await SeenFile(path, REPLACE).load() == LastSeen("a", 5)
+    await SeenFile(path, REPLACE).save(LastSeen("a", 6))
     assert b'"version":1' in path.read_bytes()
 
 
@@ -39,5 +42,5 @@ async def test_a_file_of_a_later_version_is_refused_and_unchanged(tmp_path: Path
     with pytest.raises(
         UnknownStoreVersion, match=r"seen\.json has version 2; this program reads version 1\."
     ):
-        await SeenFile(path).load()
+        await SeenFile(path, REPLACE).load()
     assert path.read_bytes() == content

@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from log import InvalidRecord, LogConfig, Storage, StorageFailed, settings
+from log import InvalidRecord, LocalDurability, LogConfig, Storage, StorageFailed, settings
 from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
 from log.format.records import NewRecord, build_batch
@@ -392,10 +392,10 @@ class NamesLife(NamesThatOutliveRecords):
         process = Storage(8, self.disk.process())
         for path in doomed:
             if is_damaged:
-                process.replace_file(path, self.disk.content(path)[:-1])
+                LocalDurability(process).replace(path, self.disk.content(path)[:-1])
             else:
                 process.delete(path)
-                process.sync_directory(directory)
+                process.fsync_directory(directory)
         self.counts["lost snapshots"] += len(doomed)
         self.is_damaged = self.is_damaged or bool(doomed)
         self.start_anew()

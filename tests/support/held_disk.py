@@ -41,9 +41,9 @@ class HeldDisk(Storage):
         self._wait(file.path)
         super()._sync(file)
 
-    def sync_path(self, path: str) -> None:
+    def fsync_path(self, path: str) -> None:
         self._wait(path)
-        super().sync_path(path)
+        super().fsync_path(path)
 
     def _wait(self, path: str) -> None:
         is_worker = threading.current_thread() is not threading.main_thread()

@@ -17,13 +17,13 @@ class _SeenByTheGateway:
     """The highest id that a gateway has seen in the shared store, which an operator's claim reads and never changes."""
 
     def __init__(self, path: Path) -> None:
-        from pid_allocator.seen_file import SeenFile  # noqa: PLC0415 - only gateways with Redis need it
-
-        self._file = SeenFile(path)
+        self._path = path
 
     async def load(self) -> LastSeen | None:
         """Return the value that the gateway saved last."""
-        return await self._file.load()
+        from pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only gateways with Redis need it
+
+        return await load_seen(self._path)
 
     async def save(self, last_seen: LastSeen) -> None:
         """Save nothing: only the gateway writes its file, and it may be claiming now."""

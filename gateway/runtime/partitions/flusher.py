@@ -105,8 +105,8 @@ class Flusher:
         durability: Durability | None = None,
     ) -> None:
         self._loop = loop
-        self.durability: Durability = durability or LocalDurability()
         self._machine = machine or Machine()
+        self.durability: Durability = durability or LocalDurability(self._machine.storage)
         self._pace = _Pace(inline_limit_s, self._machine.seconds)
         self._thread_count = threads
         self._workers: Workers[tuple[_Round, Sequence[int]]]

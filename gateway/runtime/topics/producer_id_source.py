@@ -10,6 +10,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
 from gateway.runtime.topics.follow_settings import follow_producer_ids
 from gateway.runtime.topics.metadata_log import MetadataLog
+from log import Durability
 from pid_allocator import ProducerIdAllocator
 
 if TYPE_CHECKING:
@@ -19,14 +20,16 @@ SEEN_FILE = "producer-id-store-seen.json"
 """File in the data directory with this gateway's last view of a shared store."""
 
 
-def open_store(config: Config, metadata_log: MetadataLog) -> EmbeddedBlockStore | RedisBlockStore:
+def open_store(
+    config: Config, metadata_log: MetadataLog, durability: Durability
+) -> EmbeddedBlockStore | RedisBlockStore:
     """Return the store of blocks that the settings choose."""
     if config.str("seqgate.producer.id.store") == "embedded":
         return EmbeddedBlockStore(metadata_log, config.int("node.id"))
-    return open_redis_store(config, Path(config.str("log.dirs")))
+    return open_redis_store(config, Path(config.str("log.dirs")), durability)
 
 
-def open_redis_store(config: Config, data_dir: Path) -> RedisBlockStore:
+def open_redis_store(config: Config, data_dir: Path, durability: Durability) -> RedisBlockStore:
     """Return the store shared through Redis; its modules are imported only here, because most gateways need none."""
     from pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415
     from pid_allocator.seen_file import SeenFile  # noqa: PLC0415
@@ -36,7 +39,7 @@ def open_redis_store(config: Config, data_dir: Path) -> RedisBlockStore:
         key_prefix=config.str("seqgate.redis.prefix"),
         connect_timeout_ms=config.int("seqgate.redis.timeout.ms"),
         request_timeout_ms=config.int("seqgate.redis.timeout.ms"),
-        last_seen=SeenFile(data_dir / SEEN_FILE),
+        last_seen=SeenFile(data_dir / SEEN_FILE, durability.replace),
     )
 
 

@@ -36,6 +36,7 @@ class FileDeletion:
         while files_left > 0 and self._bytes_left > 0:
             ticket = self._environment.deletions.prepare(
                 self._environment.storage,
+                self._environment.durability,
                 self._clock.now_ms(),
                 max_files=min(files_left, FILES_PER_TICKET),
                 max_bytes=self._bytes_left,

@@ -54,9 +54,9 @@ class SlowDisk(Storage):
         assert self.may_flush.wait(PATIENCE_S)
         super()._sync(file)
 
-    def sync_path(self, path: str) -> None:
+    def fsync_path(self, path: str) -> None:
         assert self.may_flush.wait(PATIENCE_S)
-        super().sync_path(path)
+        super().fsync_path(path)
 
 
 @pytest.fixture

@@ -105,10 +105,10 @@ class TestCleanShutdown:
 
     def test_full_disk_at_the_stop_gives_the_lock_back(self, tmp_path: Path) -> None:
         class Full(Storage):
-            def replace_file(self, path: str, content: bytes) -> None:
-                if path.endswith(RECOVERY_POINTS):
+            def rename(self, source: str, target: str) -> None:
+                if target.endswith(RECOVERY_POINTS):
                     raise OSError(errno.ENOSPC, "full")
-                super().replace_file(path, content)
+                super().rename(source, target)
 
         directory = open_directory(tmp_path, Full())
         fill(directory.create("flights", TOPIC_ID, 0, SMALL), 3)

@@ -36,9 +36,9 @@ class Counting(Storage):
         self.touched.add(str(Path(path).parent))
         return super().read_file(path)
 
-    def sync_path(self, path: str) -> None:
+    def fsync_path(self, path: str) -> None:
         self.touched.add(str(Path(path).parent))
-        super().sync_path(path)
+        super().fsync_path(path)
 
 
 def open_directory(root: Path, storage: Storage | None = None) -> LogDirectory:
@@ -289,8 +289,8 @@ def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.Monk
                 raise OSError(5, "Input/output error")
 
     class Sharing(Counting):
-        def begin_file_system_flush(self, path: str) -> FileSystemFlush | None:
-            flush = super().begin_file_system_flush(path)
+        def begin_syncfs(self, path: str) -> FileSystemFlush | None:
+            flush = super().begin_syncfs(path)
             return None if flush is None else Flush(flush._disk, path, flush._syncfs)
 
     monkeypatch.setattr(closing, "MANY", 4)

@@ -36,7 +36,7 @@ def files(directory: Path, *names: str, size_bytes: int = 1) -> list[str]:
 
 def prepared(environment: LogEnvironment, max_files: int = 100, max_bytes: int = 1 << 60) -> DeletionTicket:
     ticket = environment.deletions.prepare(
-        environment.storage, NOW_MS, max_files=max_files, max_bytes=max_bytes
+        environment.storage, environment.durability, NOW_MS, max_files=max_files, max_bytes=max_bytes
     )
     assert ticket is not None
     return ticket

@@ -94,7 +94,7 @@ class TestOpenFiles:
         storage.descriptors.release(file)
         Path(file.path).unlink()
         storage.descriptors.unpin(file)
-        storage.sync(file)
+        storage.fdatasync(file)
         storage.descriptors.unpin(file)
         assert file.descriptor < 0
         assert len(storage.descriptors) == 0

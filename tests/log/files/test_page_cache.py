@@ -19,7 +19,7 @@ def written(tmp_path: Path, storage: Storage) -> DataFile:
     """An open file that another process wrote; none of it is cached, if the system obeys."""
     path = tmp_path / "file"
     path.write_bytes(bytes(range(250)) * (SIZE // 250))
-    storage.sync_path(str(path))
+    storage.fsync_path(str(path))
     storage.drop_cached(Place(str(path), 0, SIZE))
     file = DataFile(str(path))
     storage.descriptors.pin(file)

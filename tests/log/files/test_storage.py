@@ -29,31 +29,16 @@ class TestSync:
         (file,) = files(tmp_path, 1)
         storage.create(file)
         with pytest.raises(OSError, match="EIO"):
-            storage.sync(file)
+            storage.fdatasync(file)
         with pytest.raises(OSError, match="earlier"):
-            storage.sync(file)
+            storage.fdatasync(file)
 
 
 class TestNames:
-    def test_replace_file(self, tmp_path: Path) -> None:
+    def test_make_directories_tells_which_directories_changed(self, tmp_path: Path) -> None:
         storage = Storage()
-        path = str(tmp_path / "x")
-        storage.replace_file(path, b"one")
-        storage.replace_file(path, b"two")
-        assert storage.read_file(path) == b"two"
-        assert storage.list_files(str(tmp_path)) == {"x": 3}
-
-    def test_make_directory_makes_every_name_durable(self, tmp_path: Path) -> None:
-        synced: list[str] = []
-
-        class Noting(Storage):
-            def sync_directory(self, path: str) -> None:
-                synced.append(path)
-
-        Noting().make_directory(str(tmp_path / "a" / "b"))
-        assert synced == [str(tmp_path), str(tmp_path / "a")]
-        Noting().make_directory(str(tmp_path / "a" / "b"))
-        assert len(synced) == 2
+        assert storage.make_directories(str(tmp_path / "a" / "b")) == [str(tmp_path), str(tmp_path / "a")]
+        assert storage.make_directories(str(tmp_path / "a" / "b")) == []
 
     def test_delete_of_what_is_gone(self, tmp_path: Path) -> None:
         Storage().delete(str(tmp_path / "nothing"))
@@ -88,6 +73,6 @@ def test_forget_cached_changes_no_content(tmp_path: Path) -> None:
     (file,) = files(tmp_path, 1)
     storage.create(file)
     storage.write(file, (b"abc", b"def"), 0)
-    storage.sync(file)
+    storage.fdatasync(file)
     storage.forget_cached(file)
     assert storage.read(file, 99, 2) == b"cdef"

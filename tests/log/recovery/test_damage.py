@@ -15,6 +15,7 @@ import pytest
 from log import (
     CorruptRecord,
     IncompatibleFormat,
+    LocalDurability,
     LogConfig,
     LogDirectory,
     OutOfOrderSequence,
@@ -175,12 +176,12 @@ class TestKilled:
         position, _ = list(whole_batches(path.read_bytes()))[2]
         path.write_bytes(flipped(path.read_bytes(), 8 * (position + LENGTH_AT)))
         environment = LogEnvironment()
-        environment.damage.load(environment.storage, str(tmp_path))
+        environment.damage.load(environment.storage, environment.durability, str(tmp_path))
         log = open_log(path.parent, ONE_SEGMENT, environment=environment, recovery_point=END)
         log.append(batch(), now_ms=NOW_MS)
         stop = log.close(clean=True)
         again = LogEnvironment()
-        again.damage.load(again.storage, str(tmp_path))
+        again.damage.load(again.storage, again.durability, str(tmp_path))
         log = open_log(path.parent, ONE_SEGMENT, environment=again, clean_stop=stop)
         assert log.clean_stop is not None
         assert (damage(log), unreadable(log)) == ([(6, 9)], [6, 7, 8])
@@ -308,4 +309,4 @@ class TestRegister:
     def test_it_refuses_what_a_later_release_wrote(self, tmp_path: Path) -> None:
         (tmp_path / DAMAGED_BATCHES).write_bytes(b'{"version":2}')
         with pytest.raises(IncompatibleFormat, match="damaged-batches has version 2"):
-            DamageRegister().load(Storage(), str(tmp_path))
+            DamageRegister().load(Storage(), LocalDurability(Storage()), str(tmp_path))

@@ -14,7 +14,7 @@ from log import LogConfig, LogDirectory, PartitionLog, Storage, retention, setti
 from log.closing import prepare_close
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
-from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX, offsets_of
+from log.files.file_names import DEDUPLICATION_START, LEADER_EPOCHS, NAMES_SUFFIX, offsets_of
 from log.format.records import NewRecord, build_batch
 from seq_validator.names import NameBudget
 from tests.log.compaction.cleaning import compact, stored_batches
@@ -55,11 +55,12 @@ class FailingStorage(Storage):
         self.fails: Callable[[str], bool] = lambda path: False
         self.replaced: list[str] = []
 
-    def replace_file(self, path: str, content: bytes) -> None:
-        if self.fails(path):
+    def rename(self, source: str, target: str) -> None:
+        if self.fails(target):
             raise OSError(5, "the disk failed")
-        super().replace_file(path, content)
-        self.replaced.append(Path(path).name)
+        super().rename(source, target)
+        if not target.endswith(LEADER_EPOCHS):
+            self.replaced.append(Path(target).name)
 
     def read_file(self, path: str) -> bytes:
         if self.fails(path):

@@ -83,7 +83,7 @@ class TestRestarts:
         def fail(*_: object) -> None:
             raise OSError("the disk fails")
 
-        monkeypatch.setattr(Storage, "sync", fail)
+        monkeypatch.setattr(Storage, "fdatasync", fail)
         with pytest.raises(OSError, match="the disk fails"):
             persist(ticket)
 

@@ -54,26 +54,26 @@ def duplicate_acknowledged_at_once() -> list[Change]:
 @fault
 def failed_flush_believed() -> list[Change]:
     """the error of a failed fsync is logged and then ignored"""
-    sync = Storage.sync
+    fdatasync = Storage.fdatasync
 
     def believed(self: Storage, file: Any) -> None:
         with contextlib.suppress(OSError):
-            sync(self, file)
+            fdatasync(self, file)
 
-    return [(Storage, "sync", believed)]
+    return [(Storage, "fdatasync", believed)]
 
 
 @fault
 def failed_flush_repeated() -> list[Change]:
     """after a failed fsync the next one counts, although the kernel has dropped the pages (fsyncgate)"""
 
-    def sync(self: Storage, file: Any) -> None:
+    def fdatasync(self: Storage, file: Any) -> None:
         self._sync(file)
 
     def stay_online(self: PartitionLog, ticket: FlushTicket, error: OSError) -> None:
         self.unflushed.take_back(ticket)
 
-    return [(Storage, "sync", sync), (PartitionLog, "fail_flush", stay_online)]
+    return [(Storage, "fdatasync", fdatasync), (PartitionLog, "fail_flush", stay_online)]
 
 
 @fault
@@ -134,11 +134,11 @@ def new_partition_without_its_directory() -> list[Change]:
 def replaced_without_a_flush() -> list[Change]:
     """a small file is replaced by write and rename without flushing either"""
 
-    def replace_file(self: Storage, path: str, content: bytes) -> None:
-        self.write_file(path + ".tmp", content)
-        self.rename(path + ".tmp", path)
+    def replace(self: LocalDurability, path: str, content: bytes) -> None:
+        self._storage.write_file(path + ".tmp", content)
+        self._storage.rename(path + ".tmp", path)
 
-    return [(Storage, "replace_file", replace_file)]
+    return [(LocalDurability, "replace", replace)]
 
 
 @fault

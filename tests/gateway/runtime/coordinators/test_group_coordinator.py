@@ -70,9 +70,9 @@ class ThreadNotingDisk(Storage):
         self._note(file.path)
         super()._sync(file)
 
-    def sync_path(self, path: str) -> None:
+    def fsync_path(self, path: str) -> None:
         self._note(path)
-        super().sync_path(path)
+        super().fsync_path(path)
 
     def _note(self, path: str) -> None:
         if self._partition in path:

@@ -55,7 +55,7 @@ class HeldDurability(LocalDurability):
     """Holds every commit until `go_on` is set, and notes the flushed files."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__(Storage())
         self.begun = threading.Event()
         self.go_on = threading.Event()
         self.paths: list[str] = []
@@ -69,7 +69,7 @@ class HeldDurability(LocalDurability):
 
 def rolled(directory: Path, durability: HeldDurability) -> tuple[Any, FlushTicket]:
     """Return a partition with a closed segment, and the flush in flight that writes its side files."""
-    log = open_log(directory, environment=LogEnvironment(Storage(), durability=durability))
+    log = open_log(directory, environment=LogEnvironment(made_durable_by=durability))
     log.append(batch(producer_id=4, base_sequence=0), now_ms=NOW_MS)
     flush(log)
     log.roll(NOW_MS)

@@ -1,0 +1,33 @@
+"""The verbs by which files outside of a flush become durable; `log.durability.durability` carries them out.
+
+A start, a repair and the process that compacts call them for files that no ticket carries. They say what must be durable and in
+which order. The durability decides whether the local disk must know: another one may keep the truth elsewhere.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from log.files.data_file import DataFile
+
+
+class DurableFiles(Protocol):
+    """Persists files and names. Any thread may call, but no method belongs on the event loop. All methods raise OSError."""
+
+    def sync(
+        self,
+        *,
+        data: Iterable[DataFile] = (),
+        paths: Iterable[str] = (),
+        directories: Iterable[str] = (),
+    ) -> None:
+        """Persist the bytes of open data files, then those of files by name, then the names in the directories."""
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Replace the file's content atomically and durably: a crash leaves the old content or the new."""
+
+    def ensure(self, path: str, content: bytes) -> None:
+        """Make sure that a file which was read as `content` is durable with that content."""
