@@ -6,9 +6,9 @@ What is written is not durable yet: paths that a flush must persist go to `Unflu
 from __future__ import annotations
 
 import errno
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
-from log.errors import CorruptRecord
+from log.errors import CorruptRecord, StorageFailed
 from log.format.stamping import stamp
 from log.segments.segment import Segment
 from log.state.producer_snapshots import write_snapshot
@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from log.state.leader_epoch_file import LeaderEpochFile
     from log.state.record_states import RecordStates
     from seq_validator import ProducerTable
+
+
+_MOST: Final = 2**31 - 1
+"""The largest position, and the largest offset after the base offset, that Kafka's index files can hold."""
 
 
 class LogWriter:
@@ -71,8 +75,8 @@ class LogWriter:
             must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)
         except (CorruptRecord, OSError) as error:
             outage.fail(f"the active segment can't be read: {error}", error)
-        if must_roll:
-            self.roll(batch.base_offset, now_ms)
+        if must_roll and not self.roll(batch.base_offset, now_ms):
+            _check_can_hold(segments.active, batch, last_offset)
         active = segments.active
         head, rest, log_append_time_ms = stamp(batch, view, config, now_ms)
         try:
@@ -86,16 +90,17 @@ class LogWriter:
             )
         return log_append_time_ms
 
-    def roll(self, log_end_offset: int, now_ms: int) -> None:
-        """Begin a new segment at `log_end_offset`, unless the active segment is empty."""
+    def roll(self, log_end_offset: int, now_ms: int) -> bool:
+        """Begin a new segment at `log_end_offset`, unless the active segment is empty. Return whether a segment began.
+
+        A log whose first flush is not over stays in its first segment. Otherwise a crash could leave the second segment
+        without the first, and a start would take the second for the whole log.
+        """
         segments = self._segments
-        if segments.active.base_offset == log_end_offset:
-            return
+        if segments.active.base_offset == log_end_offset or self._unflushed.first_flush_pending:
+            return False
         segment = Segment(self._environment, self._directory, log_end_offset, 0, now_ms)
         try:
-            if self._unflushed.first_flush_pending:
-                # A crash must never leave a segment without the one before it.
-                self._unflushed.sync_files(self._environment.durability)
             paths = self.write_side_files(log_end_offset)
             self._environment.storage.create(segment.file)
             self._unflushed.add(paths, self._directory)
@@ -106,6 +111,7 @@ class LogWriter:
             self._outage.fail(f"a new segment could not be created: {error}", error)
         except MemoryError as error:
             self._outage.fail("the memory did not suffice for a new segment", error)
+        return True
 
     def write_side_files(self, log_end_offset: int) -> list[str]:
         """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable yet.
@@ -128,3 +134,15 @@ class LogWriter:
             self._unflushed.add([self._epochs.begin(leader_epoch, base_offset)], self._directory)
         except OSError as error:
             self._outage.fail(f"the leader epoch could not be written: {error}", error)
+
+
+def _check_can_hold(segment: Segment, batch: BatchHeader, last_offset: int) -> None:
+    """Do nothing if the segment, which is due to roll and may not yet, can hold one more batch. Raises StorageFailed.
+
+    The log stays online: the first flush ends soon, or takes the log offline. An empty segment holds any batch.
+    """
+    is_too_large = segment.size_bytes > _MOST - batch.size_bytes
+    if segment.size_bytes and (is_too_large or last_offset - segment.base_offset > _MOST):
+        raise StorageFailed(
+            f"{segment.file.path} is full, and the log can't begin the next segment before its first flush is over; retry later"
+        )

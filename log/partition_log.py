@@ -249,10 +249,10 @@ class PartitionLog:
         if leader_epoch > self.epochs.latest and not self.offline:
             self.writer.begin_leader_epoch(leader_epoch, self.log_end_offset)
 
-    def roll(self, now_ms: int) -> None:
-        """Begin a new segment at log_end_offset. Raises StorageFailed."""
+    def roll(self, now_ms: int) -> bool:
+        """Begin a new segment at log_end_offset. Return False if the log may not roll now. Raises StorageFailed."""
         self.outage.check()
-        self.writer.roll(self.log_end_offset, now_ms)
+        return self.writer.roll(self.log_end_offset, now_ms)
 
     # --- reading
 

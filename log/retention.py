@@ -58,8 +58,7 @@ def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
             return False
     except OSError as error:
         log.outage.fail(f"the active segment can't be read: {error}", error)
-    log.roll(now_ms)
-    return True
+    return log.roll(now_ms)
 
 
 def decide_retention(log: PartitionLog, now_ms: int) -> RetentionDecision:

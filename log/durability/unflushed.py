@@ -10,7 +10,6 @@ from log.durability.flush_ticket import FlushTicket
 if TYPE_CHECKING:
     from log.durability.capture import Capture
     from log.files.data_file import DataFile
-    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.place import LogPlace
     from log.segments.segment import Segment
@@ -206,10 +205,3 @@ class Unflushed:
         self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
         self._flushed = ticket.active_base_offset, ticket.end_position
         return True
-
-    def sync_files(self, files: DurableFiles) -> None:
-        """Make files and directories, but not the data, durable at once, in this thread. Raises OSError."""
-        paths, directories = self._files_for_ticket()
-        files.sync(paths=paths, directories=directories)
-        self._paths, self._directories = [], []
-        self.first_flush_pending = False

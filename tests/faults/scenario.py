@@ -190,9 +190,12 @@ def steps(life: Life) -> list[Callable[[], object]]:
             for number, producer in enumerate(producers)
         ]
 
+    first = some(0, 1, 2, 0, 1)
     return [
         life.open,
-        *some(0, 1, 2, 0, 1),
+        *first[:2],
+        life.flush,
+        *first[2:],
         lambda: life.send(10),
         lambda: life.send(11, 2),
         life.flush,

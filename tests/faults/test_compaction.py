@@ -146,7 +146,9 @@ def steps(life: Life) -> list[Callable[[], object]]:
 
     return [
         life.open,
-        *some(0, 1, 2, 3),
+        *some(0, 1),
+        life.flush,
+        *some(2, 3),
         lambda: life.abort(4),
         *some(5, 6, 7, 8, 9),
         lambda: life.log.roll(now_ms()),

@@ -140,6 +140,7 @@ def test_the_snapshot_that_recovery_used_survives_a_power_cut(seed: int, restart
     life = Life(new_disk())
     life.open()
     life.append(0)
+    life.flush()
     life.log.roll(now_ms())
     life.append(0)
     if restarted:
@@ -161,6 +162,7 @@ def test_a_spoiled_snapshot_is_replaced_before_segments_go() -> None:
     life = Life(new_disk())
     life.open()
     life.append(0)
+    life.flush()
     life.log.roll(now_ms())
     life.append(1)
     life.flush()

@@ -16,10 +16,10 @@ from gateway.config import Config
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.interval import Interval
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from gateway.runtime.upkeep.checkpointing import write_checkpoint
 from gateway.runtime.upkeep.delayed_delivery import RUN_EVERY_S, DelayedDelivery
 from gateway.runtime.upkeep.file_deletion import FileDeletion
 from gateway.runtime.upkeep.freed_memory import FreedMemory

@@ -1,13 +1,23 @@
 from __future__ import annotations
 
 import errno
+import random
 import uuid
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from log import DirectoryLocked, IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage
+from log import (
+    DirectoryLocked,
+    IncompatibleFormat,
+    LogConfig,
+    LogDirectory,
+    PartitionLog,
+    Storage,
+    StorageFailed,
+    retention,
+)
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.log_directory import FILES_PER_STEP
 from log.directory.stored_logs import CLEAN_SHUTDOWN
@@ -315,3 +325,46 @@ class TestLoad:
         assert len(storage.descriptors) <= 5
         directory.close()
         assert len(storage.descriptors) == 0
+
+
+class TestBeforeTheFirstFlush:
+    """No crash may leave a second segment whose first segment is lost: a start would take it for the whole log."""
+
+    def test_the_log_stays_in_its_first_segment(self, tmp_path: Path) -> None:
+        log = open_directory(tmp_path).create("flights", TOPIC_ID, 0, SMALL)
+        fill(log, 30)
+        assert not log.roll(NOW_MS)
+        assert not retention.roll_by_time(log, NOW_MS + 2**50)
+        assert log.segments.bases == [0]
+        assert log.size_bytes > 2 * SMALL.segment_bytes
+        flush(log)
+        fill(log, 1)
+        assert log.segments.bases == [0, 30]
+
+    def test_nothing_is_flushed_by_an_append(self, tmp_path: Path) -> None:
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path))
+        log = open_directory(tmp_path, Storage(disk=disk.process())).create("flights", TOPIC_ID, 0, SMALL)
+        disk.log.clear()
+        fill(log, 30)
+        log.roll(NOW_MS)
+        assert not [line for line in disk.log if line.startswith("sync")]
+
+    def test_a_power_cut_leaves_no_later_segment_alone(self, tmp_path: Path) -> None:
+        for seed in range(20):
+            disk = SimulatedDisk(random.Random(seed))
+            disk.provide_directory(str(tmp_path))
+            log = open_directory(tmp_path, Storage(disk=disk.process())).create("flights", TOPIC_ID, 0, SMALL)
+            fill(log, 30)
+            disk.power_cut(random.Random(seed))
+            again = open_directory(tmp_path, Storage(disk=disk.process())).get("flights", 0)
+            assert again is None or again.log_start_offset == 0
+
+    def test_a_segment_that_no_index_could_name_refuses_the_batch(self, tmp_path: Path) -> None:
+        log = open_directory(tmp_path).create("flights", TOPIC_ID, 0, SMALL)
+        fill(log, 1)
+        log.segments.active.size_bytes = 2**31 - 10
+        with pytest.raises(StorageFailed, match="before its first flush is over"):
+            fill(log, 1)
+        assert not log.offline
+        assert log.log_end_offset == 1

@@ -253,6 +253,7 @@ def test_retention_looks_at_what_nothing_is_known_of() -> None:
 def test_the_oldest_timestamp_is_that_of_the_oldest_segment(tmp_path: Path) -> None:
     directory = open_directory(tmp_path)
     log = directory.create("flights", TOPIC_ID, 0, SMALL)
+    flush(log)
     fill(log, 30)
     assert len(log.segments) > 1
     flush(log)
