@@ -31,6 +31,7 @@ from log.format.record_batch import (
     NO_TIMESTAMP,
     SMALLEST_BATCH_LENGTH,
     TIMESTAMP_TYPE_FLAG,
+    TRANSACTIONAL_FLAG,
     UP_TO_MAGIC_BYTES,
     parse_header,
 )
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
 _INT32: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
+"""The low byte of the attributes."""
 _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
@@ -93,6 +96,7 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
                 batch.max_timestamp > latest
                 or batch.base_timestamp > latest
                 or config.message_timestamp_before_max_ms != _FOREVER
+                or attributes & TIMESTAMP_TYPE_FLAG
             ):
                 _check_create_time(batch, config, now_ms)
         elif attributes & TIMESTAMP_TYPE_FLAG:
@@ -106,6 +110,29 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
     return batch
 
 
+def check_frame(records: memoryview) -> None:
+    """Check, by the frame alone, that the bytes are one batch of magic 2. Raises CorruptRecord, MalformedBatch."""
+    available = len(records)
+    if available < HEADER_BYTES:
+        _refuse_short(records)
+    batch = parse_header(records)
+    if batch.magic != MAGIC or batch.size_bytes < HEADER_BYTES or batch.size_bytes > available:
+        _refuse_frame(batch, available)
+    if batch.size_bytes < available:
+        _check_trailing(records[batch.size_bytes :])
+
+
+def is_transactional_frame(records: memoryview) -> bool:
+    """Return whether the bytes begin with a whole batch that is in a transaction. Raises CorruptRecord."""
+    if len(records) < UP_TO_MAGIC_BYTES:
+        if len(records) >= LOG_OVERHEAD_BYTES:
+            _check_length(records)
+        return False
+    if _check_frame_start(records) > len(records) or records[_MAGIC_AT] != MAGIC:
+        return False
+    return len(records) > _ATTRIBUTES_AT and bool(records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG)
+
+
 def _check_frame_magic(codec: int, records: memoryview) -> None:
     """Refuse records that do not begin with their codec's magic bytes; only deep validation decompresses the records."""
     magic = FRAME_MAGIC.get(codec, b"")
@@ -116,6 +143,10 @@ def _check_frame_magic(codec: int, records: memoryview) -> None:
 
 
 def _check_create_time(batch: BatchHeader, config: LogConfig, now_ms: int) -> None:
+    if batch.attributes & TIMESTAMP_TYPE_FLAG and batch.max_timestamp == NO_TIMESTAMP:
+        raise InvalidTimestamp(
+            "The batch says LogAppendTime and has no timestamp; the topic wants CreateTime."
+        )
     latest = now_ms + config.message_timestamp_after_max_ms
     if batch.max_timestamp > latest or batch.base_timestamp > latest:
         raise InvalidTimestamp(
@@ -161,12 +192,17 @@ def _refuse_frame(batch: BatchHeader, available: int) -> None:
 
 def _check_frame_start(rest: memoryview) -> int:
     """Return the size of the batch at the start of `rest`, by its length field. Raises CorruptRecord."""
-    length = int(_INT32.unpack_from(rest, _LENGTH_AT)[0])
-    if length < SMALLEST_BATCH_LENGTH:
-        raise CorruptRecord(f"A batch length of {length} is below the minimum.")
+    length = _check_length(rest)
     if rest[_MAGIC_AT] > _NEWEST_MAGIC:
         raise CorruptRecord(f"There is no record format of magic {rest[_MAGIC_AT]}.")
     return length + LOG_OVERHEAD_BYTES
+
+
+def _check_length(rest: memoryview) -> int:
+    length = int(_INT32.unpack_from(rest, _LENGTH_AT)[0])
+    if length < SMALLEST_BATCH_LENGTH:
+        raise CorruptRecord(f"A batch length of {length} is below the minimum.")
+    return length
 
 
 def _check_trailing(rest: memoryview) -> None:

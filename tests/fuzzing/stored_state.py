@@ -168,6 +168,8 @@ def _group_records() -> list[Any]:
     places = frozenset({(topic_id, 0), (topic_id, 1)})
     member = MemberMetadata("m", "static", "client", "/host", 1000, 1000, b"\0\0", b"\0\1")
     value = MemberValue("static", "rack", "client", "/host", ("plain",), "p.*", 1000, "uniform", None)
+    epochs = dict.fromkeys(places, 4)
+    current = CurrentValue(4, 3, MemberState.STABLE, places, frozenset(), epochs)
     return [
         GroupMetadataRecord("classic", GroupMetadata("consumer", 3, "range", "m", NOW_MS, (member,))),
         OffsetCommitRecord("classic", "plain", 0, CommittedOffset(5, 1, "meta", NOW_MS, -1)),
@@ -176,7 +178,7 @@ def _group_records() -> list[Any]:
         MemberRecord("consumer", "m", value),
         AssignmentEpochRecord("consumer", 4),
         TargetRecord("consumer", "m", places),
-        CurrentRecord("consumer", "m", CurrentValue(4, 3, MemberState.STABLE, places, frozenset())),
+        CurrentRecord("consumer", "m", current),
     ]
 
 

@@ -187,7 +187,7 @@ def sync(
     if protocol_type not in {None, CONSUMER_PROTOCOL} or protocol_name not in {None, name}:
         raise GroupError(ErrorCode.inconsistent_group_protocol)
     # a member that must revoke partitions learns which from the assignment of this answer
-    if group.group_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
+    if group.assignment_epoch > member.member_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:
         _must_join_again(member, now_ms)
         raise GroupError(ErrorCode.rebalance_in_progress)
     member.sync_deadline_ms = NEVER
@@ -220,7 +220,7 @@ def heartbeat(
         raise GroupError(ErrorCode.illegal_generation)
     member.session_deadline_ms = now_ms + classic.session_timeout_ms
     if (
-        member.member_epoch < group.group_epoch
+        member.member_epoch < group.assignment_epoch
         or member.state is MemberState.UNREVOKED_PARTITIONS
         or (member.state is MemberState.UNRELEASED_PARTITIONS and not _waits_for_others(group, member))
     ):

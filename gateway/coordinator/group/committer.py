@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 
 
-class Committer(NamedTuple):
+@dataclass(frozen=True, slots=True)
+class Committer:
     """The sender of an OffsetCommit or OffsetFetch. A consumer outside any group has generation -1 and no member id."""
 
     group_id: str

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import enum
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar, Final
 
@@ -80,6 +80,8 @@ class ConsumerMember:
     state: MemberState = MemberState.STABLE
     assigned: frozenset[Place] = NOWHERE
     pending_revocation: frozenset[Place] = NOWHERE
+    assignment_epochs: Mapping[Place, int] = field(default_factory=dict)
+    """The group epoch at which the member was assigned each partition that it holds (see `may_commit`)."""
     classic: ClassicMember | None = None
     """The member's classic protocol data while it speaks the classic protocol (see `classic_members`); else None."""
     session_deadline_ms: int = NEVER
@@ -93,6 +95,20 @@ class ConsumerMember:
     def holds(self) -> frozenset[Place]:
         """The partitions that no other member may have yet."""
         return self.assigned | self.pending_revocation
+
+    def may_commit(self, member_epoch: int, places: Iterable[Place | None]) -> bool:
+        """Return whether an offset commit at a member epoch may be stored for all these partitions (KIP-1251).
+
+        The member's own epoch may commit any partition. An older one, which the member sent before it learned of the
+        new one, may commit partitions that the member has held since that epoch or earlier. None stands for a
+        partition of a topic that no longer exists.
+        """
+        if member_epoch >= self.member_epoch:
+            return member_epoch == self.member_epoch
+        epochs = self.assignment_epochs
+        return all(
+            place is not None and place in epochs and epochs[place] <= member_epoch for place in places
+        )
 
     @property
     def deadline_ms(self) -> int:
@@ -141,6 +157,7 @@ class ConsumerMember:
             self.state,
             self.assigned,
             self.pending_revocation,
+            self.assignment_epochs,
         )
 
 
@@ -260,6 +277,7 @@ class ConsumerGroup:
                 member.previous_member_epoch = value.previous_member_epoch
                 member.state = value.state
                 member.assigned, member.pending_revocation = value.assigned, value.pending_revocation
+                member.assignment_epochs = value.assignment_epochs
             member.set_revocation_deadline(now_ms)
 
     def _take(self, member: ConsumerMember, value: object) -> None:

@@ -143,6 +143,7 @@ def replace_static(
     records += group.removal_records(static.member_id)
     target = group.targets.get(static.member_id, NOWHERE)
     assigned = static.assigned
+    epochs = {place: static.assignment_epochs[place] for place in assigned}
     value = static.value()
     group.forget(static.member_id)
     member = group.members[member_id] = ConsumerMember(
@@ -156,6 +157,7 @@ def replace_static(
         value.rebalance_timeout_ms,
         value.server_assignor,
         assigned=assigned,
+        assignment_epochs=epochs,
     )
     group.static_members[value.instance_id or ""] = member_id
     group.targets[member_id] = target
@@ -290,6 +292,7 @@ def reconcile(
 def _step(group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None) -> None:
     """Assign what the member can have now; a member that must revoke partitions first stays at its epoch."""
     target = group.targets.get(member.member_id, NOWHERE)
+    epochs = {place: member.assignment_epochs[place] for place in member.assigned}
     kept = member.assigned & target
     to_revoke = member.assigned - target
     missing = target - kept
@@ -297,11 +300,13 @@ def _step(group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] 
         member.state = MemberState.UNREVOKED_PARTITIONS
         _set_epoch(member, member.member_epoch)
         member.assigned, member.pending_revocation = kept, to_revoke
+        member.assignment_epochs = epochs
         return
     free = missing - group.held_by_others(member) if missing else NOWHERE
     member.state = MemberState.STABLE if free == missing else MemberState.UNRELEASED_PARTITIONS
     _set_epoch(member, group.assignment_epoch)
     member.assigned, member.pending_revocation = kept | free, NOWHERE
+    member.assignment_epochs = {place: epochs.get(place, group.assignment_epoch) for place in member.assigned}
 
 
 def _set_epoch(member: ConsumerMember, member_epoch: int) -> None:
@@ -329,6 +334,7 @@ def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, lis
     reply = HeartbeatReply(member.member_id, request.member_epoch, None)
     if request.member_epoch == LEAVING_FOR_A_WHILE:
         member.pending_revocation = NOWHERE
+        member.assignment_epochs = dict.fromkeys(member.assigned, 0)
         member.state = MemberState.STABLE
         member.revocation_deadline_ms = NEVER
         member.member_epoch = LEAVING_FOR_A_WHILE

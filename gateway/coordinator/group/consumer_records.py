@@ -8,7 +8,8 @@
     6 | group                                       int32 assignment_epoch
     7 | group | member                              target: topics[topic_id, int32 partitions[]]
     8 | group | member                              int32 member_epoch | int32 previous_epoch | int8 state |
-                                                    assigned topics[] | topics[] to be revoked
+                                                    assigned topics[] | topics[] to be revoked, each with
+                                                    tag 0: int32 assignment_epochs[], one for each partition
 
 A null value deletes. Source: Kafka's ConsumerGroup*Key.json and *Value.json.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 
 import enum
 import struct
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -24,12 +26,13 @@ from gateway.coordinator.group.record_reader import CompactReader
 from gateway.coordinator.group.record_writer import (
     NO_TAGS,
     VERSION_0,
+    compact_int32s,
     compact_places,
     compact_strings,
     key_of,
     nullable_compact_string,
 )
-from gateway.coordinator.places import Place
+from gateway.coordinator.places import Place, by_topic
 from gateway.protocol.frames import MalformedRequest
 from gateway.protocol.primitives import compact_string, unsigned_varint
 
@@ -37,6 +40,7 @@ _INT8: Final = Struct(">b")
 _INT32: Final = Struct(">i")
 _ONLY_VERSION: Final = 0
 _CLASSIC_TAG: Final = 0
+_ASSIGNMENT_EPOCHS_TAG: Final = 0
 _PRESENT: Final = b"\1"
 GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT = 3, 5, 6, 7, 8
 KINDS: Final = frozenset((GROUP_EPOCH, MEMBER, ASSIGNMENT_EPOCH, TARGET, CURRENT))
@@ -111,6 +115,8 @@ class CurrentValue(NamedTuple):
     state: MemberState
     assigned: frozenset[Place]
     pending_revocation: frozenset[Place]
+    assignment_epochs: Mapping[Place, int]
+    """The group epoch at which the member was assigned each of these partitions (KIP-1251)."""
 
 
 class CurrentRecord(NamedTuple):
@@ -199,8 +205,22 @@ def _classic_member(classic: ClassicMember) -> bytes:
 
 def _current_value(value: CurrentValue) -> bytes:
     head = _INT32.pack(value.member_epoch) + _INT32.pack(value.previous_member_epoch)
-    places = compact_places(value.assigned) + compact_places(value.pending_revocation)
+    epochs = value.assignment_epochs
+    places = _places_with_epochs(value.assigned, epochs) + _places_with_epochs(
+        value.pending_revocation, epochs
+    )
     return VERSION_0 + head + _INT8.pack(value.state) + places + NO_TAGS
+
+
+def _places_with_epochs(places: Iterable[Place], epochs: Mapping[Place, int]) -> bytes:
+    """Encode a list of topic ids, each with its partitions, and in a tag with their assignment epochs."""
+    topics = by_topic(places)
+    pieces = [unsigned_varint(len(topics) + 1)]
+    for topic_id, partitions in topics.items():
+        raw = compact_int32s(epochs[topic_id, partition] for partition in partitions)
+        tag = unsigned_varint(1) + unsigned_varint(_ASSIGNMENT_EPOCHS_TAG) + unsigned_varint(len(raw))
+        pieces += (topic_id.bytes, compact_int32s(partitions), tag, raw)
+    return b"".join(pieces)
 
 
 def _read_member(reader: CompactReader) -> MemberValue:
@@ -231,4 +251,25 @@ def _read_classic_member(reader: CompactReader) -> ClassicMember | None:
 
 def _read_current(reader: CompactReader) -> CurrentValue:
     member_epoch, previous_member_epoch, state = reader.int32(), reader.int32(), MemberState(reader.int8())
-    return CurrentValue(member_epoch, previous_member_epoch, state, reader.places(), reader.places())
+    epochs: dict[Place, int] = {}
+    assigned = _read_places(reader, member_epoch, epochs)
+    pending_revocation = _read_places(reader, member_epoch, epochs)
+    return CurrentValue(member_epoch, previous_member_epoch, state, assigned, pending_revocation, epochs)
+
+
+def _read_places(reader: CompactReader, member_epoch: int, epochs: dict[Place, int]) -> frozenset[Place]:
+    """Read partitions, and note their assignment epochs.
+
+    A record of an earlier release, or one whose numbers don't match, has the member epoch for all partitions.
+    """
+    found: set[Place] = set()
+    for _ in range(reader.count()):
+        topic_id = reader.uuid()
+        places = [(topic_id, partition) for partition in reader.int32s()]
+        tag = reader.tagged_field(_ASSIGNMENT_EPOCHS_TAG)
+        stored = None if tag is None else tag.nullable_int32s()
+        if stored is None or len(stored) != len(places):
+            stored = [max(member_epoch, 0)] * len(places)
+        found.update(places)
+        epochs.update(zip(places, stored, strict=True))
+    return frozenset(found)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group import consumer_heartbeat as protocol
-from gateway.coordinator.group.consumer_group import FIRST_GROUP_EPOCH, ConsumerGroup
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.consumer_group import FIRST_GROUP_EPOCH, ConsumerGroup, ConsumerMember
 from gateway.coordinator.group.consumer_records import ConsumerRecord, GroupEpochRecord
 from gateway.coordinator.group.consumer_request import (
     ConsumerLimits,
@@ -17,6 +18,8 @@ from gateway.coordinator.group.consumer_request import (
     Topics,
 )
 from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.records import OffsetCommitRecord
+from gateway.coordinator.places import Place
 
 
 class ConsumerGroups:
@@ -73,12 +76,10 @@ class ConsumerGroups:
         """Delete a group without members."""
         effects.records += self.groups.pop(group_id).deletion_records()
 
-    def check_member(
-        self, group_id: str, member_id: str, member_epoch: int, *, has_member_epoch: bool = True
-    ) -> ErrorCode:
-        """Return whether a member may commit or fetch offsets: an error code, `none` when it may.
+    def check_fetch(self, group_id: str, member_id: str, member_epoch: int) -> ErrorCode:
+        """Return whether a member may fetch offsets: an error code, `none` when it may.
 
-        Source: Kafka's ConsumerGroup.validateOffsetCommit.
+        Source: Kafka's ConsumerGroup.validateOffsetFetch.
         """
         group = self.groups[group_id]
         if member_epoch < 0 and not group.members:
@@ -86,11 +87,26 @@ class ConsumerGroups:
         member = group.members.get(member_id)
         if member is None:
             return ErrorCode.unknown_member_id
-        if member.classic is None and not has_member_epoch:
-            return ErrorCode.unsupported_version
-        if member.member_epoch == member_epoch:
+        return ErrorCode.none if member.member_epoch == member_epoch else _wrong_epoch(member)
+
+    def check_commit(
+        self, committer: Committer, records: Iterable[OffsetCommitRecord], topics: Topics
+    ) -> ErrorCode:
+        """Return whether a member may commit these offsets: an error code, `none` when it may.
+
+        One partition that the member may not commit refuses the whole commit.
+        Source: Kafka's ConsumerGroup.validateOffsetCommit.
+        """
+        group = self.groups[committer.group_id]
+        if committer.generation_id < 0 and not group.members:
             return ErrorCode.none
-        return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
+        member = group.members.get(committer.member_id)
+        if member is None:
+            return ErrorCode.unknown_member_id
+        if member.classic is None and not committer.has_member_epoch:
+            return ErrorCode.unsupported_version
+        places = (_place_of(record, topics) for record in records)
+        return ErrorCode.none if member.may_commit(committer.generation_id, places) else _wrong_epoch(member)
 
     def topics_changed(self) -> None:
         """Note that topics were created, deleted or enlarged: each group compares its topics at its next heartbeat."""
@@ -108,6 +124,15 @@ class ConsumerGroups:
 
 def _deletes(record: ConsumerRecord) -> bool:
     return record[-1] is None
+
+
+def _wrong_epoch(member: ConsumerMember) -> ErrorCode:
+    return ErrorCode.stale_member_epoch if member.classic is None else ErrorCode.illegal_generation
+
+
+def _place_of(record: OffsetCommitRecord, topics: Topics) -> Place | None:
+    topic = topics.describe(record.topic)
+    return None if topic is None else (topic[0], record.partition)
 
 
 def _not_found(group_id: str) -> str:

@@ -66,11 +66,11 @@ class Members:
             return
         group = stored.groups.get(group_id)
         if group is None:
+            if group_id in stored.shares.groups:
+                effects.reply(waiter, JoinReply(error_code=ErrorCode.inconsistent_group_protocol))
+                return
             if request.member_id:
                 effects.reply(waiter, _refused(request, ErrorCode.unknown_member_id))
-                return
-            if group_id in stored.shares.groups:
-                effects.reply(waiter, _refused(request, ErrorCode.inconsistent_group_protocol))
                 return
             if consumer_group is not None:
                 stored.consumers.delete(group_id, effects)
@@ -223,7 +223,7 @@ class Members:
                 effects.now_ms,
             )
         except GroupError as error:
-            effects.reply(waiter, _refused(request, error.error_code))
+            effects.reply(waiter, JoinReply(error_code=error.error_code))
             return
         effects.records += records
         effects.reply(waiter, reply)

@@ -64,6 +64,7 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
         )
         raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
     partitions = ((name, partition) for name, indexes in assigned.items() for partition in indexes)
+    places = places_of(partitions, topics)
     return ConsumerMember(
         old.member_id,
         old.group_instance_id,
@@ -74,7 +75,8 @@ def _consumer_member(group: ClassicGroup, old: Member, protocol_name: str, topic
         rebalance_timeout_ms=old.rebalance_timeout_ms,
         member_epoch=group.generation_id,
         previous_member_epoch=group.generation_id,
-        assigned=places_of(partitions, topics),
+        assigned=places,
+        assignment_epochs=dict.fromkeys(places, group.generation_id),
         classic=ClassicMember(old.session_timeout_ms, old.protocols),
     )
 

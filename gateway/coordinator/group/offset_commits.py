@@ -32,10 +32,12 @@ class OffsetCommits:
             return ErrorCode.none
         if group_id not in self._stored.consumers.groups:
             return ErrorCode.none
-        return self._stored.consumers.check_member(group_id, member_id or "", member_epoch)
+        return self._stored.consumers.check_fetch(group_id, member_id or "", member_epoch)
 
-    def check_in_transaction(self, committer: Committer, now_ms: int) -> ErrorCode:
-        """Return whether a TxnOffsetCommit may commit: an error code.
+    def check_in_transaction(
+        self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
+    ) -> ErrorCode:
+        """Return whether a TxnOffsetCommit may commit these offsets: an error code.
 
         A producer need not name the member it commits for.
         """
@@ -43,23 +45,18 @@ class OffsetCommits:
             return ErrorCode.group_id_not_found
         if committer.is_anonymous and self._stored.knows(committer.group_id):
             return ErrorCode.none
-        error = self.check(committer, now_ms)
+        error = self.check(committer, records, now_ms)
         if error is ErrorCode.rebalance_in_progress:
             return ErrorCode.none  # records consumed before the rebalance may be committed during it
         if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
             return ErrorCode.illegal_generation
         return error
 
-    def check(self, committer: Committer, now_ms: int) -> ErrorCode:
-        """Return whether a request may commit offsets: an error code. A commit restarts its member's session."""
+    def check(self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int) -> ErrorCode:
+        """Return whether a request may commit these offsets: an error code. A commit restarts its member's session."""
         stored = self._stored
         if committer.group_id in stored.consumers.groups:
-            return stored.consumers.check_member(
-                committer.group_id,
-                committer.member_id,
-                committer.generation_id,
-                has_member_epoch=committer.has_member_epoch,
-            )
+            return stored.consumers.check_commit(committer, records, stored.topics)
         group = stored.groups.get(committer.group_id)
         if group is None:
             if committer.generation_id >= 0 or committer.group_id in stored.shares.groups:

@@ -125,6 +125,15 @@ class CompactReader(PlainReader):
     def uuid(self) -> uuid.UUID:
         return uuid.UUID(bytes=bytes(self._cut(_UUID_BYTES)))
 
+    def int32s(self) -> list[int]:
+        return [self.int32() for _ in range(self.count())]
+
+    def nullable_int32s(self) -> list[int] | None:
+        if not self.is_at_end and self._data[self._position] == 0:
+            self._position += 1
+            return None
+        return self.int32s()
+
     def strings(self) -> tuple[str, ...]:
         return tuple(self.string() for _ in range(self.count()))
 
@@ -133,7 +142,7 @@ class CompactReader(PlainReader):
         found: set[Place] = set()
         for _ in range(self.count()):
             topic_id = self.uuid()
-            found.update((topic_id, self.int32()) for _ in range(self.count()))
+            found.update((topic_id, partition) for partition in self.int32s())
             self.skip_tags()
         return frozenset(found)
 

@@ -250,6 +250,8 @@ class SharePartition:
         first_offset = max(said.first_offset, self.start_offset)
         if said.last_offset < first_offset:
             return
+        if not self.runs.end_offset and said.first_offset >= self.start_offset:
+            raise InvalidRecordState(f"offset {said.first_offset} is not acquired: no offset is in flight")
         if said.last_offset >= self.end_offset:
             raise NeverAcquired(f"offset {said.last_offset} was never acquired")
         for run in self.runs.overlapping(first_offset, said.last_offset):

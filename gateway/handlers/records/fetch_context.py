@@ -137,7 +137,9 @@ def open_context(
     cache.touch(session, context.node.clock.now_ms())
     if not session.partitions:
         cache.remove(session.session_id)
-        return FetchContext({}, wants_session=False, uses_topic_ids=uses_topic_ids), ErrorCode.none
+        # what the request names and forgets at once is read once more
+        whole = FetchContext(request.positions, wants_session=False, uses_topic_ids=uses_topic_ids)
+        return whole, ErrorCode.none
     session.advance()
     return IncrementalFetchContext(session), ErrorCode.none
 

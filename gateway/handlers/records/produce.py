@@ -28,6 +28,7 @@ from gateway.handlers.records.produce_append import (
     close_on_error,
     log_refusal,
 )
+from gateway.handlers.records.produce_door import refusal_of_all
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
 from gateway.handlers.records.produce_services import ProduceServices
@@ -81,6 +82,11 @@ def append(context: RequestContext[ProduceServices], request: ProduceRequest) ->
     if appending.is_single:
         next(steps)
         return appending.answer()
+    refusal = refusal_of_all(request)
+    if refusal is not None:
+        if request.acks == 0:
+            raise CloseConnection(f"an acks=0 request is refused: {refusal[1]}")
+        return _refuse_all(context, request, *refusal)
     now_s = context.node.loop.time
     until_s = now_s() if _takes_long(context, request) else now_s() + LONG_S
     for _ in steps:
@@ -288,10 +294,13 @@ def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int
 
 
 def _refuse_all(
-    context: RequestContext[ProduceServices], request: ProduceRequest, error: ErrorCode
+    context: RequestContext[ProduceServices],
+    request: ProduceRequest,
+    error: ErrorCode,
+    message: str | None = None,
 ) -> Answer:
     topics: Topics = [
-        (key, [ProduceRow(entry.partition, int(error), -1, -1, -1) for entry in entries])
+        (key, [ProduceRow(entry.partition, int(error), -1, -1, -1, message) for entry in entries])
         for key, entries in request.topics
     ]
     return encode_produce_response(context.api_version, context.correlation_id, topics)

@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import CloseConnection, Deferred, RequestContext
+from gateway.handlers.records.produce_door import check_one_batch
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.handlers.transactions.transaction_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
@@ -242,6 +243,9 @@ def _take_part(
     if len(records) < HEADER_BYTES or partition.log.offline:
         return None  # the log refuses this batch
     producer = Producer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
+    row = _refuse_before_taking_part(services, partition, records, producer)
+    if row is not None:
+        return row
     client_version = VERSION_2 if api_version >= FIRST_PRODUCE_THAT_ADDS else 0
     place = partition.topic, partition.index
     try:
@@ -251,6 +255,28 @@ def _take_part(
         message = f"the transaction of {transactional_id} can't be written to: {error}"
         return refused_row(partition, int(code), message, appended=False)
     return None
+
+
+def _refuse_before_taking_part(
+    services: ProduceServices, partition: Partition, records: memoryview, producer: Producer
+) -> ProduceRow | None:
+    """Return the row of a batch for which the transaction is not asked, so that the partition does not join it.
+
+    Source: Kafka's ProduceRequest.validateRecords, UnifiedLog.maybeStartTransactionVerification.
+    """
+    try:
+        check_one_batch(records)
+    except LogError as error:
+        return refused_row(partition, error.kafka_error_code, str(error), appended=False)
+    known = partition.log.producers.get(producer.producer_id)
+    if known is None or producer.producer_epoch >= known.producer_epoch:
+        return None
+    services.counters.rejections += 1
+    message = (
+        f"producer {producer.producer_id} sent epoch {producer.producer_epoch}; "
+        f"the partition has epoch {known.producer_epoch}"
+    )
+    return refused_row(partition, INVALID_PRODUCER_EPOCH, message, appended=False)
 
 
 def refused_row(partition: Partition, code: int, message: str, *, appended: bool = True) -> ProduceRow:

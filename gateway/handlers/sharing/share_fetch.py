@@ -33,6 +33,7 @@ from gateway.handlers.sharing.share_session import (
     begin_session,
     check_request,
     continue_session,
+    error_without,
     partition_of,
     refused,
 )
@@ -149,13 +150,19 @@ async def _fetch(
 async def _acquire_all(
     context: RequestContext[Services], request: Any, session: ShareSession
 ) -> dict[Place, Row]:
-    """Acquire from partition after partition until there is enough; partitions that gave records go last next time."""
+    """Acquire from partition after partition until there is enough; partitions that gave records go last next time.
+
+    Partitions that don't exist are named in every answer.
+    """
     rows: dict[Place, Row] = {}
     left_bytes = min(request.max_bytes, context.node.config.int("fetch.max.bytes"))
     left_records = request.max_records
     async for place in in_slices(list(session.places)):
         if left_bytes <= 0 or left_records <= 0:
-            break
+            missing = error_without(context, place)
+            if missing is not None:
+                rows[place] = Row(missing)
+            continue
         partition = partition_of(context, place)
         if isinstance(partition, ErrorCode):
             rows[place] = Row(partition)

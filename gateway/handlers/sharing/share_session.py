@@ -72,11 +72,13 @@ def continue_session(context: RequestContext[Services], request: Any) -> ShareSe
     """Return the session of a request with an epoch other than 0. Raises ShareRequestRefused."""
     session = context.services.coordinators.shares.sessions.get((request.group_id, request.member_id))
     epoch = request.share_session_epoch
+    if epoch == INITIAL_EPOCH:
+        text = "A share session begins with a ShareFetch; it can't be continued at epoch 0."
+        raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
     if session is None:
         text = f"Member {request.member_id} of {request.group_id} has no share session."
         raise ShareRequestRefused(ErrorCode.share_session_not_found, text)
     if epoch != FINAL_EPOCH:
-        # 0 is never the next epoch: a session begins with a ShareFetch
         if epoch != session.epoch:
             text = f"The share session is at epoch {session.epoch}, not {epoch}."
             raise ShareRequestRefused(ErrorCode.invalid_share_session_epoch, text)
@@ -111,6 +113,14 @@ def partition_of(context: RequestContext[Services], place: Place) -> Partition |
     if topic is None:
         return ErrorCode.unknown_topic_id
     return topic.get(place[1]) or ErrorCode.unknown_topic_or_partition
+
+
+def error_without(context: RequestContext[Services], place: Place) -> ErrorCode | None:
+    """Return the error for a place without a partition, or None when there is one. No partition is opened."""
+    topic = context.services.partitions.registry.by_id.get(place[0])
+    if topic is None:
+        return ErrorCode.unknown_topic_id
+    return None if topic.has(place[1]) else ErrorCode.unknown_topic_or_partition
 
 
 async def acknowledge(

@@ -34,7 +34,7 @@ from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_timers import GroupTimers
 from gateway.runtime.coordinators.open_batch import BATCH_OVERHEAD_BYTES
-from gateway.runtime.coordinators.operations import Answered, Operation, Unavailable, settle
+from gateway.runtime.coordinators.operations import Operation, Unavailable, error_code_of, settle
 from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
@@ -228,23 +228,25 @@ class GroupCoordinator:
         return await self.shards.run(loaded, self._commit(loaded, committer, records))
 
     def begin_commit(
-        self, committer: Committer, records: Sequence[OffsetCommitRecord], answered: Answered
+        self, committer: Committer, records: Sequence[OffsetCommitRecord], answer: Callable[[ErrorCode], None]
     ) -> None:
-        """Commit offsets as `commit` does, without a task: `answered` is called with their error code once they are
-        durable.
-        """
+        """Commit offsets as `commit` does, without a task: `answer` is called with the error once they are durable."""
         try:
             loaded = self._loaded(committer.group_id)
         except Unavailable as error:
-            answered(None, error)
-        else:
-            self.shards.ask(loaded, self._commit(loaded, committer, records), answered)
+            answer(error.error_code)
+            return
+
+        def answered(error_code: ErrorCode | None, error: Exception | None) -> None:
+            answer(error_code_of(error) if error_code is None else error_code)
+
+        self.shards.ask(loaded, self._commit(loaded, committer, records), answered)
 
     def _commit(
         self, loaded: LoadedShard[GroupShard], committer: Committer, records: Sequence[OffsetCommitRecord]
     ) -> Operation[GroupShard, ErrorCode]:
         def judge(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
-            error = shard.commits.check(committer, now_ms)
+            error = shard.commits.check(committer, records, now_ms)
             if error is ErrorCode.none:
                 error = self._check_room(loaded, records)
             return Change(error, records if error is ErrorCode.none else ())
@@ -260,21 +262,23 @@ class GroupCoordinator:
     ) -> ErrorCode:
         """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and as `take_part` does.
 
-        `take_part` adds the partition that holds the group to the transaction; it returns the partition and the offset
-        that must be durable for that as well.
+        `take_part` adds the partition that holds the group to the transaction, also for offsets that the group then refuses;
+        it returns the partition and the offset that must be durable for that as well.
         """
         loaded = self._loaded(committer.group_id)
         taken_part: list[tuple[Partition, int]] = []
 
         def operation(shard: GroupShard, now_ms: int) -> Change[ErrorCode]:
-            error = shard.commits.check_in_transaction(committer, now_ms)
-            if error is ErrorCode.none:
-                error = self._check_room(loaded, records)
-            if error is not ErrorCode.none or not records:
-                return Change(error)
+            known = loaded.partition.log.producers.get(producer[0])
+            if known is not None and producer[1] < known.producer_epoch:
+                return Change(ErrorCode.invalid_producer_epoch)
             written = take_part((OFFSETS_TOPIC, loaded.partition.index))
             if written is not None:
                 taken_part.append(written)
+            error = shard.commits.check_in_transaction(committer, records, now_ms)
+            error = self._check_room(loaded, records) if error is ErrorCode.none else error
+            if error is not ErrorCode.none:
+                return Change(error)
             return Change(error, [Pending(*producer, record) for record in records])
 
         try:

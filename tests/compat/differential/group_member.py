@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +21,15 @@ def subscription(*topics: str, version: int = 0) -> bytes:
     names = [topic.encode() for topic in topics]
     listed = b"".join(struct.pack(">h", len(name)) + name for name in names)
     return struct.pack(">hi", version, len(names)) + listed + struct.pack(">i", -1)
+
+
+def owning(topics: Mapping[str, Sequence[int]], version: int = 1) -> bytes:
+    """Encode the subscription of a member that still owns partitions of its topics."""
+    owned = [
+        struct.pack(">h", len(topic)) + topic.encode() + struct.pack(f">i{len(rows)}i", len(rows), *rows)
+        for topic, rows in topics.items()
+    ]
+    return subscription(*topics, version=version) + struct.pack(">i", len(owned)) + b"".join(owned)
 
 
 def assignment(topic: str, *partitions: int) -> bytes:

@@ -14,7 +14,7 @@ from typing import Any
 
 from tests.compat.differential.peer import Exchange, Transcript
 from tests.support.batches import BatchView, read_batches
-from tests.support.wire import NO_TOPIC_ID, Plain
+from tests.support.wire import CLIENT_ID, NO_TOPIC_ID, Plain
 
 NOW_TOLERANCE_MS = 600_000
 TIMES = {
@@ -42,6 +42,7 @@ IDENTITY = (
 )
 SENT_BY_MEMBERS = ("metadata", "member_metadata")
 GENERATED_MEMBER_ID = re.compile(r"(?s)(.*)-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+IN_BASE64 = re.compile(r"[0-9A-Za-z_-]{22}")
 IDENTITY_OF_NUMBERS = ("api_key", "node_id", "broker_id", "producer_id")
 
 
@@ -57,6 +58,7 @@ class Normaliser:
             "producer": [],
             "member": [],
         }
+        self._generated: set[str] = set()
         self._rules: dict[str, Callable[[Any], Any]] = {
             "topic_id": self._topic_id,
             "producer_id": self._producer_id,
@@ -81,6 +83,8 @@ class Normaliser:
         if exchange.answer is None:
             return {"label": exchange.label, "instead": exchange.instead}
         answer = exchange.answer
+        if exchange.label.startswith("join_group") and not exchange.request["member_id"]:
+            self._generated.add(answer.get("member_id", ""))
         if exchange.only_own:
             answer = self._own(answer)
         return {"label": exchange.label, **self._value(answer)}
@@ -159,7 +163,11 @@ class Normaliser:
 
     def _member_id(self, value: str) -> str:
         generated = GENERATED_MEMBER_ID.fullmatch(value)
-        return value if generated is None else f"{generated[1]}-{self._numbered('member', value)}"
+        if generated is not None:
+            return f"{generated[1]}-{self._numbered('member', value)}"
+        # Kafka gives a classic member of a consumer group an id that does not begin with the client id
+        is_generated = value in self._generated and IN_BASE64.fullmatch(value)
+        return f"{CLIENT_ID}-{self._numbered('member', value)}" if is_generated else value
 
     def _members(self, value: list[Plain]) -> list[Plain]:
         """Sort members by their first appearance, then by their data: Kafka orders them by random ids."""

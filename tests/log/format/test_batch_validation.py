@@ -104,6 +104,11 @@ class TestTimestamps:
         none = replace(BASE, records=(Record(),), base_timestamp=-1)
         check(none.encode(), replace(CONFIG, message_timestamp_before_max_ms=MINUTE_MS))
 
+    def test_append_time_without_a_timestamp_is_none_under_create_time(self) -> None:
+        check(replace(BASE, attributes=0x08).encode())
+        with pytest.raises(InvalidTimestamp, match="has no timestamp"):
+            check(replace(BASE, records=(Record(),), base_timestamp=-1, attributes=0x08).encode())
+
     def test_under_log_append_time_the_clients_time_does_not_count(self) -> None:
         config = replace(CONFIG, message_timestamp_type="LogAppendTime")
         check(replace(BASE, base_timestamp=NOW_MS + 99 * MINUTE_MS).encode(), config)

@@ -17,8 +17,10 @@ from tests.compat.differential.scenarios import (
     init_producer_id,
     list_offsets,
     metadata,
+    mixed_groups,
     offset_delete,
     offsets,
+    older_epochs,
     produce,
     sequence,
     share_acknowledge,
@@ -34,6 +36,7 @@ from tests.compat.differential.scenarios import (
     transaction_offsets,
     transaction_parts,
     transaction_produce,
+    transaction_refusals,
     transactions,
 )
 
@@ -52,8 +55,10 @@ __all__ = [
     "init_producer_id",
     "list_offsets",
     "metadata",
+    "mixed_groups",
     "offset_delete",
     "offsets",
+    "older_epochs",
     "produce",
     "sequence",
     "share_acknowledge",
@@ -69,5 +74,6 @@ __all__ = [
     "transaction_offsets",
     "transaction_parts",
     "transaction_produce",
+    "transaction_refusals",
     "transactions",
 ]

@@ -102,7 +102,7 @@ def describe(peer: Peer, *group_ids: str, version: int = 1, operations: bool = F
     )
 
 
-def _topic(peer: Peer, suffix: str = "t", *, partitions: int = 1) -> Topic:
+def assignable_topic(peer: Peer, suffix: str = "t", *, partitions: int = 1) -> Topic:
     """Create a topic and wait until the group coordinator assigns it: Kafka's learns of topics in the
     background."""
     topic = peer.topic(suffix, partitions=partitions)
@@ -113,18 +113,18 @@ def _topic(peer: Peer, suffix: str = "t", *, partitions: int = 1) -> Topic:
     return topic
 
 
-def _alone(peer: Peer, *, partitions: int = 4, **more: Any) -> tuple[Topic, Member]:
+def alone(peer: Peer, *, partitions: int = 4, **more: Any) -> tuple[Topic, Member]:
     """Return a topic and the only member of a stable group."""
-    topic = _topic(peer, partitions=partitions)
+    topic = assignable_topic(peer, partitions=partitions)
     member = Member(peer, peer.group(), [topic.name], **more)
     member.join()
     member.confirm()
     return topic, member
 
 
-def _two(peer: Peer, *, partitions: int = 4) -> tuple[Topic, Member, Member]:
+def two(peer: Peer, *, partitions: int = 4) -> tuple[Topic, Member, Member]:
     """Return a topic and the two members of a group, each with half of the partitions."""
-    topic, first = _alone(peer, partitions=partitions)
+    topic, first = alone(peer, partitions=partitions)
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
     first.beat()
@@ -139,7 +139,7 @@ def _two(peer: Peer, *, partitions: int = 4) -> tuple[Topic, Member, Member]:
 
 @scenario_for_each(range(2))
 def life(peer: Peer, version: int) -> None:
-    topic = _topic(peer, partitions=3)
+    topic = assignable_topic(peer, partitions=3)
     member = Member(peer, peer.group(), [topic.name])
     describe(peer, member.group_id, version=version)
     member.join(version)
@@ -159,7 +159,7 @@ def life(peer: Peer, version: int) -> None:
 @scenario
 def two_members_share(peer: Peer) -> None:
     """Give the second member a partition only after the first has released it."""
-    _, first = _alone(peer)
+    _, first = alone(peer)
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
     describe(peer, first.group_id)
@@ -182,7 +182,7 @@ def two_members_share(peer: Peer) -> None:
 
 @scenario
 def ranges(peer: Peer) -> None:
-    topic = _topic(peer, partitions=5)
+    topic = assignable_topic(peer, partitions=5)
     group_id = peer.group()
     members = [Member(peer, group_id, [topic.name], name) for name in ("m1", "m2", "m3")]
     for member in members:
@@ -208,7 +208,7 @@ def unknown_group(peer: Peer, version: int) -> None:
 
 @scenario
 def unknown_member(peer: Peer) -> None:
-    _, member = _alone(peer)
+    _, member = alone(peer)
     other = Member(peer, member.group_id, member.topics, "m2")
     for member_epoch in (1, LEAVES, LEAVES_FOR_A_WHILE):
         other.beat(member_epoch=member_epoch)
@@ -251,14 +251,14 @@ def join_without_a_member_id(peer: Peer, version: int) -> None:
 
 @scenario
 def joins_with_partitions(peer: Peer) -> None:
-    topic = _topic(peer)
+    topic = assignable_topic(peer)
     member = Member(peer, peer.group(), [topic.name])
     member.join(topic_partitions=[{"topic_id": topic.topic_id, "partitions": [0]}])
 
 
 @scenario
 def leaves_for_a_while_without_an_instance_id(peer: Peer) -> None:
-    _, member = _alone(peer)
+    _, member = alone(peer)
     member.leave(member_epoch=LEAVES_FOR_A_WHILE)
     member.beat()
 
@@ -266,7 +266,7 @@ def leaves_for_a_while_without_an_instance_id(peer: Peer) -> None:
 @scenario_for_each({"-1": -1, "1": 1, "2": 2, "-3": -4})
 def another_epoch(peer: Peer, step: int) -> None:
     """Send epochs ahead of the coordinator's and behind it; behind it also with a full heartbeat."""
-    _, member = _alone(peer)
+    _, member = alone(peer)
     known = member.member_epoch
     member.beat(member_epoch=known + step)
     member.member_epoch = known
@@ -280,7 +280,7 @@ def another_epoch(peer: Peer, step: int) -> None:
 
 @scenario
 def lost_answer_to_a_join(peer: Peer) -> None:
-    topic = _topic(peer, partitions=2)
+    topic = assignable_topic(peer, partitions=2)
     member = Member(peer, peer.group(), [topic.name])
     member.join()
     member.join()
@@ -290,8 +290,8 @@ def lost_answer_to_a_join(peer: Peer) -> None:
 @scenario
 def joins_again_from_nothing(peer: Peer) -> None:
     """Join again with epoch 0 as a member whose epoch is already higher than its first."""
-    topic, member = _alone(peer)
-    other = _topic(peer, "other")
+    topic, member = alone(peer)
+    other = assignable_topic(peer, "other")
     member.topics = [topic.name, other.name]
     member.beat(**member.full())
     member.confirm()
@@ -301,8 +301,8 @@ def joins_again_from_nothing(peer: Peer) -> None:
 
 @scenario
 def lost_answer_to_a_change(peer: Peer) -> None:
-    topic, member = _alone(peer)
-    other = _topic(peer, "other")
+    topic, member = alone(peer)
+    other = assignable_topic(peer, "other")
     before = member.member_epoch, member.owned
     member.topics = [topic.name, other.name]
     member.beat(**member.full())
@@ -315,7 +315,7 @@ def lost_answer_to_a_change(peer: Peer) -> None:
 
 @scenario
 def lost_answer_that_took_partitions(peer: Peer) -> None:
-    _, first = _alone(peer)
+    _, first = alone(peer)
     all_owned = first.owned
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
@@ -332,7 +332,7 @@ def lost_answer_that_took_partitions(peer: Peer) -> None:
 
 @scenario
 def partitions_given_back_in_parts(peer: Peer) -> None:
-    topic, first = _alone(peer)
+    topic, first = alone(peer)
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
     kept = first.beat()["assignment"]["topic_partitions"][0]["partitions"]
@@ -348,7 +348,7 @@ def partitions_given_back_in_parts(peer: Peer) -> None:
 
 @scenario
 def a_third_comes_while_the_first_gives_back(peer: Peer) -> None:
-    _, first = _alone(peer, partitions=6)
+    _, first = alone(peer, partitions=6)
     others = [Member(peer, first.group_id, first.topics, name) for name in ("m2", "m3")]
     others[0].join()
     first.beat()
@@ -364,7 +364,7 @@ def a_third_comes_while_the_first_gives_back(peer: Peer) -> None:
 
 @scenario
 def the_one_waited_for_leaves(peer: Peer) -> None:
-    _, first = _alone(peer)
+    _, first = alone(peer)
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
     first.beat()
@@ -376,7 +376,7 @@ def the_one_waited_for_leaves(peer: Peer) -> None:
 
 @scenario
 def the_newcomer_leaves_before_it_has_anything(peer: Peer) -> None:
-    _, first = _alone(peer)
+    _, first = alone(peer)
     second = Member(peer, first.group_id, first.topics, "m2")
     second.join()
     first.beat()
@@ -389,8 +389,8 @@ def the_newcomer_leaves_before_it_has_anything(peer: Peer) -> None:
 
 @scenario
 def subscription_changes(peer: Peer) -> None:
-    topic, member = _alone(peer, partitions=2)
-    other = _topic(peer, "other", partitions=2)
+    topic, member = alone(peer, partitions=2)
+    other = assignable_topic(peer, "other", partitions=2)
     member.beat(subscribed_topic_names=[topic.name])
     member.beat(subscribed_topic_names=[topic.name, other.name])
     member.confirm()
@@ -405,7 +405,7 @@ def subscription_changes(peer: Peer) -> None:
 
 @scenario
 def other_changes_of_a_member(peer: Peer) -> None:
-    _, member = _alone(peer)
+    _, member = alone(peer)
     member.beat(rack_id="r")
     member.beat(rebalance_timeout=10)
     member.beat(server_assignor="range")
@@ -429,7 +429,7 @@ def topic_that_does_not_exist_yet(peer: Peer) -> None:
 
 @scenario
 def topic_that_grows(peer: Peer) -> None:
-    topic, member = _alone(peer, partitions=1)
+    topic, member = alone(peer, partitions=1)
     wanted = [{"name": topic.name, "count": 3, "assignments": None}]
     peer.call("create_partitions", 3, topics=wanted, timeout=5_000, validate_only=False)
     member.await_partitions(3)
@@ -439,7 +439,7 @@ def topic_that_grows(peer: Peer) -> None:
 
 @scenario
 def topic_that_is_deleted(peer: Peer) -> None:
-    topic, member = _alone(peer, partitions=2)
+    topic, member = alone(peer, partitions=2)
     peer.call("delete_topics", 6, topics=[{"name": topic.name, "topic_id": NO_TOPIC_ID}], timeout=5_000)
     member.await_partitions(0)
     member.confirm()
@@ -465,7 +465,7 @@ def regular_expression(peer: Peer) -> None:
 
 @scenario
 def static_member_comes_back(peer: Peer) -> None:
-    topic, member = _alone(peer, instance_id="i")
+    topic, member = alone(peer, instance_id="i")
     member.leave(member_epoch=LEAVES_FOR_A_WHILE)
     describe(peer, member.group_id)
     member.leave(member_epoch=LEAVES_FOR_A_WHILE)
@@ -481,7 +481,7 @@ def static_member_comes_back(peer: Peer) -> None:
 
 @scenario
 def static_member_comes_back_under_the_same_id(peer: Peer) -> None:
-    _, member = _alone(peer, instance_id="i")
+    _, member = alone(peer, instance_id="i")
     member.leave(member_epoch=LEAVES_FOR_A_WHILE)
     member.join()
     member.confirm()
@@ -490,7 +490,7 @@ def static_member_comes_back_under_the_same_id(peer: Peer) -> None:
 
 @scenario
 def static_member_of_an_instance_in_use(peer: Peer) -> None:
-    _, member = _alone(peer, instance_id="i")
+    _, member = alone(peer, instance_id="i")
     Member(peer, member.group_id, member.topics, "m2", "i").join()
     member.beat()
     Member(peer, member.group_id, member.topics, "m2", "i").leave()
@@ -500,13 +500,13 @@ def static_member_of_an_instance_in_use(peer: Peer) -> None:
 @scenario
 def static_member_joins_twice(peer: Peer) -> None:
     """Join twice as a static member that never got the first answer."""
-    _, member = _alone(peer, instance_id="i")
+    _, member = alone(peer, instance_id="i")
     member.join()
 
 
 @scenario
 def static_member_leaves_for_good_and_comes_back(peer: Peer) -> None:
-    _, member = _alone(peer, instance_id="i")
+    _, member = alone(peer, instance_id="i")
     member.leave()
     describe(peer, member.group_id)
     Member(peer, member.group_id, member.topics, "m2", "i").join()
@@ -516,7 +516,7 @@ def static_member_leaves_for_good_and_comes_back(peer: Peer) -> None:
 @scenario
 def static_member_away_while_another_joins(peer: Peer) -> None:
     """Keep the partitions of a static member that is away until it returns or gives them up for good."""
-    _, member = _alone(peer, instance_id="i")
+    _, member = alone(peer, instance_id="i")
     member.leave(member_epoch=LEAVES_FOR_A_WHILE)
     other = Member(peer, member.group_id, member.topics, "m2")
     other.join()
@@ -531,7 +531,7 @@ def static_member_away_while_another_joins(peer: Peer) -> None:
 
 @scenario
 def static_member_leaves_while_it_gives_back(peer: Peer) -> None:
-    _, member = _alone(peer, instance_id="i")
+    _, member = alone(peer, instance_id="i")
     other = Member(peer, member.group_id, member.topics, "m2")
     other.join()
     member.beat()
@@ -547,7 +547,7 @@ def static_member_leaves_while_it_gives_back(peer: Peer) -> None:
 
 @scenario
 def instance_id_comes_later(peer: Peer) -> None:
-    _, member = _alone(peer)
+    _, member = alone(peer)
     member.beat(instance_id="i")
     member.beat(instance_id="i", **member.full())
     member.leave(member_epoch=LEAVES_FOR_A_WHILE)
@@ -559,7 +559,7 @@ def instance_id_comes_later(peer: Peer) -> None:
 
 @scenario
 def offsets_of_a_member(peer: Peer) -> None:
-    topic, member = _alone(peer, partitions=1)
+    topic, member = alone(peer, partitions=1)
 
     def commit(member_id: str, epoch: int, version: int = 9) -> None:
         partition = {"partition_index": 0, "committed_offset": 5, "committed_metadata": ""}
@@ -610,7 +610,7 @@ def offsets_of_a_member(peer: Peer) -> None:
 def classic_requests_to_a_consumer_group(peer: Peer) -> None:
     """Join a consumer group with a classic member that supports none of its assignors; then send Heartbeat,
     SyncGroup and LeaveGroup."""
-    _, member = _alone(peer)
+    _, member = alone(peer)
     classic = GroupMember(peer, member.group_id, protocol_type="connect")
     classic.join()
     classic.member_id, classic.generation_id = "m1", 1
@@ -645,6 +645,6 @@ def consumer_requests_to_a_classic_group(peer: Peer) -> None:
 
 @scenario
 def described_together(peer: Peer) -> None:
-    _, member = _alone(peer, partitions=1)
+    _, member = alone(peer, partitions=1)
     describe(peer, member.group_id, "nobody", member.group_id, operations=True)
     describe(peer)

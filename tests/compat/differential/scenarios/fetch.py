@@ -318,3 +318,18 @@ def session_survives_deletion_of_a_topic(peer: Peer) -> None:
     peer.eventually("metadata", 12, lambda answer: answer["topics"][0]["error_code"] == 3, **asked)
     more = {"session_id": opened.get("session_id", 0), "topics": [], "max_wait": 30}
     peer.call("fetch", 17, **fetch_request(topic, session_epoch=1, **more))
+
+
+@scenario_for_each((7, 12, 13, 17))
+def session_forgets_what_it_names(peer: Peer, version: int) -> None:
+    """A session that has no partition left ends; what the request names is answered once more."""
+    topic = peer.topic(partitions=2)
+    peer.produce(topic, {0: Batch(records(2)), 1: Batch(records(1))})
+    forgotten = [{"topic": topic.name, "topic_id": topic.topic_id, "partitions": [0]}]
+    for offset in (0, 2, 15):
+        number = _session(peer, topic, version, (0, 0), (0, offset)).get("session_id", 0)
+        row = {"partition": 0, "fetch_offset": 1, "partition_max_bytes": 1 << 20}
+        topics = [{"topic": topic.name, "topic_id": topic.topic_id, "partitions": [row]}]
+        more = {"session_id": number, "topics": topics, "max_wait": 30, "forgotten_topics_data": forgotten}
+        peer.call("fetch", version, **fetch_request(topic, session_epoch=1, **more))
+        _session(peer, topic, version, (number, 2))

@@ -249,6 +249,16 @@ def log_append_time(peer: Peer) -> None:
     peer.fetch(topic)
 
 
+@scenario_for_each({"CreateTime": "CreateTime", "LogAppendTime": "LogAppendTime"})
+def says_append_time(peer: Peer, kind: str) -> None:
+    """A batch that says that the broker has set its time; on CreateTime topics it needs a timestamp then."""
+    topic = peer.topic(configs={"message.timestamp.type": kind})
+    said = replace(THREE, attributes=8)
+    for batch in (said, replace(said, base_timestamp=-1), replace(said, base_timestamp=-1, max_timestamp=5)):
+        peer.produce(topic, batch)
+    peer.offsets(topic, -1)
+
+
 @scenario_for_each({"before": "message.timestamp.before.max.ms", "after": "message.timestamp.after.max.ms"})
 def timestamp_bounds(peer: Peer, name: str) -> None:
     topic = peer.topic(configs={name: "60000"})

@@ -14,6 +14,7 @@ from tests.compat.differential.share_member import (
     RENEW,
     another_member,
     fill,
+    member_of_its_own,
     offsets_of,
     reader,
     said,
@@ -203,3 +204,26 @@ def after_leaving(peer: Peer) -> None:
     member.leave()
     member.acknowledge(said(0, 0, ACCEPT))
     offsets_of(member)
+
+
+@scenario_for_each((1, 2))
+def first_epoch_without_a_session(peer: Peer, version: int) -> None:
+    """A session begins with a ShareFetch, so that this is a wrong epoch and not a missing session."""
+    member = member_of_its_own(peer)
+    for session_epoch in (0, 1, FINAL):
+        member.acknowledge(version=version, share_session_epoch=session_epoch)
+        member.acknowledge(said(0, 0, ACCEPT), version=version, share_session_epoch=session_epoch)
+
+
+@scenario_for_each({"0 to 0": (0, 0), "4 to 8": (4, 8), "far away": (2**40, 2**40)})
+def nothing_in_flight(peer: Peer, offsets: tuple[int, int]) -> None:
+    """Before anything was handed out, and after all of it was accepted."""
+    member = member_of_its_own(peer)
+    member.open(max_wait=500)
+    member.acknowledge(said(*offsets, ACCEPT))
+    member.fetch(acks=[said(*offsets, ACCEPT)])
+    fill(member, 3)
+    member.fetch(max_wait=PERSISTED_AFTER_MS)
+    member.acknowledge(said(0, 2, ACCEPT))
+    member.acknowledge(said(*offsets, ACCEPT))
+    member.fetch(acks=[said(*offsets, ACCEPT)])

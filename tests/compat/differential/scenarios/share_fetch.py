@@ -359,3 +359,13 @@ def two_groups_of_one_topic(peer: Peer) -> None:
     first.fetch(acks=[said(0, 1, ACCEPT)])
     offsets_of(first)
     offsets_of(other)
+
+
+@scenario_for_each({"1": 1, "2": 2, "500": 500})
+def unknown_partition_beside_records(peer: Peer, max_records: int) -> None:
+    """It is named in every answer, however many records there are."""
+    member = member_of_its_own(peer)
+    member.open(0, 9, max_wait=500)
+    fill(member, 2, 3)
+    for _ in range(3):
+        member.fetch(max_records=max_records, max_wait=PERSISTED_AFTER_MS)

@@ -15,7 +15,7 @@ from gateway.coordinator.group.classic_rebalance import GroupLimits
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import ConsumerGroup
 from gateway.coordinator.group.consumer_request import ConsumerLimits, Heartbeat, HeartbeatReply, check
-from gateway.coordinator.group.records import decode, encode
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord, decode, encode
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import Place
 from tests.gateway.coordinator.group.scene import GROUP, LIMITS, REBALANCE_MS, Scene, Who
@@ -144,8 +144,10 @@ class MixedScene(Scene):
         assert found is not None
         return found.get(TOPIC, [])
 
-    def commit_error(self, member_id: str, generation_id: int) -> ErrorCode:
-        return self.shard.commits.check(Committer(GROUP, generation_id, member_id), self.now_ms)
+    def commit_error(self, member_id: str, generation_id: int, *partitions: int) -> ErrorCode:
+        value = CommittedOffset(5, -1, "", self.now_ms)
+        records = [OffsetCommitRecord(GROUP, TOPIC, partition, value) for partition in partitions]
+        return self.shard.commits.check(Committer(GROUP, generation_id, member_id), records, self.now_ms)
 
     def reloaded(self) -> GroupShard:
         """Return the group as a restart would rebuild it from the bytes in the log."""

@@ -164,7 +164,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         client = self.clients[number]
         generation_id = -1 if client.reply is None else client.reply.generation_id
         committer = Committer(GROUP, generation_id, client.who.member_id, client.who.group_instance_id)
-        if self.scene.shard.commits.check(committer, self.scene.now_ms) is ErrorCode.none:
+        if self.scene.shard.commits.check(committer, [], self.scene.now_ms) is ErrorCode.none:
             value = CommittedOffset(number, -1, "", self.scene.now_ms)
             self.scene.commit(OffsetCommitRecord(GROUP, "t", partition, value))
 

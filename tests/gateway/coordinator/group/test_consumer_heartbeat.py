@@ -611,9 +611,9 @@ class TestStaticMembers:
 
 
 class TestOffsets:
-    def test_only_the_present_epoch_may_commit(self) -> None:
+    def test_only_the_present_epoch_may_fetch(self) -> None:
         scene, client = alone()
-        check = scene.groups.check_member
+        check = scene.groups.check_fetch
         assert check(GROUP, "a", 2) is ErrorCode.none
         assert check(GROUP, "a", 1) is ErrorCode.stale_member_epoch
         assert check(GROUP, "a", -1) is ErrorCode.stale_member_epoch

@@ -45,13 +45,22 @@ members = st.builds(
     maybe_texts,
     st.none() | classics,
 )
-currents = st.builds(CurrentValue, epochs, epochs, st.sampled_from(MemberState), places, places)
+
+
+@st.composite
+def currents(draw: st.DrawFn) -> CurrentValue:
+    head = draw(epochs), draw(epochs), draw(st.sampled_from(MemberState))
+    assigned, pending_revocation = draw(places), draw(places)
+    held = assigned | pending_revocation
+    return CurrentValue(*head, assigned, pending_revocation, {place: draw(epochs) for place in held})
+
+
 records: st.SearchStrategy[ConsumerRecord] = st.one_of(
     st.builds(GroupEpochRecord, texts, st.none() | epochs),
     st.builds(AssignmentEpochRecord, texts, st.none() | epochs),
     st.builds(MemberRecord, texts, texts, st.none() | members),
     st.builds(TargetRecord, texts, texts, st.none() | places),
-    st.builds(CurrentRecord, texts, texts, st.none() | currents),
+    st.builds(CurrentRecord, texts, texts, st.none() | currents()),
 )
 
 
@@ -89,7 +98,7 @@ def test_a_count_larger_than_the_value() -> None:
 
 
 def test_an_unknown_state_is_refused() -> None:
-    value = CurrentValue(4, 3, MemberState.STABLE, frozenset(), frozenset())
+    value = CurrentValue(4, 3, MemberState.STABLE, frozenset(), frozenset(), {})
     key, stored = encode(CurrentRecord("g", "m", value))
     assert stored is not None
     assert decode(key, stored) == CurrentRecord("g", "m", value)
@@ -116,3 +125,36 @@ def test_as_kafka_writes_them() -> None:
     key, value = encode(TargetRecord("g", "m", frozenset([(topic_id, 2), (topic_id, 1)])))
     assert key == b"\0\7\0\1g\0\1m"
     assert value == b"\0\0\2" + topic_id.bytes + b"\3\0\0\0\1\0\0\0\2\0\0"
+
+
+class TestAssignmentEpochs:
+    """The tag in which Kafka 4.3 stores the epoch of each partition (KIP-1251)."""
+
+    TOPIC_ID = uuid.UUID(int=5)
+    ASSIGNED = frozenset([(TOPIC_ID, 1), (TOPIC_ID, 2)])
+    HEAD = b"\0\0" + b"\0\0\0\7" + b"\0\0\0\6" + b"\0"
+    PARTITIONS = b"\3\0\0\0\1\0\0\0\2"
+
+    def read(self, tags: bytes, *, member_epoch: int = 7) -> CurrentValue:
+        head = self.HEAD[:2] + member_epoch.to_bytes(4, "big", signed=True) + self.HEAD[6:]
+        value = head + b"\2" + self.TOPIC_ID.bytes + self.PARTITIONS + tags + b"\1\0"
+        found = decode(b"\0\x08\0\1g\0\1m", value)
+        assert isinstance(found, CurrentRecord)
+        assert found.value is not None
+        assert found.value.assigned == self.ASSIGNED
+        return found.value
+
+    def test_as_kafka_writes_them(self) -> None:
+        epochs = {(self.TOPIC_ID, 1): 3, (self.TOPIC_ID, 2): 7}
+        current = CurrentValue(7, 6, MemberState.STABLE, self.ASSIGNED, frozenset(), epochs)
+        _, value = encode(CurrentRecord("g", "m", current))
+        tags = b"\1\0\x09\3\0\0\0\3\0\0\0\7"
+        assert value == self.HEAD + b"\2" + self.TOPIC_ID.bytes + self.PARTITIONS + tags + b"\1\0"
+        assert self.read(tags) == current
+
+    @pytest.mark.parametrize(
+        "tags", [b"\0", b"\1\0\1\0", b"\1\0\5\2\0\0\0\3"], ids=["an earlier release", "null", "too few"]
+    )
+    def test_without_one_for_each_partition_the_member_epoch_counts(self, tags: bytes) -> None:
+        assert self.read(tags).assignment_epochs == dict.fromkeys(self.ASSIGNED, 7)
+        assert self.read(tags, member_epoch=-2).assignment_epochs == dict.fromkeys(self.ASSIGNED, 0)

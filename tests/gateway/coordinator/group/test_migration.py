@@ -135,15 +135,41 @@ class TestUpgrade:
         scene, old = mixed()
         epoch = scene.consumers.members[old].member_epoch
         assert scene.commit_error(old, epoch) is NONE
-        assert scene.commit_error(old, epoch - 1) is ErrorCode.illegal_generation
-        assert scene.commit_error("new", epoch - 1) is ErrorCode.stale_member_epoch
+        assert scene.commit_error("new", epoch) is NONE
+        for generation_id in (0, epoch + 1):
+            assert scene.commit_error(old, generation_id, 0) is ErrorCode.illegal_generation
+            assert scene.commit_error("new", generation_id, 0) is ErrorCode.stale_member_epoch
+
+    def test_partitions_kept_since_the_classic_group_are_committed_with_its_generation(self) -> None:
+        scene = MixedScene()
+        (old,) = scene.classic_group(None)
+        scene.beat("new")
+        assert scene.commit_error(old, 1, *ALL) is NONE
+        assert scene.commit_error(old, 0, *ALL) is ErrorCode.illegal_generation
 
     def test_requests_without_a_member_epoch_are_for_classic_members(self) -> None:
         scene, old = mixed()
         for member_id, expected in ((old, NONE), ("new", ErrorCode.unsupported_version)):
             epoch = scene.consumers.members[member_id].member_epoch
             committer = Committer(GROUP, epoch, member_id, has_member_epoch=False)
-            assert scene.shard.commits.check(committer, scene.now_ms) is expected
+            assert scene.shard.commits.check(committer, [], scene.now_ms) is expected
+
+    def test_nobody_joins_again_before_the_next_assignment_is_made(self) -> None:
+        scene, old = mixed()
+        given = scene.joined(scene.join(classic()))
+        assert given.error_code is NONE
+        epoch, _ = scene.rejoin(classic(member_id=old))
+        scene.leave((given.member_id, None))
+        assert scene.consumers.group_epoch > epoch
+        assert scene.heartbeat(old, epoch) is NONE
+        scene.beat("new", scene.consumers.members["new"].member_epoch)
+        assert scene.heartbeat(old, epoch) is ErrorCode.rebalance_in_progress
+
+    def test_a_refused_join_names_no_member(self) -> None:
+        scene, old = mixed()
+        reply = scene.joined(scene.join(Who(old, protocol_type="connect")))
+        assert reply.error_code is ErrorCode.inconsistent_group_protocol
+        assert reply.member_id == ""
 
     @pytest.mark.parametrize("who", [Who(), Who(protocol_type="connect")])
     def test_a_group_with_an_unreadable_protocol_stays_classic(self, who: Who) -> None:

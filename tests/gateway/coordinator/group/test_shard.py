@@ -59,7 +59,8 @@ class TestCheckCommit:
     def check(
         self, scene: Scene, generation_id: int, member_id: str = "", instance: str | None = None
     ) -> ErrorCode:
-        return scene.shard.commits.check(Committer(GROUP, generation_id, member_id, instance), scene.now_ms)
+        committer = Committer(GROUP, generation_id, member_id, instance)
+        return scene.shard.commits.check(committer, [], scene.now_ms)
 
     def test_unknown_group(self) -> None:
         scene = Scene(max_groups=1)

@@ -80,8 +80,8 @@ class TestKinds:
                 )
             assert refused.value.error_code is NOT_FOUND
             for committer in (Committer(GROUP), Committer(GROUP, 3, "a")):
-                assert made.shard.commits.check(committer, 0) is NOT_FOUND
-                assert made.shard.commits.check_in_transaction(committer, 0) is NOT_FOUND
+                assert made.shard.commits.check(committer, [], 0) is NOT_FOUND
+                assert made.shard.commits.check_in_transaction(committer, [], 0) is NOT_FOUND
             assert made.shard.commits.delete(GROUP, [("flights", 0)], made.effects()) is NOT_FOUND
             assert not made.shard.stored.is_read_alone(GROUP)
             made.restart()

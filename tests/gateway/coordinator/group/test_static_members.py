@@ -28,7 +28,7 @@ class TestFenced:
         assert scene.error(scene.sync(member_id, group_instance_id=group_instance_id)) is error
         assert scene.heartbeat(member_id, group_instance_id=group_instance_id) is error
         committer = Committer("g", 1, member_id, group_instance_id)
-        assert scene.shard.commits.check(committer, scene.now_ms) is error
+        assert scene.shard.commits.check(committer, [], scene.now_ms) is error
         assert scene.leave((member_id, group_instance_id)) == [error]
         assert scene.state is GroupState.STABLE
 

@@ -16,7 +16,13 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import Producer
 from gateway.handlers.groups import delete_groups, offset_commit, offset_fetch
-from gateway.handlers.transactions import add_offsets_to_txn, end_txn, init_producer_id, txn_offset_commit
+from gateway.handlers.transactions import (
+    add_offsets_to_txn,
+    describe_transactions,
+    end_txn,
+    init_producer_id,
+    txn_offset_commit,
+)
 from gateway.runtime.coordinators import rewriting
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
@@ -229,6 +235,50 @@ async def test_a_rewritten_log_keeps_pending_offsets(tmp_path: Path, monkeypatch
 
 def loaded_log(node: Node) -> Any:
     return node.services.coordinators.groups.shards.at(0).partition.log
+
+
+async def is_open(node: Node) -> bool:
+    answer = await node.ask(
+        describe_transactions.API, 0, lambda _: {"transactional_ids": (TRANSACTIONAL_ID,)}
+    )
+    return bool(answer.transaction_states[0].transaction_state == "Ongoing")
+
+
+REFUSED_BY_THE_GROUP: list[tuple[dict[str, Any], ErrorCode]] = [
+    ({"metadata": "x" * 5000}, ErrorCode.offset_metadata_too_large),
+    ({"generation_id": 3}, ErrorCode.illegal_generation),
+]
+
+
+class TestTheTransactionIsAskedBeforeTheGroup:
+    @pytest.mark.parametrize(("fields", "error"), REFUSED_BY_THE_GROUP)
+    async def test_the_partition_takes_part_all_the_same(
+        self, tmp_path: Path, fields: dict[str, Any], error: ErrorCode
+    ) -> None:
+        async with node_at(tmp_path) as node:
+            producer = await begin(node)
+            assert await hold(node, producer, 10, **fields) is error
+            assert await is_open(node)
+            await end(node, producer, commit=True)
+            assert await fetch(node, stable=True) == {0: -1, 1: -1}
+
+    @pytest.mark.parametrize("fields", [fields for fields, _ in REFUSED_BY_THE_GROUP])
+    async def test_a_zombie_gets_the_error_that_ends_it(self, tmp_path: Path, fields: dict[str, Any]) -> None:
+        async with node_at(tmp_path) as node:
+            zombie = await begin(node)
+            await begin(node)
+            assert await hold(node, zombie, 10, **fields) is ErrorCode.invalid_producer_epoch
+            stranger = Producer(zombie.producer_id + 1000, 0)
+            assert await hold(node, stranger, 10, **fields) is ErrorCode.invalid_producer_id_mapping
+            assert not await is_open(node)
+
+    async def test_an_epoch_that_the_partition_has_left(self, tmp_path: Path) -> None:
+        async with node_at(tmp_path) as node:
+            zombie = await begin(node)
+            producer = await begin(node)
+            await hold(node, producer, 10)
+            await end(node, producer, commit=False)
+            assert await hold(node, zombie, 11, generation_id=3) is ErrorCode.invalid_producer_epoch
 
 
 class TestRefused:

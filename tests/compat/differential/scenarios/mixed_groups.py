@@ -1,0 +1,99 @@
+"""Classic members of a consumer group: when they are told to join again, and how they are refused."""
+
+from __future__ import annotations
+
+from tests.compat.differential.group_member import GroupMember, owning
+from tests.compat.differential.peer import Peer
+from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.scenarios.consumer_groups import Member, alone
+from tests.compat.differential.share_member import ShareMember, share_group
+from tests.support.wire import Plain
+
+
+def _classic(peer: Peer, group_id: str, topic: str) -> GroupMember:
+    return GroupMember(peer, group_id, protocols={"range": owning({topic: []})})
+
+
+def _two_classic(peer: Peer) -> tuple[Member, GroupMember, GroupMember]:
+    """One member of the consumer protocol and two classic ones, all with their partitions."""
+    topic, member = alone(peer)
+    first = _classic(peer, member.group_id, topic.name)
+    second = _classic(peer, member.group_id, topic.name)
+    for _ in range(3):
+        for classic in (first, second):
+            classic.join()
+            classic.sync()
+        member.confirm()
+    return member, first, second
+
+
+@scenario
+def one_of_two_leaves(peer: Peer) -> None:
+    """Nobody has to join again before the coordinator has assigned what the other had."""
+    member, first, second = _two_classic(peer)
+    first.leave()
+    second.heartbeat()
+    second.sync()
+    member.beat()
+    second.heartbeat()
+    second.sync()
+    second.join()
+    second.sync()
+    second.heartbeat()
+
+
+@scenario
+def the_member_of_the_new_protocol_leaves(peer: Peer) -> None:
+    member, first, second = _two_classic(peer)
+    member.leave()
+    for classic in (first, second):
+        classic.heartbeat()
+        classic.sync()
+    peer.call("describe_groups", 5, groups=[member.group_id])
+
+
+@scenario
+def one_joins_while_another_stays(peer: Peer) -> None:
+    topic, member = alone(peer)
+    first = _classic(peer, member.group_id, topic.name)
+    first.join()
+    first.heartbeat()
+    first.sync()
+    first.heartbeat()
+    member.confirm()
+    second = _classic(peer, member.group_id, topic.name)
+    second.join()
+    first.heartbeat()
+    first.sync()
+    second.heartbeat()
+    member.beat()
+    first.heartbeat()
+
+
+REFUSED: dict[str, Plain] = {
+    "protocol type": {"protocol_type": "connect"},
+    "no protocols": {"protocols": []},
+    "member id": {"member_id": "nobody"},
+    "instance id": {"member_id": "nobody", "group_instance_id": "i"},
+    "short session": {"session_timeout": 1},
+    "unreadable subscription": {"protocols": [{"name": "range", "metadata": b"\0"}]},
+}
+
+
+@scenario_for_each({f"{name} v{version}": (version, name) for name in REFUSED for version in (3, 5, 9)})
+def refused(peer: Peer, case: tuple[int, str]) -> None:
+    version, name = case
+    _, member = alone(peer)
+    classic = _classic(peer, member.group_id, "t")
+    request = classic.join_request(member_id="given") | REFUSED[name]
+    peer.call("join_group", version, **request)
+
+
+@scenario_for_each((3, 9))
+def refused_by_a_share_group(peer: Peer, version: int) -> None:
+    topic = peer.topic()
+    group_id = share_group(peer)
+    ShareMember(peer, group_id, [topic]).await_partitions(1, subscribed_topic_names=[topic.name])
+    classic = _classic(peer, group_id, topic.name)
+    for member_id in ("", "given"):
+        peer.call("join_group", version, **classic.join_request(member_id=member_id))

@@ -1,0 +1,123 @@
+"""Commits at an older member epoch: partitions that the member has held since then are committed (KIP-1251)."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.committer import Committer
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
+from tests.gateway.coordinator.group.consumer_scene import GROUP, Client, ConsumerScene, settle, snapshot
+
+NONE = ErrorCode.none
+STALE = ErrorCode.stale_member_epoch
+
+
+def commit_error(
+    scene: ConsumerScene, member_id: str, member_epoch: int, *partitions: int, topic: str = "t"
+) -> ErrorCode:
+    value = CommittedOffset(5, -1, "", scene.now_ms)
+    records = [OffsetCommitRecord(GROUP, topic, partition, value) for partition in partitions]
+    return scene.groups.check_commit(Committer(GROUP, member_epoch, member_id), records, scene.cluster)
+
+
+def revoking() -> tuple[ConsumerScene, Client, Client]:
+    """A member at epoch 2 that must revoke two of four partitions, and the newcomer that gets them."""
+    scene = ConsumerScene(t=4)
+    first, second = Client(scene, "a"), Client(scene, "b")
+    first.beat()
+    second.beat()
+    first.beat(keeps_for_now=True)
+    return scene, first, second
+
+
+def settled() -> tuple[ConsumerScene, list[int], list[int]]:
+    """Member `a` holds two of four partitions since epoch 2, `b` the others since epoch 3; both are at epoch 3."""
+    scene, first, second = revoking()
+    settle([first, second])
+    assert [first.member_epoch, second.member_epoch] == [3, 3]
+    return scene, first.partitions, second.partitions
+
+
+class TestWhichEpoch:
+    def test_since_the_assignment(self) -> None:
+        scene, kept, given = settled()
+        assert commit_error(scene, "a", 3, *kept) is NONE
+        assert commit_error(scene, "a", 2, *kept) is NONE
+        assert commit_error(scene, "a", 1, *kept) is STALE
+        assert commit_error(scene, "b", 3, *given) is NONE
+        assert commit_error(scene, "b", 2, *given) is STALE
+
+    def test_a_newer_one_is_never_taken(self) -> None:
+        scene, kept, _ = settled()
+        assert commit_error(scene, "a", 4, *kept) is STALE
+        assert commit_error(scene, "a", 4) is STALE
+
+    @pytest.mark.parametrize("member_epoch", [-1, -2, 0])
+    def test_none_that_a_member_was_given(self, member_epoch: int) -> None:
+        scene, kept, _ = settled()
+        assert commit_error(scene, "a", member_epoch, *kept) is STALE
+
+    def test_an_older_one_without_offsets(self) -> None:
+        scene, *_ = settled()
+        assert commit_error(scene, "a", 1) is NONE
+
+
+class TestWhichPartition:
+    def test_one_of_another_member_refuses_the_whole_commit(self) -> None:
+        scene, kept, given = settled()
+        assert commit_error(scene, "a", 2, *given) is STALE
+        assert commit_error(scene, "a", 2, *kept, given[0]) is STALE
+        assert commit_error(scene, "a", 3, *kept, given[0]) is NONE
+
+    def test_one_of_a_topic_that_does_not_exist(self) -> None:
+        scene, kept, _ = settled()
+        assert commit_error(scene, "a", 2, *kept, topic="missing") is STALE
+
+    def test_one_of_a_topic_that_was_created_again(self) -> None:
+        scene, kept, _ = settled()
+        scene.cluster.create("t", 4)
+        assert commit_error(scene, "a", 2, *kept) is STALE
+
+    def test_one_that_must_be_revoked(self) -> None:
+        scene, first, second = revoking()
+        assert scene.member("a").pending_revocation
+        assert commit_error(scene, "a", 2, 0, 1, 2, 3) is NONE
+        settle([first, second])
+        assert commit_error(scene, "a", 2, 0, 1, 2, 3) is STALE
+
+    def test_one_that_was_revoked_and_is_assigned_again(self) -> None:
+        scene, first, second = revoking()
+        settle([first, second])
+        second.leave()
+        settle([first])
+        given = [index for index, epoch in epochs(scene, "a").items() if epoch == first.member_epoch]
+        assert len(given) == 2
+        assert commit_error(scene, "a", 3, *given) is STALE
+
+
+class TestTheStoredEpochs:
+    def test_they_survive_a_restart(self) -> None:
+        scene, kept, given = settled()
+        before = snapshot(scene.groups)
+        scene.restart()
+        assert snapshot(scene.groups) == before
+        assert commit_error(scene, "a", 2, *kept) is NONE
+        assert commit_error(scene, "b", 2, *given) is STALE
+
+    def test_a_static_member_that_went_away_begins_at_zero(self) -> None:
+        scene = ConsumerScene(t=2)
+        client = Client(scene, "a", instance_id="i")
+        client.beat()
+        client.leave(-2)
+        assert epochs(scene, "a") == {0: 0, 1: 0}
+        again = Client(scene, "b", instance_id="i")
+        again.beat()
+        assert epochs(scene, "b") == {0: 0, 1: 0}
+        assert commit_error(scene, "b", 1, 0, 1) is NONE
+        assert commit_error(scene, "a", 2, 0, 1) is ErrorCode.unknown_member_id
+
+
+def epochs(scene: ConsumerScene, member_id: str) -> dict[int, int]:
+    """The assignment epochs of a member by partition."""
+    return {index: epoch for (_, index), epoch in sorted(scene.member(member_id).assignment_epochs.items())}

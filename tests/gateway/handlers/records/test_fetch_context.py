@@ -1,0 +1,59 @@
+"""A fetch session that loses its last partition ends with the request that forgets it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.records import fetch
+from gateway.handlers.records.fetch_context import FetchContext, open_context
+from gateway.protocol.fetch_request import FetchPosition, FetchRequest
+from gateway.runtime.partitions.fetch_sessions import SESSIONLESS, SessionPartition
+from tests.gateway.handlers.support import Node, open_node
+
+VERSION = 12
+PLACE = ("t", 0)
+POSITION = FetchPosition(15, 1 << 20, -1, -1)
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path) as opened:
+        yield opened
+
+
+def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> FetchContext:
+    """Forget the only partition of a new session in its second request, which names these positions."""
+    session = node.services.partitions.fetch_sessions.create(False, node.clock.now_ms())
+    assert session is not None
+    session.partitions[PLACE] = SessionPartition(POSITION)
+    node.services.partitions.fetch_sessions.room.partitions += 1
+    request = FetchRequest(
+        max_wait_ms=0,
+        min_bytes=1,
+        max_bytes=1 << 20,
+        isolation_level=0,
+        session_id=session.session_id,
+        session_epoch=session.session_epoch,
+        positions=dict(positions),
+        forgotten=[PLACE],
+        replica_id=-1,
+    )
+    context = node.context(fetch.API, VERSION)
+    found, error = open_context(context, request)
+    assert error is ErrorCode.none
+    assert found is not None
+    assert found.answer([], context)[0] == SESSIONLESS
+    assert node.services.partitions.fetch_sessions.get(session.session_id) is None
+    return found
+
+
+async def test_what_the_request_names_too_is_read_once_more(node: Node) -> None:
+    assert dict(forgetting(node, {PLACE: POSITION}).wanted()) == {PLACE: POSITION}
+
+
+async def test_nothing_is_read_when_it_names_nothing(node: Node) -> None:
+    assert not dict(forgetting(node, {}).wanted())

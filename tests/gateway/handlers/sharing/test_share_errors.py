@@ -1,0 +1,55 @@
+"""Errors of share sessions: the first epoch without a session, and partitions that don't exist."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from kio.index import load_payload_module
+from kio.schema.errors import ErrorCode
+from kio.static.constants import EntityType
+
+from gateway.handlers.sharing import share_fetch
+from gateway.protocol.messages import build
+from tests.gateway.handlers.support import Node, open_node
+from tests.gateway.runtime.share_requests import SETTINGS, acknowledge, begin, fetch, write
+
+ACCEPT = 1
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, *SETTINGS) as opened:
+        yield opened
+
+
+@pytest.mark.parametrize(
+    ("session_epoch", "error"),
+    [
+        (0, ErrorCode.invalid_share_session_epoch),
+        (1, ErrorCode.share_session_not_found),
+        (-1, ErrorCode.share_session_not_found),
+    ],
+)
+async def test_acknowledgements_without_a_session(node: Node, session_epoch: int, error: ErrorCode) -> None:
+    topic_id = await begin(node)
+    answer = await acknowledge(node, topic_id, 0, 0, ACCEPT, session_epoch=session_epoch)
+    assert answer.error_code is error
+
+
+async def test_a_missing_partition_is_named_beside_as_many_records_as_were_asked_for(node: Node) -> None:
+    topic_id = await begin(node)
+
+    module = load_payload_module(share_fetch.API.key, 2, EntityType.request)
+    rows = tuple(
+        build(module.FetchPartition, partition_index=index, acknowledgement_batches=()) for index in (0, 9)
+    )
+    topics = (build(module.FetchTopic, topic_id=topic_id, partitions=rows),)
+    await fetch(node, topic_id, topics=topics)
+    for session_epoch in (1, 2):
+        await write(node, 3)
+        answer = await fetch(node, topic_id, session_epoch=session_epoch, topics=(), max_records=1)
+        found = {row.partition_index: row for row in answer.responses[0].partitions}
+        assert found[0].acquired_records
+        assert found[9].error_code is ErrorCode.unknown_topic_or_partition
