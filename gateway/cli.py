@@ -125,7 +125,7 @@ def serve(
     data_dir: DataDir = None,
     settings: Settings = None,
     config_file: ConfigFile = None,
-    guide: Annotated[bool, typer.Option("--guide", help="Also print a command to try.")] = False,
+    guide: Annotated[bool, typer.Option("--guide", help="Also print a first command to try.")] = False,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
     import gc

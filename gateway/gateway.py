@@ -109,7 +109,7 @@ class Gateway:
             raise
 
     async def _put_together(self, handles_limit: int) -> None:
-        """Make all parts from the replayed metadata; they do nothing until they are begun."""
+        """Create all parts from the replayed metadata. They do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         services, self._store = await compose(
@@ -139,7 +139,7 @@ class Gateway:
         self._services = services
 
     async def _begin(self) -> None:
-        """Begin to serve; the listeners begin last. Raises StartFailed."""
+        """Start serving; the listeners start last. Raises StartFailed."""
         services = self.services
         self._start_coordinators()
         # claiming a block writes to the metadata: do it only when this release can read all of it
@@ -211,15 +211,15 @@ class Gateway:
         self.services.node.advertised[listener.name] = endpoint
         if not listener.host.startswith(LOOPBACK):
             logger.warning(
-                "listening on %s:%d without authentication: whoever reaches it can read and write everything",
+                "listening on %s:%d without authentication: any client that reaches it can read and write everything",
                 listener.host or "every interface",
                 port,
             )
 
     async def stop(self) -> None:
-        """Answer what is in flight, make everything durable, leave a clean-shutdown marker.
+        """Answer the requests in flight, make everything durable, and write the file that marks a clean stop.
 
-        After a start that failed before anything was written, the marker of the last clean stop stays valid.
+        If a start failed before it wrote anything, the mark of the last clean stop stays valid.
         """
         if self._services is not None:
             await self._stop_services(self._services)
@@ -298,9 +298,9 @@ def _address(endpoint: Endpoint) -> str:
 
 
 def _keep_freed_memory() -> None:
-    """Let the C library keep the memory of large answers instead of mapping and unmapping it for each fetch.
+    """Let the C library keep the memory of large answers, instead of mapping and unmapping memory for each fetch.
 
-    A megabyte mapped anew costs 256 page faults, more than filling it. Only glibc has the call.
+    A newly mapped megabyte costs 256 page faults, more than filling it. Only glibc has this call.
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)

@@ -92,7 +92,7 @@ def sink(
 
     Call `.save()` on the writer, or with `stream=True` `.start()` after any `.trigger(...)`. The client is idempotent, as
     always since Kafka 3. A Spark task that fails and runs again still writes its rows again, so a reader that must not see a
-    row twice needs a key in the row. Rows of `names.named_by_source` are stored once; their default delivery time-out is
+    row twice needs a key in the row. Rows of `names.named_by_source` are stored once; their default delivery timeout is
     unlimited.
 
     Raises `UnknownOptionError`; `SparkCompatError` when `stream` does not fit the data frame.

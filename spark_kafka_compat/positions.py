@@ -89,7 +89,7 @@ class Claim:
         """Open one transaction; commit at the end of the block, roll back when the block raises.
 
         Raises `FencedError` at the begin when another copy has claimed the pipeline since. Waits at most 30 s for another
-        copy's transaction; then the driver raises its lock time-out.
+        copy's transaction; then the driver raises its lock timeout.
         """
         with self.database.transaction() as transaction:
             found = _locked_generation(transaction, self.pipeline)

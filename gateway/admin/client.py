@@ -1,4 +1,4 @@
-"""Asks the gateway on a data directory, or reads the data directory where no gateway runs."""
+"""Asks the gateway that runs on a data directory, or reads the data directory if no gateway runs."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
 class Client:
     """Asks the gateway on `data_dir`, whose settings are `config`. All methods raise ControlError.
 
-    `asks_gateway` False: the command named another place than a gateway, so ask_or_read reads that place.
+    With `asks_gateway` False, the command names another store than a gateway's, and ask_or_read reads that store.
     """
 
     data_dir: Path
@@ -81,14 +81,18 @@ class Client:
         return ask_all(self.data_dir, request)
 
     def ask_or_read(self, request: Request[A]) -> tuple[str, A]:
-        """Return "running" with the first page of the gateway's answer, or "stopped" with what the data directory holds."""
+        """Return "running" with the first page of the gateway's answer, or "stopped" with the contents of the data
+        directory.
+        """
         if self.asks_gateway:
             with contextlib.suppress(NotRunning):
                 return RUNNING, self.ask(request)
         return STOPPED, self._read(request)
 
     def ask_or_read_all(self, request: Request[A]) -> tuple[str, list[A]]:
-        """Return "running" with all pages of the gateway's answer, or "stopped" with what the data directory holds."""
+        """Return "running" with all pages of the gateway's answer, or "stopped" with the contents of the data
+        directory.
+        """
         if self.asks_gateway:
             with contextlib.suppress(NotRunning):
                 return RUNNING, self.ask_all(request)
@@ -112,9 +116,9 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
                 connection.connect(path)
         except OSError as error:
             if error.errno in _NOBODY_THERE:
-                raise NotRunning(f"no gateway runs on {data_dir}") from error
+                raise NotRunning(f"no gateway is running on {data_dir}") from error
             raise ControlError(
-                f"the gateway on {data_dir} can't be asked: {error.strerror or error}"
+                f"cannot reach the gateway on {data_dir}: {error.strerror or error}"
             ) from error
         try:
             # A gateway that refuses at once may close the connection before it has read the request. Its answer has arrived.

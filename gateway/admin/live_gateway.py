@@ -1,4 +1,4 @@
-"""The running gateway, as operations find it."""
+"""The running gateway as operations see it."""
 
 from __future__ import annotations
 

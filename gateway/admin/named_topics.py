@@ -26,9 +26,9 @@ def partitions_after(
     index: int | None,
     after: tuple[str, int, int] | None,
 ) -> Iterator[Partition]:
-    """Yield the partitions of topics, or those with one index, from the one in which the page before ended.
+    """Yield the partitions of topics, or those with one index, beginning with the last one of the previous page.
 
-    `after` is topic, partition and producer id of the last row of that page.
+    `after` is topic, partition and producer id of the last row of the previous page.
     """
     for topic in topics:
         for partition in list_partitions(topic):

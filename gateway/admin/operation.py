@@ -30,7 +30,7 @@ class Operation(Generic[Q]):
 
 
 def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:
-    """Return the first `limit` items whose key is above `after`, by key, and whether no item comes after them."""
+    """Return the first `limit` items whose key is above `after`, sorted by key, and whether these are the last ones."""
     wanted = found if after is None else (item for item in found if key(item) > after)
     first = heapq.nsmallest(limit + 1, wanted, key=key)
     return first[:limit], len(first) <= limit

@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 UNKNOWN: Final = "?"
-"""Shown for a count that nobody knows."""
+"""The text for an unknown count."""
 NARROWEST: Final = 8
 """Characters that a column of names keeps on a narrow terminal."""
 AROUND: Final = 3
@@ -78,7 +78,7 @@ def print_lines(*lines: str) -> None:
 
 
 def count(value: int | None) -> str:
-    """Return a count with thousands separators; None: nobody knows the count."""
+    """Return a count with thousands separators; None is an unknown count."""
     return UNKNOWN if value is None else f"{value:,}"
 
 

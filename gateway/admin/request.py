@@ -1,4 +1,4 @@
-"""The frame of what goes over the control socket: a request, its answer, and the error that replaces the answer.
+"""The messages on the control socket: a request, its answer, and the error that can replace the answer.
 
 The base classes of requests are here; the requests themselves are in the `messages` module of each subject. This module imports
 nothing of the gateway, so that a command starts fast.
@@ -13,14 +13,14 @@ import msgspec
 MAX_REQUEST_BYTES: Final = 64 * 1024
 MAX_ANSWER_BYTES: Final = 16 * 1024 * 1024
 PAGE_ROWS: Final = 1_000
-"""Rows of a page whose request gives no limit."""
+"""Rows of a page if the request gives no limit."""
 MAX_PAGE_ROWS: Final = 10_000
 """The highest limit of a page; the gateway refuses a request with a higher one."""
 
 RUNNING: Final = "running"
-"""The word for a gateway that answers, where an answer says who gave it."""
+"""The word for a running gateway as the source of an answer."""
 STOPPED: Final = "stopped"
-"""The word for a data directory that no gateway has open."""
+"""The word for a data directory without a running gateway as the source of an answer."""
 
 A = TypeVar("A")
 

@@ -1,4 +1,6 @@
-"""Answers on the control socket of a running gateway. Its limits are constants, because people ask here, not programs."""
+"""Answers requests on the control socket of a running gateway. Its limits are constants, because people send these
+requests.
+"""
 
 from __future__ import annotations
 
@@ -72,12 +74,12 @@ class ControlServer:
             )
         except OSError as error:
             bound.close()
-            logger.warning("no control socket at %s, `seqgate` commands can't ask here: %s", self.path, error)
+            logger.warning("no control socket at %s, `seqgate` commands can't connect: %s", self.path, error)
             return False
         return True
 
     async def stop(self) -> None:
-        """Stop answering, and drop the requests under way."""
+        """Stop answering, and drop the requests in progress."""
         if self._server is None:
             return
         self._server.close()
@@ -108,7 +110,7 @@ class ControlServer:
                 writer.write(line)
                 await writer.drain()
         except (OSError, TimeoutError, asyncio.CancelledError):
-            # The client went away, or the gateway stops: nobody reads the answer.
+            # The client has left, or the gateway is stopping: nobody reads the answer.
             writer.transport.abort()
         finally:
             self._clients.discard(task)
@@ -134,7 +136,7 @@ class ControlServer:
             answer_live(self._gateway, request),
         )
         try:
-            # An operation that takes longer continues. Stopped halfway, it would leave what nobody asked for.
+            # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked for.
             result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
         except ControlError as error:
             return Answer(error=str(error))

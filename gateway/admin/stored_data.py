@@ -103,7 +103,7 @@ def stored_batches(directory: Path) -> Iterator[tuple[BatchHeader, memoryview]]:
 
 
 def partition_directories(data_dir: Path, topic: str) -> list[Path]:
-    """Return the directories of a topic's partitions, without those under deletion. Raises OSError."""
+    """Return the directories of a topic's partitions, without those that are being deleted. Raises OSError."""
     return sorted(
         path
         for path in data_dir.glob(f"{topic}-*")

@@ -68,7 +68,7 @@ BACKLOG_SETTINGS = (
         "seqgate.backlog.hold.max.ms",
         60_000,
         "Longest time that a Produce request waits for a backlog to shrink. A request waits for at most nine tenths of its own "
-        "time-out. Then it is refused.",
+        "timeout. Then it is refused.",
         dynamic=True,
     ),
     _number(

@@ -52,7 +52,7 @@ DELIVERY_SETTINGS = (
         maximum=LONG_MAX,
         dynamic=True,
         section=_SECTION,
-        doc="Time for which retention and TTL spare a delayed record after it is due, so that groups can read the record.",
+        doc="Time for which retention and TTL keep a delayed record after it is due, so that groups can read the record.",
     ),
     _number(
         "seqgate.delayed.records.max.per.partition",

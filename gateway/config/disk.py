@@ -1,4 +1,4 @@
-"""Settings of the disk: the free space that is kept, and the speed at which deleted files go."""
+"""Settings of the disk: the free space that is reserved, and the speed of deleting files."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DISK_SETTINGS = (
         minimum=1 << 20,
         maximum=LONG_MAX,
         section=_LOG,
-        doc="Bytes of deleted segments and topics that the gateway gives back to the disk per second. Files are deleted one by "
+        doc="Bytes of deleted segments and topics that the gateway frees per second. Files are deleted one by "
         "one, each as a whole; after a file larger than this, the next file waits until the average fits.",
     ),
     Setting(
@@ -35,6 +35,6 @@ DISK_SETTINGS = (
         section=_LOG,
         doc="Free space on the disk of `log.dirs` that producers may not use. With less free space the gateway refuses batches of "
         "producers with KAFKA_STORAGE_ERROR, and producers retry. The reserve is for offset commits, ends of transactions, "
-        "retention and deletions; reads go on too. 0 keeps no reserve.",
+        "retention and deletions; reads continue, too. 0 keeps no reserve.",
     ),
 )

@@ -130,7 +130,7 @@ NETWORK_SETTINGS = (
         default=134217728,
         minimum=-1,
         section=_NETWORK,
-        doc="Bytes of requests in flight that have arrived, over all connections. Beyond the limit the gateway pauses reading, "
+        doc="Most bytes of requests that have arrived and are not finished, over all connections. Beyond the limit the gateway pauses reading, "
         "and closes connections whose request is stalled. One whole request may exceed the limit. -1, Kafka's default, "
         "sets no limit.",
     ),

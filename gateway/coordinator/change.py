@@ -12,7 +12,7 @@ Waiter = object
 
 
 class Change(NamedTuple, Generic[A]):
-    """An answer that is true once `records` are durable; nothing changes where there are none."""
+    """An answer that is sent once `records` are durable. Without records the operation changes nothing."""
 
     answer: A
     records: Sequence[Any] = ()

@@ -1,4 +1,4 @@
-"""The read of the demo's topic with Spark."""
+"""Reads the demo's topic with Spark."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Findings:
-    """The counts of one read of the whole topic, by three accounts.
+    """The results of one read of the whole topic, counted in three ways.
 
     `missing_rows` and `duplicate_rows` compare row numbers, 0 to the number of sent rows (exclusive). `verdicts` compares
     the numbers that each producer put into headers. `audit` compares producer ids and sequences in the batch headers.
@@ -32,14 +32,14 @@ class Findings:
 
     @property
     def gaps(self) -> int:
-        """The number of missing records, by the account that finds most."""
+        """The number of missing records: the largest of the three counts."""
         by_producer = sum(row.missing_records for row in self.verdicts)
         by_batch = sum(row.missing_records for row in self.audit.producers)
         return max(self.missing_rows, by_producer, by_batch)
 
     @property
     def duplicates(self) -> int:
-        """The number of duplicate records, by the account that finds most."""
+        """The number of duplicate records: the largest of the three counts."""
         by_producer = sum(row.duplicate_records for row in self.verdicts)
         by_batch = sum(row.duplicate_records for row in self.audit.producers)
         return max(self.duplicate_rows, by_producer, by_batch)
@@ -52,7 +52,7 @@ class Findings:
 
 
 def read_topic(spark: SparkSession, bootstrap: str, topic: str, sent: int) -> Findings:
-    """Read the whole topic with `format("kafka")`; return how many records are lost, doubled or out of order."""
+    """Read the whole topic with `format("kafka")`; return how many records are lost, duplicated or out of order."""
     from pyspark.sql import functions
 
     records = source(spark, bootstrap, topic, includeHeaders=True).select(

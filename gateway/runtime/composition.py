@@ -1,6 +1,6 @@
-"""Composes the parts that serve requests from a data directory, for the gateway and for tests that need no sockets.
+"""Composes the parts that serve requests from a data directory, for the gateway and for tests without sockets.
 
-Nothing composed here runs by itself until it is started: `start_coordinators`, then whatever else the caller needs.
+Nothing runs by itself: the caller starts the coordinators with `start_coordinators`, and then what else it needs.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from pid_allocator import BlockStore
 
 
 class Composition(NamedTuple):
-    """What handlers use, and what only the composition root needs beside it."""
+    """The services that handlers use, and the parts that only the composition root needs besides."""
 
     services: Services
     blocks: BlockStore

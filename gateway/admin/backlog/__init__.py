@@ -1,1 +1,1 @@
-"""How far groups are behind in a topic."""
+"""The backlog of groups: how much of a topic they have not read."""

@@ -1,4 +1,4 @@
-"""`seqgate backlog`: how far groups are behind in a topic, what that means to producers, and what groups skipped."""
+"""`seqgate backlog`: each group's unread backlog in a topic, its effect on producers, and skipped records."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ def backlog(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far the groups of a topic are behind, and what follows from it.
+    """Show each group's unread backlog in a topic, and the effect of quotas.
 
     \b
     Columns:
       group      reads the partition; * marks the slowest group, which decides about quotas
-      offset     of the next record that the group will read
+      offset     the next record that the group will read
       unread     bytes from there to the end of the log
       age        of the first record that the slowest group has not read
       skipped    records that the group was moved over unread since the gateway started

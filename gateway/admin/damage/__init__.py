@@ -1,1 +1,1 @@
-"""Damaged batches: what is known of them, and giving them up."""
+"""Damaged batches: reporting them, and giving them up."""

@@ -14,7 +14,7 @@ from gateway.admin.printing import Column, count, counted, print_json, print_lin
 
 def repair(
     apply: Annotated[
-        bool, typer.Option("--apply", help="Give the damaged batches up. Their records are lost then.")
+        bool, typer.Option("--apply", help="Remove the damaged batches. Their records are then lost.")
     ] = False,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,

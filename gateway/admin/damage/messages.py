@@ -25,7 +25,7 @@ class DamagedRow(msgspec.Struct, frozen=True):
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """The damage of a data directory. `given_up`: the damaged bytes were taken out of the logs."""
+    """The damage of a data directory. `given_up` says that the damaged bytes were removed from the logs."""
 
     damaged: list[DamagedRow]
     offsets: int

@@ -31,7 +31,9 @@ The commands ask the gateway that runs on --data-dir.
 """
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.id of the consumers.")]
-Execute = Annotated[bool, typer.Option("--execute", help="Do it. Without, only show what would be done.")]
+Execute = Annotated[
+    bool, typer.Option("--execute", help="Carry it out. Without this option, only show what would be done.")
+]
 
 
 @app.command("list")
@@ -129,20 +131,20 @@ def reset(
         ),
     ] = None,
     all_topics: Annotated[
-        bool, typer.Option("--all-topics", help="Every partition the group has a committed offset in.")
+        bool, typer.Option("--all-topics", help="Every partition in which the group has a committed offset.")
     ] = False,
     earliest: Annotated[
-        bool, typer.Option("--to-earliest", help="To the oldest record: read everything again.")
+        bool, typer.Option("--to-earliest", help="To the oldest record, to read everything again.")
     ] = False,
     latest: Annotated[
-        bool, typer.Option("--to-latest", help="To the log end: skip what is there, read what comes.")
+        bool, typer.Option("--to-latest", help="To the log end, to skip all present records.")
     ] = False,
     timestamp: Annotated[
         str | None,
         typer.Option(
             "--to-timestamp",
             metavar="MOMENT",
-            help="To the first record not older: 2026-01-31T13:45:00 (local time, or with Z or +02:00), or milliseconds.",
+            help="To the first record at or after a time: 2026-01-31T13:45:00 (local time, or with Z or +02:00), or milliseconds.",
             show_default=False,
         ),
     ] = None,
@@ -151,7 +153,7 @@ def reset(
         typer.Option(
             "--shift-by",
             metavar="N",
-            help="N offsets on from the committed one, or back with -N.",
+            help="By N offsets from the committed one: forward, or back with -N.",
             show_default=False,
         ),
     ] = None,
@@ -163,11 +165,11 @@ def reset(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Let a group read from somewhere else.
+    """Reset a group's offsets.
 
-    Shows the new offset of each partition; commits all of them or none with --execute. The group must have no members, so stop its
-    consumers first. An offset outside of the log is clamped to the log start or end, and marked. A group that does not exist yet is
-    created with these offsets, before its consumers start.
+    Dry run by default: shows the new offset of each partition. --execute commits all of them, or none. The group must
+    have no members, so stop its consumers first. An offset outside of the log is clamped to the log start or end, and
+    marked. A group that does not exist yet is created with these offsets, before its consumers start.
 
     Not for share groups: kafka-share-groups.sh --reset-offsets sets where they continue.
 
@@ -206,8 +208,9 @@ def delete(
 ) -> None:
     """Delete groups with their offsets, or with what a share group has acknowledged.
 
-    Shows which groups would go; deletes them with --execute. A group with members is never deleted. Consumers that come back to a
-    deleted group begin at auto.offset.reset. Exits with 1 when a group can't be deleted.
+    Dry run by default: shows which groups would be deleted. --execute deletes them. A group with members is never
+    deleted. Consumers that return to a deleted group begin at auto.offset.reset. Exits with 1 when a group can't be
+    deleted.
     """
     with asking(config_file, data_dir) as client:
         done = client.ask(DeleteGroupsRequest(groups, execute))

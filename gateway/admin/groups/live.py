@@ -231,7 +231,7 @@ def _lag(committed_offset: int, high_watermark: int) -> int:
 def _state(name: str) -> str:
     state = _STATES.get(name.lower())
     if state is None:
-        raise ControlError(f"{name} is no state of a group; it is one of {', '.join(STATES)}")
+        raise ControlError(f"{name} is not a state of a group; the states are {', '.join(STATES)}")
     return state
 
 

@@ -70,7 +70,8 @@ class GroupMember(msgspec.Struct, frozen=True):
 
 
 class ShareDelivery(msgspec.Struct, frozen=True):
-    """How far a share group is in a partition (KIP-932). A record is done when it was accepted, rejected or archived.
+    """The progress of a share group in a partition (KIP-932). A record is done when it was accepted, rejected or
+    archived.
 
     `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever delivered. The
     counts are of records between the two: `acquired` records wait for an acknowledgement, `holes` are stretches of done records,
@@ -149,7 +150,7 @@ class TopicSelection(msgspec.Struct, forbid_unknown_fields=True):
 
 
 ResetTarget: TypeAlias = Literal["earliest", "latest", "timestamp", "shift", "offset"]
-"""The place to which a reset moves offsets; `timestamp`, `shift` and `offset` take a value."""
+"""The place to which a reset moves offsets. `timestamp`, `shift` and `offset` need a value."""
 
 
 class OffsetChange(msgspec.Struct, frozen=True):
@@ -203,7 +204,9 @@ class GroupDeletions(msgspec.Struct, frozen=True):
 
 
 class DeleteGroupsRequest(Request[GroupDeletions], tag="groups.delete"):
-    """Delete groups without members, with their offsets; without `execute` only report which groups would go."""
+    """Delete groups without members, with their offsets; without `execute` only report which groups would be
+    deleted.
+    """
 
     groups: list[str]
     execute: bool = False

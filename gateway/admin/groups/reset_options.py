@@ -37,7 +37,7 @@ def topic_selections(texts: Sequence[str]) -> list[TopicSelection]:
     for text in texts:
         topic, colon, numbers = text.partition(":")
         if not topic:
-            raise ValueError(f"{text!r} names no topic")
+            raise ValueError(f"{text!r} has no topic name")
         if not colon:
             wanted[topic] = None
             continue
@@ -50,5 +50,5 @@ def topic_selections(texts: Sequence[str]) -> list[TopicSelection]:
 
 def _partition(text: str, number: str) -> int:
     if not (number.isascii() and number.isdigit()):
-        raise ValueError(f"{text!r} is no topic with partitions; write TOPIC:0,3")
+        raise ValueError(f"{text!r} is not a topic with partitions; write TOPIC:0,3")
     return int(number)

@@ -1,4 +1,4 @@
-"""How far share groups (KIP-932) are in their partitions."""
+"""The progress of share groups (KIP-932) in their partitions."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def assigned_in(services: Services, group: ShareGroup) -> set[TopicPartition]:
 
 
 def delivery(found: SharePartition) -> ShareDelivery:
-    """Count the records of a partition by what the group made of them."""
+    """Count the records of a partition by their delivery state in the group."""
     stretches = itertools.groupby(found.runs, key=lambda run: run.state in DONE)
     done = [sum(map(len, runs)) for is_done, runs in stretches if is_done]
     return ShareDelivery(

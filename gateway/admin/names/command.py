@@ -33,10 +33,10 @@ def names(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show how far producer names have come.
+    """Show the last sequence ids of producer names.
 
-    Of a running gateway: every producer name that is remembered where message.deduplication.enable is set. Of a stopped gateway:
-    the names of the last snapshots, which are all names after a clean stop.
+    A running gateway lists all remembered producer names of topics with message.deduplication.enable. For a stopped
+    gateway, the command lists the names in the last snapshots; after a clean stop these are all names.
 
     \b
     Columns:
@@ -109,7 +109,7 @@ def _number(value: int) -> str:
 def _about(counters: NameCounters) -> list[str]:
     return [
         f"{counted(counters.remembered, 'name')} remembered, each counted once per partition. Since the gateway started:",
-        f"  {counted(counters.dropped_records, 'record')} acknowledged and not stored, as they were there before",
+        f"  {counted(counters.dropped_records, 'record')} acknowledged but not stored, because they were duplicates",
         f"  {counted(counters.evicted, 'idle name')} forgotten to make room for a new one",
         f"  {counted(counters.expired, 'idle name')} forgotten after message.deduplication.expiration.ms",
         f"  {counted(counters.refused, 'batch', 'batches')} refused for want of room for a new name",

@@ -31,7 +31,7 @@ from log import LogError
 from seq_validator.names import NameState
 
 PAGE_S: Final = 10.0
-"""Time for one page, which may open and replay logs; then the page ends, and the next page continues."""
+"""Time for one page, which may open and replay logs. After it the page ends, and the next page continues."""
 PAGE_NAME_BYTES: Final = 1 << 20
 """Bytes of the names of one page; a page ends before the name that would exceed it."""
 

@@ -13,10 +13,10 @@ Position = tuple[str, int, bytes | None]
 class NameRow(msgspec.Struct, frozen=True):
     """A producer name in one partition. `name` is its text, with escapes for what is not UTF-8; `name_base64` are its bytes.
 
-    `persisted_sequence` is the highest persisted sequence id, `pushed_sequence` the highest written one, `epoch` the epoch of the
-    name; each is −1 where there is none. `is_pending`: an open transaction holds further records of the name. `age_ms` is the
-    time since the last record of the name. `dropped_records` counts records that were acknowledged and not stored since the
-    gateway started or the partition was reopened; −1 where the gateway is stopped.
+    `persisted_sequence` is the highest persisted sequence id, `pushed_sequence` the highest written one, `epoch` the
+    epoch of the name; each is −1 if there is none. `is_pending`: an open transaction holds further records of the name.
+    `age_ms` is the time since the last record of the name. `dropped_records` counts records that were acknowledged and
+    not stored since the gateway started or the partition was reopened; −1 where the gateway is stopped.
     """
 
     topic: str
@@ -84,7 +84,7 @@ class NamesRequest(PagedRequest[NamePage], tag="names"):
 
 
 class NameListing(msgspec.Struct, frozen=True):
-    """All names asked for. `gateway` is "running" or "stopped"; a stopped gateway has no counters."""
+    """All requested names. `gateway` is "running" or "stopped"; a stopped gateway has no counters."""
 
     gateway: str
     names: list[NameRow]

@@ -1,1 +1,1 @@
-"""Partitions that are out of service."""
+"""Offline partitions, and how to bring them back."""

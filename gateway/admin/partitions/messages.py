@@ -17,7 +17,7 @@ class Reopened(msgspec.Struct, frozen=True):
 
 
 class ReopenRequest(Request[Reopened], tag="reopen"):
-    """Bring an offline partition back into service."""
+    """The request to bring an offline partition back into service."""
 
     topic: str
     partition: int

@@ -28,7 +28,7 @@ NEXT: Final = "next"
 USED_UP: Final = "used up"
 """Every id of this block is handed out."""
 GIVEN_UP: Final = "given up"
-"""The gateway that took ids from this block has stopped since; the other ids are never handed out."""
+"""The gateway that used this block has stopped since. The remaining ids are never handed out."""
 CLAIMED: Final = "claimed"
 """Another gateway has claimed this block, and may use it."""
 BY_HAND: Final = "by hand"
@@ -41,9 +41,9 @@ MAX_OWNER_LENGTH: Final = 200
 
 @dataclass(slots=True)
 class BlockSource:
-    """A store of blocks, and what a running gateway knows of them.
+    """A store of blocks, and the running gateway's knowledge of them.
 
-    In a `shared` store several gateways claim, so another gateway may use a block that this gateway does not use. `allocator` and
+    In a `shared` store several gateways claim blocks, so a block may belong to another gateway. `allocator` and
     `owner`, the name under which it claims, are those of the running gateway, None without one.
     """
 
@@ -106,7 +106,7 @@ async def find_overlaps(source: BlockSource) -> Overlaps:
 async def claim_block(source: BlockSource, size: int, owner: str, now_ms: int) -> BlockRow:
     """Claim a block for use outside the gateways. Raises ControlError."""
     if size < 1:
-        raise ControlError(f"a block holds at least one producer id, not {size}")
+        raise ControlError(f"size must be at least 1, not {size}")
     if not 0 < len(owner) <= MAX_OWNER_LENGTH or not owner.isprintable():
         raise ControlError(f"owner must be 1 to {MAX_OWNER_LENGTH} printable characters, not {owner!r:.60}")
     if _GATEWAY_NAME.fullmatch(owner):

@@ -40,7 +40,7 @@ Redis = Annotated[
     typer.Option(
         "--redis",
         metavar="URL",
-        help="Work on this Redis, redis://[user:password@]host:port/db. A password is better kept in SEQGATE_REDIS_URL.",
+        help="Use this Redis: redis://[user:password@]host:port/db. Better keep a password in SEQGATE_REDIS_URL.",
         show_default=False,
     ),
 ]
@@ -48,7 +48,7 @@ Prefix = Annotated[
     str | None,
     typer.Option(
         "--prefix",
-        help="Beginning of the keys in Redis (seqgate.redis.prefix); implies Redis.",
+        help="Prefix of the keys in Redis (seqgate.redis.prefix); implies Redis.",
         show_default="seqgate:",
     ),
 ]
@@ -70,7 +70,9 @@ def list_blocks(
     config_file: ConfigFile = None,
     last: Annotated[
         int | None,
-        typer.Option("--last", metavar="N", help="Only the N claimed last.", min=1, show_default="all"),
+        typer.Option(
+            "--last", metavar="N", help="Only the last N claimed blocks.", min=1, show_default="all"
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -99,9 +101,9 @@ def list_blocks(
 
 @app.command("claim")
 def claim(
-    size: Annotated[int, typer.Argument(metavar="SIZE", help="How many ids.", min=1)] = 1000,
+    size: Annotated[int, typer.Argument(metavar="SIZE", help="Number of ids.", min=1)] = 1000,
     owner: Annotated[
-        str, typer.Option("--owner", help="Who the block is for; shown in the list.")
+        str, typer.Option("--owner", help="Owner of the block, as the list shows it.")
     ] = "operator",
     data_dir: DataDir = None,
     redis: Redis = None,
@@ -186,7 +188,7 @@ def check(
 ) -> None:
     """Check that no two blocks overlap.
 
-    Exits with 1 when some do.
+    Exits with 1 when blocks overlap.
     """
     with _asking(config_file, data_dir, redis, prefix) as client:
         _, result = client.ask_or_read(FindOverlapsRequest())
@@ -219,7 +221,7 @@ def check(
 def _asking(
     config_file: Path | None, data_dir: Path | None, redis: str | None, prefix: str | None
 ) -> AbstractContextManager[Client]:
-    """Return the context of a client of Redis when an option names it, else of the gateway on `data_dir`."""
+    """Return a client for Redis if an option names it, otherwise for the gateway on `data_dir`."""
     settings = [] if redis is None else [f"seqgate.redis.url={redis}"]
     if prefix is not None:
         settings.append(f"seqgate.redis.prefix={prefix}")
@@ -231,7 +233,7 @@ def _asking(
 
 
 def _listing(client: Client, last: int | None) -> BlockListing:
-    """List the last blocks, or all with None. Raises ControlError."""
+    """List the last blocks, or all blocks with None. Raises ControlError."""
     position = 0
     if last is not None:
         _, newest = client.ask_or_read(ListBlocksRequest(limit=1))

@@ -65,7 +65,7 @@ class BlockListing(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """The block that holds a producer id; None: no block holds the id.
+    """The block that holds a producer id; None if no block holds the id.
 
     `handed_out` says whether a producer received the id, None where nobody knows.
     """
@@ -117,6 +117,6 @@ class Moved(msgspec.Struct, frozen=True):
 
 
 class MoveNextRequest(Request[Moved], tag="pids.move"):
-    """Hand out no id below `producer_id` any more."""
+    """The request to hand out no more ids below `producer_id`."""
 
     producer_id: int

@@ -107,7 +107,7 @@ async def _in_redis(gateway: StoppedGateway) -> AsyncIterator[BlockSource]:
     try:
         source = redis_source(gateway.config)
     except ValueError as error:
-        raise ControlError(f"the address of Redis is not understood: {error}") from error
+        raise ControlError(f"the address of Redis is malformed: {error}") from error
     try:
         yield source
     finally:
@@ -191,6 +191,6 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
     """Refuse a data directory whose gateway takes its ids from Redis: its gateway would never use a claim made here."""
     if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
         raise ControlError(
-            f"the gateway of {data_dir} takes its producer ids from Redis; name that with --redis, or the gateway's "
+            f"the gateway of {data_dir} takes its producer ids from Redis; name the Redis with --redis, or the gateway's "
             "settings file with --config"
         )

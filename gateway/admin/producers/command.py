@@ -23,13 +23,13 @@ def producers(
 ) -> None:
     """Show the active producers of each partition.
 
-    Asks a running gateway what every partition remembers of every producer, and what became of the producers' batches.
+    Lists the producer state of every partition in a running gateway, and counts duplicate and refused batches.
 
     \b
     Columns:
       epoch            the producer's epoch; a higher one fences the producer
-      last sequence    of its newest batch here; the next batch must follow it
-      last offset      of that batch
+      last sequence    the last sequence of its newest batch here; the next batch must follow it
+      last offset      the last offset of that batch
       age              time since the producer wrote here
       batches          newest batches whose retry is answered with their first offset
 

@@ -52,7 +52,7 @@ def producer_counters(partitions: PartitionServices) -> ProducerCounters:
 
 
 def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[Partition]:
-    """Yield the partitions asked for, in order, from the one in which the page before ended. Raises ControlError."""
+    """Yield the requested partitions in order, beginning with the last one of the previous page. Raises ControlError."""
     if request.topic is None:
         topics = [partitions.by_name[name] for name in sorted(partitions.by_name)]
     else:

@@ -11,7 +11,9 @@ from gateway.admin.status.messages import Status, StatusRequest
 
 
 def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show how a running gateway is. Exits with 1 when no gateway runs, a partition is offline, or stored batches are damaged."""
+    """Show the status of a running gateway. Exits with 1 when no gateway runs, a partition is offline, or stored
+    batches are damaged.
+    """
     with asking(config_file, data_dir) as client:
         answer = client.ask(StatusRequest())
     if as_json:

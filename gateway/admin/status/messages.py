@@ -19,7 +19,7 @@ class OfflinePartition(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The state of a running gateway. Counters start at zero with the gateway, unless they count what is there now."""
+    """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present."""
 
     version: str
     pid: int

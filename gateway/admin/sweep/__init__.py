@@ -1,1 +1,1 @@
-"""Sweeps, which find what belongs to nothing, and the long work of a gateway."""
+"""Sweeps, which find orphaned files and state, and the list of background tasks."""

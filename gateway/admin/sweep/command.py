@@ -1,4 +1,4 @@
-"""`seqgate sweep` and `seqgate tasks`: what belongs to nothing, and the long work of a gateway."""
+"""`seqgate sweep` and `seqgate tasks`: orphaned files and state, and the background tasks of a gateway."""
 
 from __future__ import annotations
 
@@ -33,26 +33,26 @@ from gateway.admin.sweep.messages import (
 from gateway.admin.times import duration_ms
 
 POLL_S: Final = 0.2
-"""Time between two questions for the result of a sweep."""
+"""Time between two requests for the result of a sweep."""
 DEFAULT_AGE: Final = "1h"
 
 
 def sweep(
-    remove: Annotated[bool, typer.Option("--remove", help="Remove what belongs to nothing.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove orphaned files and state.")] = False,
     unknown: Annotated[
         bool, typer.Option("--unknown", help="With --remove: remove files of no known name as well.")
     ] = False,
     min_age: Annotated[
         str,
         typer.Option(
-            "--min-age", metavar="TIME", help="Pass over files that changed less long ago: 30s, 5m, 2h."
+            "--min-age", metavar="TIME", help="Ignore files that changed within this time: 30s, 5m, 2h."
         ),
     ] = DEFAULT_AGE,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Compare what is stored with what is known, and report what belongs to nothing.
+    """Find orphaned files and state.
 
     In a running gateway: files and directories without a topic, a partition or a segment, temporary files that were never
     renamed, and state of groups and transactions for topics that are gone. The gateway serves requests meanwhile. In a data
@@ -69,7 +69,7 @@ def sweep(
       unknown                          no name that is used here; removed only with --unknown
       ... without a topic              offsets, share groups and transactions of topics that are gone
 
-    Exits with 1 when something is left that belongs to nothing.
+    Exits with 1 when orphaned files or state remain.
     """  # noqa: D301 - \b keeps the lines of the list apart
     try:
         min_age_ms = duration_ms(min_age)
@@ -108,7 +108,7 @@ def _sweep(client: Client, request: SweepRequest) -> SweepPage:
 
 
 def _print_progress(done: int, total: int | None) -> None:
-    """Print on a terminal how far the sweep is; the next output overwrites the line."""
+    """Print the progress of the sweep on a terminal; the next output overwrites the line."""
     if sys.stderr.isatty() and (total is None or done % 100 == 0):
         of = "" if total is None else f" of {total:,}"
         print(f"\r{done:,}{of} checked", end="\r", file=sys.stderr, flush=True)
@@ -132,7 +132,7 @@ def _print(page: SweepPage) -> None:
         kinds = Counter(leak.kind for leak in page.leaks)
         print_lines(", ".join(f"{number} × {kind}" for kind, number in kinds.items()))
     else:
-        print_lines("Nothing is left that belongs to nothing.")
+        print_lines("No orphaned files or state found.")
     if page.gateway == STOPPED:
         print_lines(
             "The gateway is stopped: only files were compared, not what groups and transactions hold."
@@ -140,7 +140,7 @@ def _print(page: SweepPage) -> None:
 
 
 def tasks(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the long work of a running gateway, and the last work that ended.
+    """Show running and recently finished background tasks.
 
     Work that an administrative request has begun continues when the client's request times out; `seqgate tasks` shows it to the end.
     """

@@ -19,10 +19,10 @@ def begin(gateway: LiveGateway, request: SweepRequest) -> TaskRow:
 
 
 def result(gateway: LiveGateway, request: SweepResultRequest) -> SweepPage:
-    """Return one page of what a sweep found. Raises ControlError."""
+    """Return one page of a sweep's findings. Raises ControlError."""
     return gateway.sweeps.result(request)
 
 
 def tasks(gateway: LiveGateway, _: ListTasksRequest) -> TaskPage:
-    """Return the tasks under way and the last ones that ended."""
+    """Return the running tasks and the last ones that ended."""
     return gateway.sweeps.tasks()

@@ -12,7 +12,7 @@ DEFAULT_MIN_AGE_MS: Final = 3_600_000
 
 
 class TaskRow(msgspec.Struct, frozen=True):
-    """A task. `total` is None while nobody knows it; `age_ms` is the time since the task began, up to its end.
+    """A task. `total` is None while it is unknown; `age_ms` is the time since the task began, up to its end.
 
     `failure` says why the task ended before it was done, None where it did not fail.
     """
@@ -39,7 +39,7 @@ class ListTasksRequest(Request[TaskPage], tag="tasks"):
 
 
 class LeakRow(msgspec.Struct, frozen=True):
-    """A leak: a file, directory or state that belongs to nothing.
+    """A leak: an orphaned file, directory or state.
 
     `place` is a path in the data directory, or the owner of the state. `size_bytes` is None where a leak has no size of its own.
     `removed`: the leak is gone, or waits for deletion. `removable`: a sweep may remove the leak.

@@ -25,7 +25,7 @@ from log.directory.leaks import FileLeak
 
 NAME: Final = "sweep"
 KEPT_RESULTS: Final = 4
-"""Sweeps whose leaks are kept; an older sweep can't be asked for any more."""
+"""Number of sweeps whose findings are kept. The results of older sweeps are dropped."""
 LISTING_TASKS: Final = f"seqgate {ListTasksRequest.operation_name()}"
 """The name of the task that lists the tasks, which is not listed."""
 OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE})
@@ -33,7 +33,7 @@ OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE})
 
 
 class Sweeps:
-    """The sweep under way, and what the last sweeps found."""
+    """The running sweep, and the findings of the last sweeps."""
 
     def __init__(self, services: Services) -> None:
         """Begin without a sweep."""
@@ -41,7 +41,7 @@ class Sweeps:
         self._found: dict[int, list[LeakRow]] = {}
 
     def begin(self, request: SweepRequest) -> TaskRow:
-        """Begin a sweep, unless one is under way. Raises ControlError."""
+        """Begin a sweep unless one is running. Raises ControlError."""
         if request.min_age_ms < 0:
             raise ControlError(f"min_age_ms must be 0 or higher, not {request.min_age_ms}")
         tasks = self._services.node.tasks
@@ -84,13 +84,13 @@ class Sweeps:
         rows += [_state_row(leak, removed=leak in removed) for leak in state_leaks]
 
     def result(self, request: SweepResultRequest) -> SweepPage:
-        """Return one page of what a sweep found. Raises ControlError."""
+        """Return one page of a sweep's findings. Raises ControlError."""
         if request.position < 0:
             raise ControlError(f"position must be 0 or higher, not {request.position}")
         task = self._services.node.tasks.get(request.number)
         rows = self._found.get(request.number)
         if task is None or rows is None:
-            raise ControlError(f"there is no sweep of number {request.number}")
+            raise ControlError(f"there is no sweep with number {request.number}")
         page = rows[request.position : request.position + request.limit]
         return SweepPage(RUNNING, self._row(task), len(rows), page)
 

@@ -1,1 +1,1 @@
-"""Transactional ids, their transactions, and the transactions that hang."""
+"""Transactional ids, their transactions, and hanging transactions."""

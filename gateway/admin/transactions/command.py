@@ -1,4 +1,6 @@
-"""`seqgate transactions`: transactional ids, what their transactions hold up, and how to end them."""
+"""`seqgate transactions`: transactional ids, the readers and offsets that their transactions hold back, and how to end
+them.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +36,12 @@ The commands ask the gateway that runs on --data-dir; list and describe also rea
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The transactional.id of the producer.")]
 Topic = Annotated[
-    str | None, typer.Option("--topic", metavar="TOPIC", help="Of this topic.", show_default=False)
+    str | None,
+    typer.Option("--topic", metavar="TOPIC", help="In this topic.", show_default=False),
 ]
 Partition = Annotated[
     int | None,
-    typer.Option("--partition", metavar="N", help="Of this partition.", min=0, show_default=False),
+    typer.Option("--partition", metavar="N", help="In this partition.", min=0, show_default=False),
 ]
 
 
@@ -85,7 +88,7 @@ def list_transactions(
       epoch        the producer's epoch; a higher one fences the producer
       partitions   that the open transaction writes to
       age          time since the transaction began
-      time-out     the age at which the gateway aborts the transaction
+      timeout      age at which the gateway aborts the transaction
 
     \b
     States:
@@ -114,7 +117,7 @@ def describe(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show a transactional id: its producer, its transaction, and what that holds up.
+    """Show a transactional id: its producer, its transaction, and what the transaction holds back.
 
     \b
     Columns of the partitions:
@@ -149,7 +152,7 @@ def find_hanging(
     Reasons:
       unknown producer   no transactional id has this producer id
       not part           a transactional id has, but the partition takes no part in its transaction
-      overdue            the transaction is open for longer than its time-out; the gateway will abort it
+      overdue            the transaction is open for longer than its timeout; the gateway will abort it
 
     End an overdue transaction everywhere with `seqgate transactions abort NAME`, the others one by one with
     `seqgate transactions abort --topic TOPIC --partition N --start-offset FIRST_OFFSET`.
@@ -185,17 +188,17 @@ def abort(
         typer.Option(
             "--start-offset",
             metavar="OFFSET",
-            help="Of the transaction that begins here in this partition.",
+            help="The offset at which the transaction begins in this partition.",
             min=0,
             show_default=False,
         ),
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Abort an open transaction. Shows the transaction first, and asks.
+    """Abort an open transaction. Shows the transaction first, and asks for confirmation.
 
     With NAME: aborts in all partitions of the transaction, and fences its producer, whose next request fails. With --topic,
     --partition and --start-offset: aborts in this one partition, for a transaction that the coordinator does not know
@@ -238,7 +241,9 @@ def _abort(
     execute: bool,
     planned: TransactionAbort | None = None,
 ) -> TransactionAbort:
-    """Abort a transaction, or only report what the abort would do; never abort a later one than was `planned`."""
+    """Abort a transaction, or only report what the abort would do. Never abort a later transaction than the `planned`
+    one.
+    """
     if isinstance(request, AbortHangingRequest):
         return client.ask(msgspec.structs.replace(request, execute=execute))
     start_ms = None if planned is None else planned.start_ms

@@ -68,7 +68,7 @@ async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> Han
 
 
 def _open_after(partition: Partition, lowest: int) -> list[ProducerEntry]:
-    """Return the producers with an open transaction and an id above `lowest`, by id."""
+    """Return the producers that have an open transaction and an id above `lowest`, sorted by id."""
     producers = partition.log.producers
     ids = sorted(
         producer_id
@@ -152,7 +152,7 @@ async def _write_marker(services: Services, partition: Partition, entry: Produce
 
 
 def _reason(known: Known | None, partition: Partition, now_ms: int) -> str | None:
-    """Return why a transaction counts as hanging; None: it does not hang."""
+    """Return why a transaction counts as hanging; None if it does not."""
     if known is None:
         return UNKNOWN_PRODUCER
     if (partition.topic, partition.index) not in known.transaction.partitions:
@@ -183,7 +183,9 @@ def _holds_transactions(topic: str) -> bool:
 
 
 def _wanted(partitions: Partitions, request: FindHangingRequest) -> Iterator[Partition]:
-    """Yield the open partitions asked for, in order, from the one in which the page before ended. Raises ControlError."""
+    """Yield the requested open partitions in order, beginning with the last one of the previous page. Raises
+    ControlError.
+    """
     if request.topic is None:
         names = sorted(filter(_holds_transactions, partitions.by_name))
         topics = [partitions.by_name[name] for name in names]

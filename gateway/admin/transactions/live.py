@@ -94,7 +94,7 @@ def _check_is_open(transaction: Transaction, request: AbortTransactionRequest) -
     if transaction.state is not ONGOING:
         raise ControlError(f"{name} has no open transaction: {state}")
     if request.start_ms is not None and request.start_ms != transaction.start_ms:
-        raise ControlError(f"that transaction of {name} is over, and another one has begun")
+        raise ControlError(f"the planned transaction of {name} has ended, and another one has begun")
 
 
 async def _fence(
@@ -116,7 +116,7 @@ async def _fence(
 
 
 def taking_part(partitions: Partitions, place: TopicPartition, producer_id: int) -> TransactionPartition:
-    """Return a partition with the offsets of the producer's transaction there."""
+    """Return a partition with the offsets of the producer's transaction in it."""
     partition = partitions.get(*place)
     if partition is None:
         return TransactionPartition(*place, None, None, None)

@@ -76,7 +76,9 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
 
 
 class TransactionListing(msgspec.Struct, frozen=True):
-    """All transactional ids asked for. `gateway` is "running" or "stopped"; `offline_partitions` as in `TransactionPage`."""
+    """All requested transactional ids. `gateway` is "running" or "stopped"; `offline_partitions` as in
+    `TransactionPage`.
+    """
 
     gateway: str
     transactions: list[TransactionRow]

@@ -32,7 +32,7 @@ from log import IncompatibleFormat, LogError
 
 
 def list_transactions(gateway: StoppedGateway, request: ListTransactionsRequest) -> TransactionPage:
-    """Return all transactional ids asked for, in order. Raises ControlError."""
+    """Return all requested transactional ids, in order. Raises ControlError."""
     found = _transactions(gateway.data_dir)
     rows, complete = rows_of_ids(found.items(), request, gateway.now_ms, limit=len(found))
     return TransactionPage(rows, complete, [])

@@ -37,7 +37,7 @@ def print_transactions(listing: TransactionListing) -> None:
         Column("epoch", number=True),
         Column("partitions", number=True),
         Column("age", number=True),
-        Column("time-out", number=True),
+        Column("timeout", number=True),
     )
     print_table(
         columns,
@@ -64,7 +64,7 @@ def print_description(gateway: str, description: TransactionDescription) -> None
     print_lines(
         f"Transactional id {shown(description.transactional_id)}: {description.state}, "
         f"producer {description.producer_id}, epoch {description.producer_epoch}, "
-        f"time-out {duration(description.timeout_ms)}.",
+        f"timeout {duration(description.timeout_ms)}.",
         f"Last heard of {moment(description.last_update_ms)}.",
     )
     if description.start_ms is not None:
@@ -119,7 +119,7 @@ def print_abort(planned: TransactionAbort) -> None:
     offsets = planned.pending_offset_count
     with_them = f", and {counted(offsets, 'offset')} of groups with them" if offsets else ""
     if planned.start_ms is None:
-        whose = "whom no transactional id has" if name is None else f"of {shown(name)}"
+        whose = "of no transactional id" if name is None else f"of {shown(name)}"
         print_lines(
             f"Open here only: {producer}, {whose}, which last wrote {ago} ago.",
             f"An abort ends its records in this partition{with_them}.",

@@ -28,7 +28,7 @@ STATES: Final = tuple(state.text for state in MAY_FOLLOW)
 """The states of a transactional id."""
 _STATES: Final = {state.lower(): state for state in STATES}
 MAX_TOLD: Final = MAX_PAGE_ROWS
-"""Rows of a list that comes whole with the first page; further rows are only counted."""
+"""Rows of a list that comes complete with the first page; further rows are only counted."""
 
 
 def rows_of_ids(
@@ -37,7 +37,7 @@ def rows_of_ids(
     now_ms: int,
     limit: int,
 ) -> tuple[list[TransactionRow], bool]:
-    """Return the first `limit` rows asked for, in order, and whether no row comes after them. Raises ControlError."""
+    """Return the first `limit` requested rows in order, and whether these are the last ones. Raises ControlError."""
     is_wanted = _filter(request, now_ms)
     found = (item for item in transactions if is_wanted(*item))
     items, complete = page(found, request.after, limit, key=lambda item: item[0])
@@ -55,7 +55,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Wanted:
             now_ms,
         )
     except InvalidPattern as error:
-        raise ControlError(f"{request.pattern} is no regular expression: {error}") from error
+        raise ControlError(f"{request.pattern} is not a regular expression: {error}") from error
     if longer_than_ms < 0:
         return passes
     return lambda name, transaction: transaction.state not in IDLE and passes(name, transaction)
@@ -64,7 +64,7 @@ def _filter(request: ListTransactionsRequest, now_ms: int) -> Wanted:
 def _state(name: str) -> str:
     state = _STATES.get(name.lower())
     if state is None:
-        raise ControlError(f"{name} is no state of a transactional id; it is one of {', '.join(STATES)}")
+        raise ControlError(f"{name} is not a state of a transactional id; the states are {', '.join(STATES)}")
     return state
 
 

@@ -1,6 +1,6 @@
 """Groups of every protocol: classic, consumer (KIP-848) and share (KIP-932).
 
-All have the same properties for those who list them: `type`, `state_text`, `is_empty`, `generation` and `protocol`.
+All have the same properties for listing: `type`, `state_text`, `is_empty`, `generation` and `protocol`.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
 
 
 def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Rebalance after a member was removed, or complete the rebalance that only waited for this member."""
+    """Rebalance after a member was removed, or complete the rebalance that waited only for this member."""
     if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
         prepare_rebalance(group, limits, effects)
     else:
@@ -117,7 +117,7 @@ def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
 
 
 def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Remove the members that did not sync in time, and rebalance."""
+    """Remove the members that did not send SyncGroup in time, and rebalance."""
     if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
         return
     for member_id in list(group.pending_sync):

@@ -1,4 +1,4 @@
-"""What members of groups do: join, sync, send heartbeats, leave, and run out of time.
+"""The operations of group members: join, sync, heartbeat, leave, and timing out.
 
 A rebalance in progress lives in memory: after a restart, members either send a heartbeat or time out. A group whose
 members change their protocol one by one is converted on the way (see `migration`).

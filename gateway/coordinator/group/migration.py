@@ -88,7 +88,7 @@ def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
 
 
 def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
-    """Make every member that waits for a rebalance of the classic group join the consumer group that it became."""
+    """Make every member whose request waits for a classic rebalance join the new consumer group."""
     # Kafka answers both with REBALANCE_IN_PROGRESS; aiokafka treats that answer to a JoinGroup as fatal
     join_again, sync_again = ErrorCode.coordinator_load_in_progress, ErrorCode.rebalance_in_progress
     for member in group.members.values():

@@ -1,9 +1,9 @@
-"""Group ids that stand for producer names, so that every client can ask how far a name has come.
+"""Group ids that stand for producer names, so that every client can ask for a name's last sequence id.
 
     seqgate-name:<name>   its committed offset is the last persisted sequence id of the producer name
 
-This works on topics with `message.deduplication.enable`. Nobody joins such a group or commits to it. A client can't
-ask for a name that is not UTF-8 in this way.
+This works on topics with `message.deduplication.enable`. No client can join such a group or commit to it. A client
+can't ask for a name that is not UTF-8 in this way.
 """
 
 from __future__ import annotations

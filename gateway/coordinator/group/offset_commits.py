@@ -1,4 +1,4 @@
-"""Who may commit and fetch offsets, and what a commit changes.
+"""Checks whether a member may commit or fetch offsets, and carries out commits.
 
 Committed offsets change only by replaying records, live and at the start. Source: Kafka's `OffsetMetadataManager`.
 """
@@ -26,7 +26,7 @@ class OffsetCommits:
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
         """Return whether a member of a consumer group may fetch offsets: an error code.
 
-        A client without member id may.
+        A client without a member id may always fetch.
         """
         if member_id is None and member_epoch < 0:
             return ErrorCode.none
@@ -39,7 +39,7 @@ class OffsetCommits:
     ) -> ErrorCode:
         """Return whether a TxnOffsetCommit may commit these offsets: an error code.
 
-        A producer need not name the member it commits for.
+        The request need not name the member for which the producer commits.
         """
         if committer.group_id in self._stored.shares.groups:
             return ErrorCode.group_id_not_found
@@ -47,7 +47,7 @@ class OffsetCommits:
             return ErrorCode.none
         error = self.check(committer, records, now_ms)
         if error is ErrorCode.rebalance_in_progress:
-            return ErrorCode.none  # records consumed before the rebalance may be committed during it
+            return ErrorCode.none  # members may commit the records of before the rebalance during it
         if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
             return ErrorCode.illegal_generation
         return error

@@ -98,7 +98,7 @@ class GroupOffsets:
         return self._groups.get(group_id, {})
 
     def of_topics_but(self, topics: Container[str]) -> list[OffsetCommitRecord]:
-        """Return the records that delete the offsets of all topics except these."""
+        """Return the records that delete the offsets of all topics except the given ones."""
         return [
             OffsetCommitRecord(group_id, topic, partition, None)
             for group_id in self.groups()
@@ -107,7 +107,9 @@ class GroupOffsets:
         ]
 
     def within(self, group_id: str, topics: Container[str]) -> list[tuple[TopicPartition, int, bool]]:
-        """Return (place, committed offset, whether an open transaction has one too) of a group in these topics."""
+        """Return (place, committed offset, whether an open transaction may replace the offset) of a group in these
+        topics.
+        """
         return [
             (place, value.offset, self.pending.is_held(group_id, place))
             for place, value in self.of(group_id).items()

@@ -58,7 +58,7 @@ class PendingOffsets:
         self._producers.setdefault(pending.producer_id, set()).add((record.group_id, place))
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[OffsetCommitRecord]:
-        """Drop a producer's pending offsets; return those that are committed by it."""
+        """End a producer's transaction: drop its pending offsets, and return those that a commit makes valid."""
         committed = []
         for group_id, place in self._producers.pop(producer_id, ()):
             holders = self._groups[group_id][place]

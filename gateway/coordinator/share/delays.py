@@ -1,4 +1,4 @@
-"""Delayed records as a share partition sees them, and how many offsets it may hand out beside them."""
+"""Delayed records as a share partition sees them, and the number of offsets that may be handed out."""
 
 from __future__ import annotations
 

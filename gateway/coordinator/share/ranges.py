@@ -58,7 +58,7 @@ class Run:
         return StateBatch(self.first_offset, self.last_offset, self.state, self.delivery_count)
 
     def is_like(self, other: Run) -> bool:
-        """Return whether the two can be one run."""
+        """Return whether two neighbouring runs can be joined."""
         return (
             self.state is other.state
             and self.delivery_count == other.delivery_count

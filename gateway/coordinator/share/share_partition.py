@@ -1,4 +1,4 @@
-"""One partition as one share group reads it: which records are acquired, by whom, and which are done.
+"""A partition as one share group reads it: which records are acquired, by which member, and which are done.
 
     acquire      available ──► acquired, until its lock times out
     accept       acquired ──► acknowledged

@@ -33,9 +33,9 @@ def transaction_filter(
 ) -> Wanted:
     """Return a function that tells whether a transactional id passes every filter.
 
-    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No id is
-    in a state that does not exist. As in Kafka, the duration passes an id that never began a transaction, and it
-    counts on after the transaction has ended. Raises InvalidPattern.
+    An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No id is in
+    a state that does not exist. As in Kafka, the duration filter passes an id that never began a transaction, and the
+    duration keeps growing after a transaction has ended. Raises InvalidPattern.
     """
     wanted_states = {BY_NAME.get(name) for name in states}
     wanted_producer_ids = set(producer_ids)

@@ -1,7 +1,7 @@
 """DeleteRecords (key 21, versions 0-2): move the log start offset of partitions forward.
 
 Offset -1 means the high watermark. The new start is durable before the answer. Where a request names a partition twice,
-its last offset counts, as in Kafka. The request's time-out is ignored: in Kafka it concerns other replicas only. A
+its last offset counts, as in Kafka. The request's timeout is ignored: in Kafka it concerns other replicas only. A
 topic whose cleanup.policy is `compact` refuses the request. With an empty cleanup.policy this API is the only way to
 delete records.
 Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.

@@ -104,7 +104,7 @@ class Backlog:
         self.held.max_bytes = config.int("seqgate.backlog.hold.max.bytes")
         self.held.max_wait_ms = config.int("seqgate.backlog.hold.max.ms")
 
-    # Beginning and end.
+    # --- beginning and end
 
     def start(self) -> None:
         """Load the settings of all topics, and follow them from now on."""
@@ -138,7 +138,7 @@ class Backlog:
                 "backlogs could not be measured; the next measurement follows after its interval"
             )
 
-    # Settings.
+    # --- settings
 
     def rules_of(self, topic: str) -> BacklogRules:
         """Return the rules of a topic."""
@@ -169,7 +169,7 @@ class Backlog:
     def _note_gates(self) -> None:
         self.holds = any(partition.gate is not None and partition.gate.holds for partition in self._gated)
 
-    # Measuring.
+    # --- measuring
 
     async def measure_all(self) -> None:
         """Measure every partition that has rules, move the readers that the rules move, and open or close the gates."""

@@ -37,8 +37,8 @@ class ShareReading:
         return log.last_stable_offset if self.is_committed_only else log.high_watermark
 
     def first_offset(self, log: PartitionLog, now_ms: int) -> int:
-        """Return the offset at which a group begins in a partition that it never read; the end if no record is young
-        enough.
+        """Return the offset at which a group begins in a partition that it never read; the log end if no record is
+        young enough.
 
         Raises:
             LogError: the log can't be read.

@@ -1,8 +1,8 @@
 """The group coordinator of this node: the shard that a group lives in, timers of groups, and the operations on them.
 
-Offset commits are judged, and folded in by replaying their records. What members do changes the group as it is judged,
-because the later steps of one heartbeat need the earlier ones (see `operations` and docs/decisions.md).
-Source: Kafka's `GroupCoordinatorService`, `CoordinatorRuntime`.
+Offset commits are judged, and folded in by replaying their records. A member's request changes the group while it is
+judged, because later steps of a heartbeat need earlier ones (see `operations` and docs/decisions.md). Source: Kafka's
+`GroupCoordinatorService`, `CoordinatorRuntime`.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class GroupCoordinator:
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
         )
-        # three bytes a character, with a group id and a topic name of the greatest length
+        # three bytes per character, for a group id and a topic name of the greatest length
         self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
         self._topics = RegisteredTopics(partitions)
         self.shards = CoordinatorShards(
@@ -114,10 +114,10 @@ class GroupCoordinator:
         self._limit(shard)
         return shard
 
-    # Beginning and end.
+    # --- beginning and end
 
     def start(self) -> None:
-        """Load what is stored. Raises IncompatibleFormat."""
+        """Load the stored groups and offsets. Raises IncompatibleFormat."""
         self._loop = asyncio.get_running_loop()
         self._config.follow(self._take_limits)
         self.shards.load_at_start()
@@ -125,13 +125,13 @@ class GroupCoordinator:
         self._clean_later()
 
     def stop(self) -> None:
-        """Refuse everyone who waits, so that their clients look for the coordinator again."""
+        """Refuse all waiting requests, so that their clients look the coordinator up again."""
         if self._cleaning is not None:
             self._cleaning.cancel()
         self.shards.lose_all()
 
     async def ensure_topic(self) -> None:
-        """Create `__consumer_offsets` when the first group is looked for. Raises Unavailable."""
+        """Create `__consumer_offsets` when a client first looks for a group. Raises Unavailable."""
         await self.shards.ensure_topic()
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
@@ -147,7 +147,7 @@ class GroupCoordinator:
         for group_id in loaded.shard.stored.group_ids():
             self._timers.drop(group_id)
 
-    # Groups.
+    # --- groups
 
     def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
         """Return the shard that holds a group. Raises Unavailable, also for an id that stands for a producer name."""
@@ -172,7 +172,7 @@ class GroupCoordinator:
         """Return a share group as it is now. Raises Unavailable."""
         return self._loaded(group_id).shard.shares.groups.get(group_id)
 
-    # Operations.
+    # --- operations
 
     async def join(self, group_id: str, request: Join) -> JoinReply:
         """Carry out JoinGroup. Raises Unavailable."""
@@ -201,7 +201,7 @@ class GroupCoordinator:
         return reply
 
     def heartbeat(self, member: Committer) -> ErrorCode:
-        """Carry out Heartbeat, at once: a heartbeat changes nothing that the log holds. Raises Unavailable."""
+        """Carry out Heartbeat at once: a heartbeat changes nothing that is stored. Raises Unavailable."""
         loaded = self._loaded(member.group_id)
         error = loaded.shard.members.heartbeat(member, self._clock.now_ms())
         if error is ErrorCode.rebalance_in_progress:
@@ -311,7 +311,7 @@ class GroupCoordinator:
         return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
     async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
-        """Return the result of `look` in the shard of a group, once everything that `look` can have seen is durable.
+        """Return the result of `look` in the shard of a group, once all state that `look` can have seen is durable.
 
         Raises Unavailable.
         """
@@ -322,9 +322,9 @@ class GroupCoordinator:
         return await self.read(group_id, lambda shard: shard)
 
     async def run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:
-        """Carry out an operation on a group; returns its answer once that is durable.
+        """Carry out an operation on a group; return its answer once the answer is durable.
 
-        Raises Unavailable, and what `operation` raises.
+        Raises Unavailable, and the errors of `operation`.
         """
         loaded = self._loaded(group_id)
         return await self.shards.run(loaded, self._with_effects(loaded, group_id, operation))
@@ -349,7 +349,7 @@ class GroupCoordinator:
         group_id: str | None,
         operation: Callable[[GroupShard, Effects], T],
     ) -> Operation[GroupShard, T]:
-        """Make an operation on a group that folds in the changes and sets the timer of the group."""
+        """Return an operation on a group that folds in its changes and sets the group's timer."""
 
         def judge(shard: GroupShard, now_ms: int) -> Change[T]:
             effects = Effects(now_ms)
@@ -371,10 +371,10 @@ class GroupCoordinator:
         """Carry out an operation that no request waits for. Raises Unavailable."""
         self.shards.apply(loaded, self._with_effects(loaded, group_id, operation))
 
-    # Time.
+    # --- time
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move all deadlines with the clock, so that no time-out ends sooner or later than before."""
+        """Move all deadlines with the clock, so that no timeout becomes shorter or longer."""
         now_ms = self._clock.now_ms()
         for loaded in self.shards:
             loaded.shard.stored.clock_was_set(by_ms)

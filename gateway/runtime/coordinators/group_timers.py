@@ -19,7 +19,7 @@ class GroupTimers:
         """The deadline (ms) and the timer of each group."""
 
     def set(self, loaded: LoadedShard[GroupShard], group_id: str, now_ms: int) -> None:
-        """Wake up at the group's next deadline; a timer that is due earlier stays."""
+        """Set the timer to the group's next deadline. An earlier timer stays as it is."""
         deadline_ms = loaded.shard.members.next_deadline_ms(group_id)
         if deadline_ms is None or deadline_ms == NEVER:
             self.drop(group_id)

@@ -1,6 +1,6 @@
-"""Holds requests before they are carried out, in the order they came; limited in number, bytes and time.
+"""Holds requests back before they are carried out, in order of arrival, with limits on number, bytes and time.
 
-A connection has at most one held request, because its later requests begin only after that.
+A connection has at most one held request, because its later requests begin only after that one.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from typing import Final, Protocol
 
 SHARE_OF_TIMEOUT: Final = 0.9
-"""The share of a client's time-out for which its request is held. A client hangs up at its time-out, so the answer must
+"""The share of a client's timeout for which its request is held. A client hangs up at its timeout, so the answer must
 come earlier.
 """
 IMPATIENT_S: Final = 0.05
-"""For this time after a request was held in vain, requests that its client had sent behind it are not held."""
+"""For this time after a request was held and then refused, the requests behind it on the connection are not held."""
 
 
 class Room(Protocol):
@@ -50,7 +50,7 @@ class _NoLimit:
 
 @dataclass(slots=True, eq=False)
 class HeldRequest:
-    """A held request: `may_go` tells whether it need not wait any more; `go` carries it out, also when its time is
+    """A held request. `may_go` returns whether it can be carried out now; `go` carries it out, also when its time is
     over.
     """
 
@@ -62,9 +62,9 @@ class HeldRequest:
 
 
 class HeldRequests:
-    """The requests that are held. `room` is the memory that they share.
+    """The held requests. They share the memory in `room`.
 
-    `room` and the limits may be set at any time; before that no request is held.
+    `room` and the limits may be set at any time. Before that, no request is held.
     """
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class HeldRequests:
         self.held_bytes = 0
         self.room: Room = _NoLimit()
         self.timed_out = 0
-        """The number of requests whose time was over, since the start."""
+        """The number of requests whose time ran out, since the start."""
 
     def __len__(self) -> int:
         return len(self._held)
@@ -89,7 +89,7 @@ class HeldRequests:
         may_go: Callable[[], bool],
         go: Callable[[], None],
     ) -> HeldRequest | None:
-        """Hold a request; None when it can't be held and must be carried out now."""
+        """Hold a request. Return None if it can't be held and must be carried out now."""
         loop = asyncio.get_running_loop()
         wait_s = min(timeout_ms * SHARE_OF_TIMEOUT, self.max_wait_ms) / 1000
         if wait_s <= 0 or self._impatient.get(sender, 0.0) > loop.time():
@@ -105,7 +105,7 @@ class HeldRequests:
         return held
 
     def look_again(self) -> None:
-        """Carry out the requests that need not wait any more."""
+        """Carry out the requests that no longer need to wait."""
         if self._impatient:
             now_s = asyncio.get_running_loop().time()
             self._impatient = {sender: until for sender, until in self._impatient.items() if until > now_s}
@@ -114,12 +114,12 @@ class HeldRequests:
                 self._carry_out(held)
 
     def end_all(self) -> None:
-        """Carry out all requests, as if their time were over."""
+        """Carry out all requests as if their time had run out."""
         for held in list(self._held):
             self._time_is_over(held)
 
     def drop(self, held: HeldRequest) -> None:
-        """Drop a request whose sender is gone; it is never carried out."""
+        """Drop a request whose client is gone; it is never carried out."""
         if held in self._held:
             del self._held[held]
             self._give_back(held)

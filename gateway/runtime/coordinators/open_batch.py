@@ -11,12 +11,12 @@ from gateway.runtime.partitions.partition import Partition
 from log.format.records import Record, build_batch
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
-"""Makes the key and the value of a record. Raises ValueError for a text that is too long."""
+"""Encodes the key and the value of a record. Raises ValueError for a text that is too long."""
 
 RECORD_OVERHEAD_BYTES: Final = 30
-"""More than a record takes in a batch beside its key and its value."""
+"""An upper bound of the bytes that a record takes in a batch beside its key and value."""
 BATCH_OVERHEAD_BYTES: Final = 1024
-"""More than a batch takes beside its records."""
+"""An upper bound of the bytes that a batch takes beside its records."""
 
 
 class OpenBatch:
@@ -77,7 +77,7 @@ class OpenBatch:
 
 
 def size_of(encode: Encode, records: Iterable[Any]) -> int:
-    """About how many bytes a batch of these records takes."""
+    """Return roughly how many bytes a batch of these records takes."""
     plain = (record.record if isinstance(record, Pending) else record for record in records)
     return sum(_size(*encode(record)) for record in plain)
 
@@ -87,5 +87,5 @@ def _size(key: bytes | None, value: bytes | None) -> int:
 
 
 def _producer_of(record: Any) -> tuple[int, int] | None:
-    """The producer in whose transaction a record must be written."""
+    """Return the producer in whose transaction a record must be written."""
     return (record.producer_id, record.producer_epoch) if isinstance(record, Pending) else None

@@ -1,17 +1,17 @@
 """How a coordinator carries out an operation: judge → append → fold in → wait.
 
-    judge     the operation reads the shard's state and yields a `Change`: its answer, and records that say what is new
+    judge     the operation reads the shard's state and yields a `Change`: its answer, and the records of what changes
     append    the records join the batch that the shard is about to write
     fold in   the state replays the records, by the code that also builds it from the log at start
-    wait      the batch is written, and nobody is answered before it is durable
+    wait      the batch is written, and no answer is sent before the batch is durable
 
-Operations that arrive in one turn of the event loop form a *round*, and so do those that arrive while a flush is under
-way: one batch, one flush. A round runs without an await. Each operation sees what the ones before it changed, and nobody
-else ever sees a state that is ahead of its log. Where a batch can't be written, or is lost, the shard is dropped and
-loaded from its log anew, and everyone who waits for it asks again.
+Operations that arrive in one turn of the event loop form a *round*, and so do operations that arrive during a flush:
+one batch, one flush. A round runs without an await. Each operation sees the changes of earlier ones, but no answer
+shows a state that is ahead of its log. If a batch can't be written, or is lost, the shard is dropped and loaded from
+its log again, and all waiting clients must retry.
 
-`Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for those who don't wait, or
-must know which offset to wait for. The metadata log is the one exception to the order; docs/decisions.md says why.
+`Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for callers that do not wait,
+or that need the offset to wait for. The metadata log is the one exception to the order; docs/decisions.md says why.
 Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
 """
 
@@ -37,15 +37,15 @@ A = TypeVar("A")
 S = TypeVar("S", bound=State)
 
 Operation = Callable[[S, int], Change[A]]
-"""Judges a state at a time (ms). What it raises is its caller's answer; it must not have changed anything then."""
+"""Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error."""
 
 
 Answered = Callable[[Any, Exception | None], None]
-"""Called once with the answer of an operation, or with the error that it is refused with."""
+"""Called once, with the answer of an operation or with the error that refuses it."""
 
 
 class Unavailable(Exception):
-    """The coordinator can't answer now; `error_code` tells the client to ask again."""
+    """The coordinator can't answer now; `error_code` tells the client to retry."""
 
     def __init__(self, error_code: ErrorCode = ErrorCode.coordinator_not_available) -> None:
         super().__init__(error_code.name)
@@ -53,7 +53,7 @@ class Unavailable(Exception):
 
 
 def error_code_of(error: Exception | None) -> ErrorCode:
-    """The error code that answers a request whose operation was refused; what is not Unavailable is a bug."""
+    """Return the error code for a refused operation. Any error but Unavailable is a bug."""
     if isinstance(error, Unavailable):
         return error.error_code
     logger.error("an operation failed", exc_info=error)
@@ -68,7 +68,7 @@ class Applied(NamedTuple, Generic[A]):
 
 
 class _Asked:
-    """One operation of a round, who waits for it, and what became of it."""
+    """One operation of a round, the request that waits for it, and its result."""
 
     __slots__ = ("answered", "change", "error", "operation")
 
@@ -79,7 +79,7 @@ class _Asked:
         self.error: Exception | None = None
 
     def succeed(self) -> None:
-        """Answer: what the operation changed is durable."""
+        """Send the answer: the operation's changes are durable."""
         assert self.change is not None
         if self.answered is not None:
             self.answered(self.change.answer, None)
@@ -118,27 +118,29 @@ class Operations(Generic[S]):
         flusher.after_round.append(self._flush_finished)
 
     async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
-        """Carry out an operation with the shard's next round; returns its answer once that is durable.
+        """Carry out an operation in the shard's next round; return its answer once the answer is durable.
 
-        Raises Unavailable, and what `operation` raises.
+        Raises Unavailable, and the errors of `operation`.
         """
         waiter: asyncio.Future[A] = asyncio.get_running_loop().create_future()
         self.ask(loaded, operation, partial(settle, waiter))
         return await waiter
 
     def ask(self, loaded: LoadedShard[S], operation: Operation[S, A], answered: Answered) -> None:
-        """Carry out an operation as `run` does, without a task: `answered` is called with the answer, or with the error."""
+        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error."""
         asked = self._asked.get(loaded)
         if asked is None:
             self._asked[loaded] = [_Asked(operation, answered)]
-            # a round before the flush ends would be a batch more, and no sooner durable
+            # an extra round during the flush would be one more batch and become durable no sooner
             if not self._flusher.is_flushing or loaded.partition.flush_messages != 1:
                 self._schedule()
         else:
             asked.append(_Asked(operation, answered))
 
     def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
-        """Carry out an operation at once, after those that wait for a round. Raises Unavailable, and as `operation` does."""
+        """Carry out an operation at once, behind those that wait for a round. Raises Unavailable, and the errors of
+        `operation`.
+        """
         mine = _Asked(operation, None)
         last_offset = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
         if mine.error is not None:
@@ -147,7 +149,7 @@ class Operations(Generic[S]):
         return Applied(mine.change.answer, last_offset)
 
     async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:
-        """Wait until what was written up to an offset is durable. Raises Unavailable when it will not be."""
+        """Wait until the log is durable up to an offset. Raises Unavailable if that fails."""
         partition = loaded.partition
         if not partition.is_persisted(last_offset):
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -157,7 +159,7 @@ class Operations(Generic[S]):
     def when_persisted(
         self, loaded: LoadedShard[S], last_offset: int, callback: Callable[[Unavailable | None], None]
     ) -> None:
-        """Call back when it is decided whether what was written up to an offset is durable: with an error if it is not."""
+        """Call back once it is decided whether the log becomes durable up to an offset; with an error if it does not."""
         partition = loaded.partition
 
         def decided(is_persisted: bool) -> None:
@@ -177,11 +179,11 @@ class Operations(Generic[S]):
         for one in self._asked.pop(loaded, ()):
             one.fail(Unavailable(ErrorCode.not_coordinator))
 
-    # Rounds.
+    # --- rounds
 
     def _flush_finished(self) -> None:
         if self._asked:
-            # the callbacks of answered requests read durable state, before the next round changes it
+            # the callbacks of answered requests read durable state, so they must run before the next round changes it
             self._schedule()
 
     def _schedule(self) -> None:
@@ -196,7 +198,7 @@ class Operations(Generic[S]):
             self._run_round(loaded, of_shard)
 
     def _run_round(self, loaded: LoadedShard[S], asked: Sequence[_Asked]) -> int:
-        """Carry out operations, write their batch, and answer when it is durable; returns its last offset."""
+        """Carry out operations, write their batch, and answer when the batch is durable; return the last offset."""
         last_offset = -1
         if not loaded.is_current:
             self._fail(loaded, asked, Unavailable(ErrorCode.not_coordinator))
@@ -217,7 +219,9 @@ class Operations(Generic[S]):
         return last_offset
 
     def _carry_out(self, loaded: LoadedShard[S], one: _Asked, now_ms: int) -> None:
-        """Judge, append, fold in. Raises Unavailable, LogError, ValueError and MemoryError when the shard is lost."""
+        """Judge, append and fold in one operation. Raises Unavailable; LogError, ValueError and MemoryError mean that
+        the shard is lost.
+        """
         if loaded.failed:
             raise Unavailable(ErrorCode.not_coordinator)
         try:
@@ -234,7 +238,7 @@ class Operations(Generic[S]):
             one.fail(error)  # the producer of the transaction was fenced: nothing was written
             return
         except RecordTooLarge as error:
-            # as in Kafka: what is too large today is too large tomorrow, so its client must not ask again
+            # as in Kafka: what is too large now stays too large, so the client must not retry
             self._unwritten(loaded, error)
             one.fail(Unavailable(ErrorCode.unknown_server_error))
             raise Unavailable(ErrorCode.not_coordinator) from error
@@ -248,14 +252,14 @@ class Operations(Generic[S]):
         return Unavailable(ErrorCode.not_coordinator)
 
     def _fail(self, loaded: LoadedShard[S], asked: Sequence[_Asked], error: Unavailable) -> None:
-        """Drop the shard and refuse every operation of a round that was not refused before."""
+        """Drop the shard, and refuse every operation of the round that is not refused yet."""
         self._lose(loaded)
         _answer(asked, error)
 
 
 def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
-    """Answer the operations of a round and all other requests that wait for it: the batch is durable, or it was lost
-    with an error.
+    """Answer the operations of a round and all requests that wait for it: the batch is durable, or `error` says why it
+    is lost.
     """
     for one in asked:
         if one.error is None:

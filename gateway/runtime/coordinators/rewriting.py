@@ -1,7 +1,7 @@
-"""Rewriting the log of a shard: all state is written again at its end, and what was before is deleted.
+"""Rewrites the log of a shard: all state is written again at its end, and the records before are deleted.
 
-A rewrite does for this log what compaction does: the newest record of each key remains. Other operations go on between
-its batches. A record is written as its key is by then, so that no older state follows a newer one.
+This is like compaction: the newest record of each key remains. Other operations continue between the batches of a
+rewrite. Each record is encoded from the state at the time it is written, so that no older state follows newer state.
 """
 
 from __future__ import annotations
@@ -26,17 +26,19 @@ RECORDS_AT_ONCE: Final = 500
 
 
 def is_worth_a_rewrite(loaded: LoadedShard[Any]) -> bool:
-    """Whether most of the log is no longer needed, and no rewrite is under way."""
+    """Return whether most of the log is no longer needed, and no rewrite is running."""
     if loaded.is_rewritten:
         return False
     return loaded.partition.log.size_bytes > max(REWRITE_AT_LEAST_BYTES, REWRITE_FACTOR * loaded.needed_bytes)
 
 
 async def rewrite(loaded: LoadedShard[Any], clock: Clock) -> None:
-    """Rewrite the log unless it is lost meanwhile. Raises LogError."""
+    """Rewrite the log unless the shard is lost meanwhile. Raises LogError."""
     log = loaded.partition.log
     loaded.is_rewritten = True
-    loaded.needed_bytes = log.size_bytes  # after a failure no second try follows at once
+    loaded.needed_bytes = (
+        log.size_bytes
+    )  # set the size before the attempt, so that a failure is not retried at once
     try:
         log.roll(clock.now_ms())
         start_offset = log.log_end_offset
@@ -53,7 +55,7 @@ async def rewrite(loaded: LoadedShard[Any], clock: Clock) -> None:
 
 
 async def _write_all(loaded: LoadedShard[Any], clock: Clock) -> bool:
-    """Write all state durably; False when the log was lost meanwhile. Raises LogError."""
+    """Write all state durably; return False if the shard was lost meanwhile. Raises LogError."""
     keys = list(loaded.shard.stored_keys())
     for first in range(0, len(keys), RECORDS_AT_ONCE):
         some = keys[first : first + RECORDS_AT_ONCE]
@@ -68,7 +70,7 @@ async def _write_all(loaded: LoadedShard[Any], clock: Clock) -> bool:
 
 
 async def _delete_before(loaded: LoadedShard[Any], start_offset: int, clock: Clock) -> bool:
-    """Delete the records below `start_offset`; False when the log was lost meanwhile. Raises LogError."""
+    """Delete the records below `start_offset`; return False if the shard was lost meanwhile. Raises LogError."""
     partition = loaded.partition
     ticket = retention.prepare_delete_records(partition.log, start_offset, clock.now_ms())
     if ticket is not None:

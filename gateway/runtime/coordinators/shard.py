@@ -20,9 +20,9 @@ logger = logging.getLogger(__name__)
 
 
 class State(Protocol):
-    """A state machine whose every lasting change is a record.
+    """A state machine that changes its stored state only by records.
 
-    Where the log has transactions, the state also replays `Pending` records and `TransactionEnd`.
+    If the log has transactions, the state also replays `Pending` records and `TransactionEnd`.
     """
 
     def replay(self, record: Any, now_ms: int) -> None: ...
@@ -114,9 +114,9 @@ class LoadedShard(Generic[S]):
 
 
 def decoded(codec: Codec, header: BatchHeader, batch: memoryview, log_name: str) -> Iterator[Any]:
-    """The decoded records of a batch; a damaged record is reported in the gateway's log and left out.
+    """Return the decoded records of a batch. A damaged record is logged and left out.
 
-    Raises IncompatibleFormat for a record that a later release wrote.
+    Raises IncompatibleFormat for a record of a later release.
     """
     if header.is_control:
         marker = read_end_marker(batch)

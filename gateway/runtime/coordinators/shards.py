@@ -1,8 +1,7 @@
-"""All partitions of one internal topic, each with the state machine that lives in it.
+"""All partitions of one internal topic, each with its state machine.
 
-A shard is loaded when an operation first needs it. A shard whose log could not be written, or lost what was written, is
-dropped: its state is ahead of the log, so the next operation loads it anew.
-Source: Kafka's `CoordinatorRuntime`.
+A shard is loaded when an operation first needs it. A shard whose log could not be written, or lost records, is dropped:
+its state is ahead of its log, so the next operation loads it again. Source: Kafka's `CoordinatorRuntime`.
 """
 
 from __future__ import annotations
@@ -35,7 +34,7 @@ S = TypeVar("S", bound=State)
 
 @dataclass(frozen=True, slots=True)
 class StateTopic:
-    """The internal topic that holds the state of a coordinator, as it is created when it is first needed."""
+    """The internal topic that stores the state of a coordinator, with the settings for its creation."""
 
     name: str
     num_partitions: int
@@ -44,7 +43,7 @@ class StateTopic:
 
 
 class CoordinatorShards(Generic[S]):
-    """Loads shards, carries out operations on them, and drops those whose log lost something.
+    """Loads shards, carries out operations on them, and drops shards whose log lost records.
 
     `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced.
     """
@@ -85,7 +84,7 @@ class CoordinatorShards(Generic[S]):
         except LogError as error:
             raise Unavailable from error
 
-    # Loading.
+    # --- loading
 
     def of(self, owner: str) -> LoadedShard[S]:
         """Return the shard that holds the state of a group or a transactional id. Raises Unavailable."""
@@ -120,7 +119,7 @@ class CoordinatorShards(Generic[S]):
         return loaded
 
     def load_at_start(self) -> None:
-        """Load every partition that holds records. Raises IncompatibleFormat for records that a later release wrote."""
+        """Load a shard from its log. Raises LogError, IncompatibleFormat."""
         for partition in self._stored():
             try:
                 self._load(partition)
@@ -128,9 +127,9 @@ class CoordinatorShards(Generic[S]):
                 logger.error("%s-%d can't be loaded: %s", self.topic.name, partition.index, error)  # noqa: TRY400
 
     def load_stored(self) -> None:
-        """Load every partition that holds records; one that can't be loaded is tried again with its next operation."""
+        """Load every partition that holds records. If one can't be loaded, its next operation tries again."""
         for partition in self._stored():
-            with contextlib.suppress(Unavailable):  # the reason is logged
+            with contextlib.suppress(Unavailable):  # the reason was logged already
                 self.at(partition.index)
 
     def _stored(self) -> Iterator[Partition]:
@@ -149,25 +148,25 @@ class CoordinatorShards(Generic[S]):
             self._on_lost(loaded)
 
     def lose_all(self) -> None:
-        """Drop every shard: the gateway stops."""
+        """Drop every shard, because the gateway stops."""
         for loaded in self:
             self.lose(loaded)
 
-    # Operations.
+    # --- operations
 
     async def run(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> A:
-        """Carry out an operation with the next round; returns its answer once that is durable.
+        """Carry out an operation in the next round; return its answer once the answer is durable.
 
-        Raises Unavailable, and what `operation` raises.
+        Raises Unavailable, and the errors of `operation`.
         """
         return await self._operations.run(loaded, operation)
 
     def ask(self, loaded: LoadedShard[S], operation: Operation[S, A], answered: Answered) -> None:
-        """Carry out an operation as `run` does, without a task; `answered` is called with the answer, or with the error."""
+        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error."""
         self._operations.ask(loaded, operation, answered)
 
     def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
-        """Carry out an operation at once. Raises Unavailable, and what `operation` raises."""
+        """Carry out an operation at once. Raises Unavailable, and the errors of `operation`."""
         return self._operations.apply(loaded, operation)
 
     async def persisted(self, loaded: LoadedShard[S], last_offset: int) -> None:

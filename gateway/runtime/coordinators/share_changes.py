@@ -29,7 +29,7 @@ def changed(
 
 
 def forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:
-    """Return the operation that forgets the known ones of these partitions."""
+    """Return an operation that deletes the delivery state of those of the partitions that have one."""
 
     def operation(states: ShareStates, _: int) -> Change[None]:
         return Change(None, [ShareSnapshot(key, None) for key in keys if key in states.partitions])
@@ -38,11 +38,11 @@ def forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None
 
 
 def expire(found: SharePartition, now_ms: int, limits: ShareLimits) -> Sequence[StateBatch]:
-    """Release the records whose lock timed out."""
+    """Release the records whose lock has timed out."""
     return found.expire(limits, now_ms)
 
 
 def go_on_at(found: SharePartition, offset: int) -> Sequence[StateBatch]:
-    """Move the start offset forward; this changes no other stored state."""
+    """Move the start offset forward. The rest of the stored state stays."""
     found.log_starts_at(offset)
     return ()

@@ -1,9 +1,8 @@
 """Share groups of this node: the delivery state of their partitions, and their share sessions.
 
-Their members are stored in `__consumer_offsets`, as those of all groups, and belong to the group coordinator. Delivery
-state lives in `__share_group_state`: every acknowledgement, release and expired lock is appended there, and answered
-when it is durable.
-Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
+The members are stored in `__consumer_offsets`, like those of all groups, and belong to the group coordinator. The
+delivery state is stored in `__share_group_state`: every acknowledgement, release and expired lock is appended there,
+and answered once it is durable. Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 """
 
 from __future__ import annotations
@@ -95,10 +94,10 @@ class ShareCoordinator:
         """Return how many records a group may acquire, and for how long."""
         return self._group_configs.of(group_id).share
 
-    # Beginning and end.
+    # --- beginning and end
 
     async def ensure_topic(self) -> None:
-        """Create `__share_group_state` when the first share group is met. Raises Unavailable."""
+        """Create `__share_group_state` when the first share group appears. Raises Unavailable."""
         await self.shards.ensure_topic()
 
     def start(self) -> None:
@@ -106,12 +105,12 @@ class ShareCoordinator:
         self.shards.load_at_start()
 
     def stop(self) -> None:
-        """Wake every fetch that waits: the gateway stops."""
+        """Wake every waiting fetch, because the gateway stops."""
         if self._timer is not None:
             self._timer.cancel()
         self.waiters.wake_all()
 
-    # State.
+    # --- state
 
     def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
         return self.shards.of(key.spread_text())
@@ -128,7 +127,7 @@ class ShareCoordinator:
         return self._loaded(key).shard.partitions.get(key)
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
-        """Return the delivery state of a partition; a new partition begins where the group's configurations say.
+        """Return the delivery state of a partition; a new partition begins at the offset that the group's configs set.
 
         Raises Unavailable, LogError.
         """
@@ -145,7 +144,9 @@ class ShareCoordinator:
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
-        """Begin at an offset durably, also in a partition that the group has read. Raises Unavailable."""
+        """Move a partition's start offset to this offset durably, even if the group has read the partition. Raises
+        Unavailable.
+        """
         await self._begin(key, start_offset, anew=True)
 
     async def _begin(self, key: SharePartitionKey, start_offset: int, *, anew: bool) -> None:
@@ -157,7 +158,7 @@ class ShareCoordinator:
         await self.shards.run(self._loaded(key), operation)
 
     async def forget(self, keys: Iterable[SharePartitionKey]) -> None:
-        """Forget partitions durably. Raises Unavailable."""
+        """Delete the delivery state of partitions durably. Raises Unavailable."""
         by_shard: dict[LoadedShard[ShareStates], list[SharePartitionKey]] = {}
         for key in keys:
             by_shard.setdefault(self._loaded(key), []).append(key)
@@ -166,7 +167,7 @@ class ShareCoordinator:
                 await self.shards.run(loaded, forgetting(of_shard[start : start + _KEYS_PER_STEP]))
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Forget the state of deleted topics."""
+        """Delete the state of deleted topics."""
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
         topics = self._partitions.by_id
@@ -175,10 +176,10 @@ class ShareCoordinator:
         ]
         with contextlib.suppress(
             Unavailable
-        ):  # a failure is harmless: nobody reads this state, and it is forgotten with its group at the latest
+        ):  # a failure is harmless: nobody reads this state, and it is deleted with its group at the latest
             await self.forget(gone)
 
-    # Acknowledging.
+    # --- acknowledging
 
     async def acknowledge(
         self, key: SharePartitionKey, member_id: str, said: Sequence[Acknowledgement]
@@ -219,7 +220,7 @@ class ShareCoordinator:
         self._wake_at(found.next_deadline_ms())
 
     def release_member(self, group_id: str, member_id: str) -> None:
-        """Release the records that a member acquired: the member is gone."""
+        """Release the records that a member has acquired, because the member is gone."""
         session = self.sessions.pop((group_id, member_id), None)
         if session is not None:
             session.peer.forget_gone(session)
@@ -239,7 +240,8 @@ class ShareCoordinator:
         return session
 
     def release_strangers(self) -> None:
-        """End the share sessions of clients that are in no group: no heartbeat would reveal that they are gone.
+        """End the share sessions of clients that are in no group. Without heartbeats the gateway could not notice that
+        they are gone.
 
         Raises Unavailable.
         """
@@ -251,7 +253,7 @@ class ShareCoordinator:
     def _change(
         self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
     ) -> None:
-        """Change the delivery state of a partition, if it has any, at once and at a time (ms). Raises Unavailable."""
+        """Change the delivery state of a partition, if it exists, at once and at a time (ms). Raises Unavailable."""
 
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             if key not in states.partitions:
@@ -270,10 +272,10 @@ class ShareCoordinator:
         with contextlib.suppress(Unavailable):
             self._change(key, act)
 
-    # Groups.
+    # --- groups
 
     async def heartbeat(self, request: ShareHeartbeat) -> HeartbeatReply:
-        """Carry out a ShareGroupHeartbeat that is checked. Raises HeartbeatRefused, Unavailable.
+        """Carry out a validated ShareGroupHeartbeat. Raises HeartbeatRefused, Unavailable.
 
         The records that a leaving member has acquired are released with its share session.
         """
@@ -293,7 +295,7 @@ class ShareCoordinator:
         return self._groups.find_share_group(group_id)
 
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
-        """Let a group begin at an offset, whether or not a member ever joined it. Raises Unavailable."""
+        """Let a group begin at an offset, even if it never had a member. Raises Unavailable."""
         self._check_stays(key.group_id)
         place = key.topic_id, key.partition
         await self._groups.run(
@@ -302,22 +304,22 @@ class ShareCoordinator:
         await self.begin_at(key, start_offset)
 
     def begun(self, group_id: str) -> set[Place]:
-        """Return all partitions that a group was given or has read. Raises Unavailable."""
+        """Return all partitions that a group was assigned or has read. Raises Unavailable."""
         group = self.group(group_id)
         given = set() if group is None else set(group.begun)
         return given | {(key.topic_id, key.partition) for key in self.known(group_id)}
 
     async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
-        """Forget a topic durably on behalf of a group without members. Raises Unavailable."""
+        """Delete the state of a topic in a group without members, durably. Raises Unavailable."""
         await self.forget([key for key in self.known(group_id) if key.topic_id == topic_id])
         await self._groups.run(
             group_id, lambda shard, effects: shard.shares.forget_topic(group_id, topic_id, effects)
         )
 
     async def delete(self, group_id: str) -> ErrorCode | None:
-        """Forget a group without members durably; None when there is no such group. Raises Unavailable.
+        """Delete a group without members durably; return None if there is no such group. Raises Unavailable.
 
-        Until the group is forgotten, no member may join: it would find the group without its offsets.
+        Until the group is deleted, no member may join, because it would find the group without offsets.
         """
         group = self.group(group_id)
         if group is None:
@@ -351,7 +353,7 @@ class ShareCoordinator:
             await self.forget(list(self.known(group_id)))
         return error
 
-    # Time.
+    # --- time
 
     def _wake_at(self, deadline_ms: int) -> None:
         if deadline_ms >= self._timer_at_ms:
@@ -367,15 +369,15 @@ class ShareCoordinator:
         return self._clock.now_ms()
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move the deadlines of all locks with the clock, so that no lock ends sooner or later than before."""
+        """Move the deadlines of all locks with the clock, so that no lock becomes shorter or longer."""
         for loaded in self.shards:
             for found in loaded.shard.partitions.values():
                 found.clock_was_set(by_ms)
-        # the present timer fires as early as before
+        # the present timer still fires early enough
         self._timer_at_ms = moved(self._timer_at_ms, by_ms)
 
     def _due(self) -> None:
-        """Release the locks that ran out."""
+        """Release the locks that have timed out."""
         now_ms = self._clock.now_ms()
         self._timer_at_ms = NEVER
         next_ms = NEVER

@@ -23,7 +23,7 @@ class Peer(Protocol):
 
 @dataclass(slots=True, eq=False)
 class ShareSession:
-    """The partitions that one member fetches; every fetch raises the session epoch."""
+    """A member's share session: the partitions that it fetches. Every fetch raises the session epoch."""
 
     peer: Peer
     """The connection on which the session began; the session ends with it."""
@@ -58,6 +58,6 @@ class ShareWaiters:
             wake()
 
     def wake_all(self) -> None:
-        """Call back every fetch: the gateway stops."""
+        """Call back every waiting fetch, because the gateway stops."""
         for key in list(self._waiters):
             self.wake(key)

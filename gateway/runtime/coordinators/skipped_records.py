@@ -1,4 +1,4 @@
-"""Counts the unread records that each group was moved over since the gateway started."""
+"""Counts the unread records that each group has skipped since the gateway started."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.quota.backlog import Limit, Move, Reader
 
 @dataclass(slots=True)
 class Skipped:
-    """Skipped records by the limit that skipped them; `up_to` is the highest offset that the group was moved to."""
+    """Skipped records by the limit that skipped them; `up_to` is the highest offset to which the group was moved."""
 
     records: dict[Limit, int] = field(default_factory=dict)
     up_to: int = 0
@@ -35,7 +35,7 @@ class SkippedRecords:
         self._skipped: dict[tuple[str, TopicPartition], Skipped] = {}
 
     def note(self, place: TopicPartition, move: Move, records: int) -> int:
-        """Count a move over `records` records; return how many of them are counted for the first time."""
+        """Add a move over `records` records; return how many of them were not counted before."""
         skipped = self._skipped.setdefault((move.reader.group, place), Skipped())
         counted = max(0, min(records, move.to_offset - skipped.up_to))
         skipped.records[move.limit] = skipped.records.get(move.limit, 0) + counted

@@ -1,10 +1,9 @@
-"""The transaction coordinator of this node: decides about transactions, and which requests wait for durable records.
+"""The transaction coordinator of this node: decides about transactions, and lets requests wait for durable records.
 
 A change is appended to `__transaction_state` and replayed in the same turn. An end is decided when its record is
-durable. Then all markers are written, and at last the record that the end is complete. No request waits for that last
+durable. Then all markers are written, and finally the record which completes the end. No request waits for that final
 record: if a crash loses it, the markers are written again. A producer with the answer to its EndTxn can therefore begin
-the next transaction.
-Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
+the next transaction. Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
 """
 
 from __future__ import annotations
@@ -109,7 +108,7 @@ class TransactionCoordinator:
             max_transactional_ids=config.int("seqgate.transactional.id.max"),
         )
 
-    # Beginning and end.
+    # --- beginning and end
 
     async def ensure_topic(self) -> None:
         """Create `__transaction_state` when the first transactional id is looked up. Raises Unavailable."""
@@ -169,8 +168,8 @@ class TransactionCoordinator:
         self._state.lost(list(loaded.shard.transactions))
 
     def _adopt(self, loaded: _Loaded, transactional_id: str, one: OpenInPartition) -> None:
-        """Add a partition to its transaction again: its batch outlived a crash, and the record that it takes part did
-        not.
+        """Add a partition to its transaction again: its batch survived a crash, but the record that added the partition
+        did not.
         """
         current = loaded.shard.transactions[transactional_id]
         is_current = one.producer == (current.producer_id, current.producer_epoch)
@@ -191,7 +190,7 @@ class TransactionCoordinator:
             ),
         )
 
-    # State.
+    # --- state
 
     def find(self, transactional_id: str) -> Transaction | None:
         """Return a transactional id as it is now. Raises Unavailable."""
@@ -213,10 +212,10 @@ class TransactionCoordinator:
             logger.warning("no producer id: %s", error)
             raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
 
-    # Producers.
+    # --- producers
 
     async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
-        """Carry out InitProducerId: return the producer id and epoch from now on, and fence all earlier producers.
+        """Carry out InitProducerId: return the new producer id and epoch, and fence all earlier producers.
 
         An open transaction is aborted first; the request waits for its end. Raises TransactionRefused, Unavailable.
         """
@@ -248,7 +247,7 @@ class TransactionCoordinator:
         if current is None and self._state.count >= self.limits.max_transactional_ids:
             raise TransactionRefused(ErrorCode.policy_violation)
 
-    # Taking part.
+    # --- partitions of a transaction
 
     async def add_partitions(
         self,
@@ -268,7 +267,7 @@ class TransactionCoordinator:
     async def add_offsets(
         self, transactional_id: str, producer: Producer, group_id: str, client_version: int
     ) -> None:
-        """Carry out AddOffsetsToTxn: the partition with the group's offsets takes part.
+        """Carry out AddOffsetsToTxn: the partition with the group's offsets becomes part of the transaction.
 
         Raises TransactionRefused, Unavailable.
         """
@@ -279,13 +278,13 @@ class TransactionCoordinator:
         await self.add_partitions(transactional_id, producer, places, client_version)
 
     def check_partition(self, transactional_id: str, producer: Producer, place: TopicPartition) -> None:
-        """Check that a partition takes part in the producer's transaction. Raises TransactionRefused, Unavailable."""
+        """Check that a partition belongs to the producer's transaction. Raises TransactionRefused, Unavailable."""
         rules.check_partition(self.find(transactional_id), producer, place)
 
     def verify_or_add(
         self, transactional_id: str, producer: Producer, place: TopicPartition, client_version: int
     ) -> tuple[Partition, int] | None:
-        """Check before an append that the partition takes part in the transaction, or add it (transaction version 2).
+        """Check before an append that the partition belongs to the transaction, or add it (version 2).
 
         Returns the partition and offset of the record that must be durable, too, before the batch is acknowledged.
         Raises TransactionRefused, Unavailable.
@@ -312,10 +311,11 @@ class TransactionCoordinator:
 
         self._state.apply(loaded, transactional_id, judge)
 
-    # Ends.
+    # --- ends
 
     async def end(self, transactional_id: str, request: EndRequest) -> Producer:
-        """Carry out EndTxn: decide the end durably, and as a rule complete it; return the producer id and epoch to use next.
+        """Carry out EndTxn: decide the end durably, and usually complete it; return the producer id and epoch to use
+        next.
 
         Raises TransactionRefused, Unavailable.
         """
@@ -363,10 +363,10 @@ class TransactionCoordinator:
         except Unavailable:
             return  # the shard is loaded again, and loading begins the end again
 
-    # Time.
+    # --- time
 
     def abort_overdue(self) -> None:
-        """Abort the open transactions that take longer than their producers asked for.
+        """Abort the open transactions that have timed out.
 
         Shards that were lost with their log are loaded again here at the latest, so that every decided end is finished.
         """

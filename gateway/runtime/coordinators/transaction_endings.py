@@ -1,6 +1,6 @@
-"""Finishes the ends of transactions that are decided and not complete; requests can wait for them.
+"""Completes decided ends of transactions, and lets requests wait for them.
 
-Kafka answers such requests with CONCURRENT_TRANSACTIONS, and its clients retry after a while; here the requests wait.
+Kafka answers such requests with CONCURRENT_TRANSACTIONS, and its clients retry after a while. Here the requests wait.
 """
 
 from __future__ import annotations
@@ -46,7 +46,9 @@ class TransactionEndings:
                 del self._running[transactional_id]
 
     async def retry(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Try, and retry whenever the end that was in the way is complete. Raises the errors of the attempt."""
+        """Make an attempt, and repeat it whenever the end that was in its way is complete. Raises the errors of the
+        attempt.
+        """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + END_WAIT_S
         while True:
@@ -67,5 +69,5 @@ class TransactionEndings:
 
 
 async def wait_for_end(ending: asyncio.Task[None], timeout_s: float | None = None) -> None:
-    """Wait for an end, but not for long; the task continues in any case."""
+    """Wait for an end, but only for a limited time. The task continues in any case."""
     await asyncio.wait({ending}, timeout=END_WAIT_S if timeout_s is None else timeout_s)

@@ -1,4 +1,4 @@
-"""Writes the markers that end a transaction into every partition that took part.
+"""Writes the markers that end a transaction into each of its partitions.
 
 All are appended in one turn of the event loop and share a flush. A partition that can't be written delays only its own
 transactions: the write is retried at growing intervals. A deleted partition needs no marker.
@@ -63,7 +63,7 @@ class TransactionMarkers:
             if not due:
                 return
             logger.warning(
-                "the end of a transaction of producer %d is still to be written to %d partitions, %s-%d among them",
+                "the end of a transaction of producer %d is not written to %d partitions yet, among them %s-%d",
                 decided.producer_id,
                 len(due),
                 *min(due),
@@ -110,7 +110,7 @@ class TransactionMarkers:
             and found is not None
             and found.producer_epoch == producer.producer_epoch
         ):
-            return None  # the marker was written before a crash, and the next transaction has begun in this partition since
+            return None  # the marker was written before a crash, and the producer has begun another transaction in this partition since
         try:
             return self.append(
                 partition,

@@ -1,6 +1,7 @@
-"""Compares the open transactions of the partitions with those of the coordinator when it loads its state.
+"""Compares the open transactions of the partitions with those of the coordinator when its state is loaded.
 
-A batch and the record that its partition takes part are flushed independently, so that a crash may keep only the batch.
+A batch and the record that adds its partition to the transaction are flushed independently. A crash may keep only the
+batch.
 """
 
 from __future__ import annotations
@@ -58,13 +59,13 @@ def owners(shard: TransactionShard) -> dict[int, str]:
 
 
 def warn_of_strangers(found: Iterable[OpenInPartition], shards: Iterable[TransactionShard]) -> None:
-    """Log the open transactions that nobody will end."""
+    """Log the open transactions that no coordinator will end."""
     known = {producer_id for shard in shards for producer_id in owners(shard)}
     for one in found:
         if one.is_open and one.producer.producer_id not in known:
             logger.warning(
-                "%s-%d has an open transaction of producer %d, epoch %d, whom no transactional id has; "
-                "kafka-transactions abort ends it",
+                "%s-%d has an open transaction of producer %d, epoch %d, which belongs to no transactional "
+                "id; end it with kafka-transactions abort",
                 *one.place,
                 *one.producer,
             )

@@ -1,4 +1,4 @@
-"""The state of all transactional ids: the shard of each, and which of their records are not durable yet."""
+"""The state of all transactional ids: each id's shard, and the newest records that are not durable yet."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class TransactionState:
         self.lost(transactional_ids)
 
     def lost(self, transactional_ids: Sequence[str]) -> None:
-        """Forget which records of these transactional ids are not durable."""
+        """Forget the undurable records of these transactional ids."""
         for transactional_id in transactional_ids:
             self._unpersisted.pop(transactional_id, None)
 

@@ -10,7 +10,7 @@ from gateway.runtime.partitions.partition import Partition
 
 
 class DelayedFetch:
-    """Waits on partitions and completes once, by progress or by time-out.
+    """Waits on partitions and completes once, by progress or by timeout.
 
     Progress is `min_bytes` more bytes than at the start, in all partitions together. A partition that goes offline or
     is deleted counts as progress, too, because the reader should learn of it. While written records wait for their

@@ -101,7 +101,7 @@ class MetadataLog:
         self._log.advance_high_watermark(self._log.log_end_offset)
         self._replayed_end_offset = self._log.log_end_offset
         logger.info(
-            "metadata: %d records give %d topics with %d partitions",
+            "metadata loaded: records %d, topics %d, partitions %d",
             count,
             len(self.image.topics_by_name),
             self.image.partition_count,

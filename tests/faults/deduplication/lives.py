@@ -30,7 +30,7 @@ STAGES = ("starting", "asking", "asked", "sending", "flushing")
 TRANSACTION_STAGES = ("begun", "inside", "inside", "inside", "committing", "committed")
 MOST_TRANSACTIONS = 6
 MOST_PATIENCE = 16
-"""The largest factor for a transaction's time-out; it doubles each time that a library gives up for lack of
+"""The largest factor for a transaction's timeout; it doubles each time that a library gives up for lack of
 time, up to this."""
 MOST_GIVEN_UP = 30
 """The number of times a library may give up in the lives of one application; more is a failure."""

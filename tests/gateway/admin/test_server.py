@@ -85,7 +85,7 @@ async def test_one_request_and_one_answer_are_a_line_each(running: Path) -> None
         (b'{"operation":"explode"}\n', "not understood"),
         (b'{"operation":"status","verbose":true}\n', "not understood"),
         (b'{"operation":"pids.claim","size":"many","owner":"x"}\n', "not understood"),
-        (b'{"operation":"pids.claim","size":0,"owner":"x"}\n', "at least one"),
+        (b'{"operation":"pids.claim","size":0,"owner":"x"}\n', "at least 1"),
         (b'{"operation":"status"}', "ends with a newline"),
         (b"", "ends with a newline"),
         (b"x" * (MAX_REQUEST_BYTES + 10) + b"\n", "at most"),
@@ -99,7 +99,7 @@ async def test_bad_requests_get_a_sentence_and_the_next_one_its_answer(
 
 
 async def test_refusals_reach_the_client_as_control_errors(running: Path) -> None:
-    with pytest.raises(ControlError, match="at least one"):
+    with pytest.raises(ControlError, match="at least 1"):
         await asyncio.to_thread(ask, running, ClaimBlockRequest(0, "x"))
 
 

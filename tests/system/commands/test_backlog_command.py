@@ -82,4 +82,4 @@ def test_a_topic_that_does_not_exist(gateway: GatewayProcess) -> None:
 
 
 def test_the_gateway_must_run(tmp_path: Path) -> None:
-    assert "no gateway runs" in seqgate("backlog", "orders", "--data-dir", tmp_path, code=1).stderr
+    assert "no gateway is running" in seqgate("backlog", "orders", "--data-dir", tmp_path, code=1).stderr

@@ -133,7 +133,7 @@ class TestList:
 
     def test_a_state_that_does_not_exist(self, gateway: GatewayProcess) -> None:
         refused = groups(gateway, "list", "--state", "Busy", code=1).stderr
-        assert "Busy is no state of a group" in refused
+        assert "Busy is not a state of a group" in refused
         assert "Stable" in refused
 
     def test_pages_hold_every_group_once(self, gateway: GatewayProcess) -> None:
@@ -476,7 +476,7 @@ class TestAgainstKafkasTool:
 )
 def test_the_gateway_must_run(tmp_path: Path, command: list[str]) -> None:
     refused = seqgate("groups", *command, "--data-dir", tmp_path, code=1)
-    assert f"no gateway runs on {tmp_path}; start it, or name its data directory" in refused.stderr
+    assert f"no gateway is running on {tmp_path}; start it, or name its data directory" in refused.stderr
 
 
 def test_pages_have_a_size(gateway: GatewayProcess) -> None:

@@ -49,7 +49,7 @@ def test_names_and_what_became_of_records(gateway: GatewayProcess) -> None:
     shown = seqgate("names", "--data-dir", gateway.data_dir).stdout
     assert "Köln" in shown
     assert "\x1b" not in shown
-    assert "2 records acknowledged and not stored" in shown
+    assert "2 records acknowledged but not stored" in shown
     one = seqgate("names", topic, "--name", "Köln", "--partition", "0", "--data-dir", gateway.data_dir).stdout
     assert "Köln" in one
     assert "31m" not in one

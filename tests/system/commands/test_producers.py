@@ -140,7 +140,7 @@ def test_status(gateway: GatewayProcess) -> None:
 @pytest.mark.parametrize("command", [["producers"], ["status"], ["reopen", "orders", "0"]])
 def test_commands_that_need_a_running_gateway_say_so(tmp_path: Path, command: list[str]) -> None:
     refused = seqgate(*command, "--data-dir", tmp_path, code=1)
-    assert f"no gateway runs on {tmp_path}" in refused.stderr
+    assert f"no gateway is running on {tmp_path}" in refused.stderr
 
 
 class FullDisk(Storage):

@@ -191,8 +191,8 @@ class TestList:
     @pytest.mark.parametrize(
         ("filters", "words", "code"),
         [
-            (("--state", "Busy"), "Busy is no state", 1),
-            (("--pattern", "("), "no regular expression", 1),
+            (("--state", "Busy"), "Busy is not a state", 1),
+            (("--pattern", "("), "not a regular expression", 1),
             (("--longer-than", "soon"), "'soon' is not a length of time", 2),
         ],
     )
@@ -442,7 +442,7 @@ class TestAbort:
         assert committed_records(gateway, 1) == []
         code, output = answering(gateway, "y\n", *place)
         assert code == 0
-        assert "whom no transactional id has" in output
+        assert "of no transactional id" in output
         assert "Aborted in 1 partition." in output
         assert committed_records(gateway, 1) == [b"billing"]
         assert hanging(gateway) == []
@@ -513,8 +513,8 @@ class TestStoppedGateway:
         assert "The gateway is not running" in transactions(gateway, "describe", "billing").stdout
         assert transactions(gateway, "describe", "done", "--json").json["pending_offsets"] == []
         assert "no transactional id nobody" in transactions(gateway, "describe", "nobody", code=1).stderr
-        assert "no gateway runs" in transactions(gateway, "abort", "billing", "--yes", code=1).stderr
-        assert "no gateway runs" in transactions(gateway, "find-hanging", code=1).stderr
+        assert "no gateway is running" in transactions(gateway, "abort", "billing", "--yes", code=1).stderr
+        assert "no gateway is running" in transactions(gateway, "find-hanging", code=1).stderr
         assert _files(gateway.data_dir) == before
 
     def test_a_torn_batch_at_the_end_is_left_out(self, gateway: GatewayProcess) -> None:

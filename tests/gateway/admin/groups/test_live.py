@@ -79,7 +79,7 @@ class TestList:
         await commit(node, "billing", 1)
         assert len((await answer(node, ListGroupsRequest(["empty", "STABLE"]))).groups) == 1
         assert (await answer(node, ListGroupsRequest(["Stable"]))).groups == []
-        with pytest.raises(ControlError, match="Busy is no state of a group; it is one of Empty"):
+        with pytest.raises(ControlError, match="Busy is not a state of a group; the states are Empty"):
             await answer(node, ListGroupsRequest(["Busy"]))
 
     async def test_offline_partitions_are_named(self, node: Node) -> None:

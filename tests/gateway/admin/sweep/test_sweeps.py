@@ -260,7 +260,7 @@ class TestRequests:
             sweeps = Sweeps(node.services)
             with pytest.raises(ControlError, match="min_age_ms must be 0 or higher, not -1"):
                 sweeps.begin(SweepRequest(min_age_ms=-1))
-            with pytest.raises(ControlError, match="no sweep of number 9"):
+            with pytest.raises(ControlError, match="no sweep with number 9"):
                 sweeps.result(SweepResultRequest(9))
             with pytest.raises(ControlError, match="position must be 0 or higher, not -1"):
                 sweeps.result(SweepResultRequest(1, position=-1))
