@@ -61,7 +61,7 @@ def test_reports_then_removes(data: Path, gateway: GatewayProcess) -> None:
     assert {place for place, leak in found.items() if leak["removed"]} == set(LEAKS) - {"notes.txt"}
     _, found = leaks(data, "--remove", "--unknown")
     assert kinds(found) == {"notes.txt": "unknown"}
-    assert "Nothing" in seqgate("sweep", "--data-dir", data).stdout
+    assert "No orphaned" in seqgate("sweep", "--data-dir", data).stdout
     tasks = seqgate("tasks", "--json", "--data-dir", data).json
     assert {(task["name"], task["ended"], task["failure"]) for task in tasks["tasks"]} == {
         ("sweep", True, None)
