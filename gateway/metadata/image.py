@@ -64,7 +64,7 @@ class MetadataImage:
         self.producer_id_blocks: list[ProducerIdsRecord] = []
         self.next_producer_id = 0
         self.removed_topic_ids: set[uuid.UUID] | None = set()
-        """The ids of deleted topics; None when nobody needs them any more."""
+        """The ids of deleted topics; None once the start no longer needs them."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
         self._unified_names: dict[str, set[str]] = {}
 

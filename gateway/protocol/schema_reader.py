@@ -79,7 +79,7 @@ def entity_reader(entity_type: Any) -> Read:
 
 
 def _steps(plain: list[Field[Any]], flexible: bool) -> Iterator[tuple[str | tuple[str, ...], Read]]:
-    """The names of fields with their readers, in order; numbers that follow one another are read together."""
+    """Return the names of fields with their readers, in order. Adjacent numbers share one reader."""
     for is_number, same in groupby(plain, key=lambda field: _layout(field) is not None):
         run = list(same)
         if is_number and len(run) > 1:
@@ -91,7 +91,7 @@ def _steps(plain: list[Field[Any]], flexible: bool) -> Iterator[tuple[str | tupl
 
 
 def _layout(field: Field[Any]) -> str | None:
-    """How a field that is a plain number lies in a request; None for every other field."""
+    """Return the layout of a field that is a plain number; None for every other field."""
     inner, _, is_array = _shape(field.type)
     if is_array or _is_entity(inner):
         return None

@@ -2,7 +2,7 @@
 
     message TTL                      every reader moves to the first record that is young enough
     quota exceeded   hold, refuse    no reader moves: producers wait or are refused (`produce_gate`)
-                     evict           every reader that is too far behind moves to where the quota is kept
+                     evict           every reader that is too far behind moves to an offset within the quota
 
 An eviction by size leaves nine tenths of the quota, so that not every append moves a reader. No reader moves past
 records that are not visible to all consumers, or past delayed records. A reader whose offset an open transaction is

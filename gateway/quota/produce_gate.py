@@ -14,7 +14,7 @@ from gateway.quota.backlog import BacklogRules, Limit, Policy, Usage
 
 UNLIMITED_BYTES: Final = 2**63 - 1
 REMEMBERED_MS: Final = 30_000
-"""How long the gate waits for a refused batch; clients send it again within seconds."""
+"""Time for which the gate waits for a refused batch; clients send it again within seconds."""
 _HALF_OF_SEQUENCES: Final = 2**30
 _SEQUENCE_MASK: Final = 2**31 - 1
 _AFTER_A_REFUSED_ONE: Final = "an earlier batch of this producer was refused; send that batch first"

@@ -1,6 +1,5 @@
-"""One client's connection: bytes in, requests begun in order, answers out in order.
-
-Its `Intake` cuts the bytes into requests, and knows the reasons why none may begin.
+"""One client's connection: bytes come in, requests begin in order, answers go out in order. The `Intake` cuts the bytes
+into requests, and holds them back when there is a reason.
 """
 
 from __future__ import annotations
@@ -127,7 +126,7 @@ class Connection(asyncio.BufferedProtocol):
             callback()
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call back once when the client has hung up, at once if it already has. A key has one callback."""
+        """Call back once when the client hangs up, at once if it has hung up already. A key has one callback."""
         if self._intake.stops & GONE:
             callback()
             return
@@ -222,7 +221,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.add(answer)
         self._piece_bytes += sum(len(piece) for piece in answer if isinstance(piece, bytes))
         if not sending:
-            # what was answered before goes first
+            # send the earlier answers first
             server.outbox.flush()
             intake.stops |= SENDING
             self._send_records()

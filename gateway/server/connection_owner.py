@@ -16,7 +16,7 @@ Owned_contra = TypeVar("Owned_contra", contravariant=True)
 
 
 class ConnectionOwner(Buffers, Protocol[Owned_contra]):
-    """What all connections of a server share: limits, buffers, memory, and the way in and out."""
+    """The things that all connections of a server share: limits, buffers, memory, and their admission."""
 
     limits: ConnectionLimits
     dispatcher: Dispatcher
@@ -25,7 +25,7 @@ class ConnectionOwner(Buffers, Protocol[Owned_contra]):
     cold_reads: ColdReads | None
 
     def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
-        """Set the options of a socket that suit where its peer is."""
+        """Set the socket options that suit the address of the peer."""
 
     def admit(self, connection: Owned_contra) -> bool:
         """Count a new connection and return True, or return False when it exceeds a limit."""

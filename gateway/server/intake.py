@@ -1,4 +1,4 @@
-"""The way in of one connection: received bytes are cut into requests, and begun while nothing speaks against it.
+"""The input of one connection: it cuts received bytes into requests, and begins them unless there is a reason to wait.
 
 A connection stops beginning requests while any of these holds, and then stops reading, so that the
 client's own socket fills up and nothing grows here:
@@ -39,7 +39,7 @@ TURN_S: Final = 0.05
 
 
 class Buffers(Protocol):
-    """What the intakes of all connections share: the loop, the buffer that sockets are read into, and memory."""
+    """The things that the intakes of all connections share: the loop, the receive buffer, and memory."""
 
     loop: asyncio.AbstractEventLoop
     memory: RequestMemory
@@ -88,11 +88,11 @@ class Intake:
         self.stops = 0
         """The reasons why no request begins, as bits; 0 while requests begin."""
         self.is_consuming = False
-        """Whether requests are being begun, so that the one who has removed a reason need not resume."""
+        """Whether requests are being begun. Then code that removes a reason to wait need not resume."""
         self.is_paused = False
         """Whether the transport reads nothing."""
         self._held: bytes = b""
-        """Bytes that came while no more requests might begin."""
+        """Bytes that arrived while no more requests were allowed to begin."""
         self._headway = (0, 0, 0.0)
         """The number of frames that came in parts, the bytes of the present one, and the time since which it is stalled."""
 
@@ -101,7 +101,7 @@ class Intake:
         self._transport = transport
 
     def detach(self) -> None:
-        """Drop everything that has come: the client has hung up."""
+        """Drop all received bytes, because the client has hung up."""
         self._hold(b"")
         self._buffers.memory.give_back(self)
         self._transport = None
@@ -138,7 +138,7 @@ class Intake:
         self._consume(self._buffers.received[:size])
 
     def resume(self) -> None:
-        """Continue where requests had to stop, unless there still is a reason."""
+        """Begin requests again, unless a reason to wait remains."""
         if self.stops or self.is_consuming:
             return
         if self._held:

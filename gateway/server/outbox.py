@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 
 TOGETHER = 128
-"""With this many waiting answers they are written before the turn ends, so that clients work while the gateway does."""
+"""The number of waiting answers at which they are written before the turn ends, so that clients work while the gateway
+does.
+"""
 
 
 class Outbox:

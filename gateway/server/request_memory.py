@@ -1,9 +1,4 @@
-"""How many bytes of incomplete requests all connections may hold together (Kafka's MemoryPool).
-
-Only bytes that have come count, not the size that a request announces: a connection asks for room piece by piece, as
-its request arrives. Without room the connection waits and does not read. The request that began first may always grow,
-so that it ends and frees its room. The bytes therefore never exceed the limit by more than one whole request.
-"""
+"""Limits the bytes of incomplete requests that all connections hold together (Kafka's MemoryPool)."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ KEEPALIVE_PROBES = 4
 dropped.
 """
 HELD_SHARE = 4
-"""Bytes that came before their turn may fill a fourth of the memory of requests; beyond it, connections read little at
-a time.
+"""The share of the request memory that bytes may fill before their turn; beyond it, connections read little at a time.
 """
 LITTLE_BYTES = 4 << 10
 RECEIVE_BUFFER_BYTES = 256 << 10
@@ -66,7 +65,7 @@ class Server:
         self._whole_buffer = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.received = self.receive_buffer.toreadonly()
         self.held_bytes = 0
-        """Bytes that connections keep which came while no more of their requests may begin."""
+        """The bytes that connections received while no more of their requests could begin."""
         self.outbox = Outbox(loop)
         self.unread = UnreadAnswers()
         self.refused_connections = 0

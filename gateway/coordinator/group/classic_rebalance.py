@@ -157,7 +157,7 @@ def _join_again(
     elif (group.state is GroupState.COMPLETING_REBALANCE and unchanged) or (
         group.state is GroupState.STABLE and unchanged and not is_leader
     ):
-        # the member did not get its last answer
+        # the member lost its last answer
         effects.reply(waiter, group.generation_reply(member.member_id))
     else:
         _update(member, request, waiter, effects)

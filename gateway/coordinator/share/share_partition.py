@@ -6,10 +6,10 @@
     reject       acquired ──► archived
     renew        restarts the lock
 
-All offsets before `start_offset` are done; it moves over done offsets. No offset from `end_offset` on was ever handed
-out. Where records are delayed, records that are not due are passed over and stay available. Later records are then
-handed out first, and the limit of locks counts the offsets handed out and not done, wherever they are. Source:
-Kafka's `SharePartition`, KIP-932, KIP-1222 (renew).
+All offsets before `start_offset` are done; it moves over done offsets. Offsets from `end_offset` on were never handed
+out. With delayed records, records that are not due are skipped and stay available. Later records are then handed out
+first, and the limit of locks counts the offsets handed out and not done, wherever they are. Source: Kafka's
+`SharePartition`, KIP-932, KIP-1222 (renew).
 """
 
 from __future__ import annotations

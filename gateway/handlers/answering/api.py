@@ -28,14 +28,14 @@ class Deferred:
 
     def __init__(self, *, holds_back: bool = False) -> None:
         self.abandoned = False
-        """Whether nobody waits for the answer any more."""
+        """Whether the client no longer waits for the answer."""
         self.answer: Answer | None = None
         self.holds_back = holds_back
         """Whether later requests of the connection begin only after this answer (long polls)."""
         self.on_abandoned: Callable[[], object] | None = None
         """Called when the connection has closed before the answer."""
         self.failed = False
-        """Whether the connection must be closed, because a bug kept the answer from being made."""
+        """Whether the connection must be closed, because a bug prevented the answer."""
         self._callback: Callable[[], None] | None = None
 
     def resolve(self, answer: Answer) -> None:
@@ -89,7 +89,7 @@ class Peer(Protocol):
     listener_name: str
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
-        """Call back once when the connection has closed, at once if it has already."""
+        """Call back once when the connection closes, at once if it has closed already."""
 
     def forget_gone(self, key: Hashable) -> None:
         """Cancel the callback of this key."""
@@ -139,7 +139,9 @@ HotHandler = Callable[[RequestContext[R], Any], Answer | Deferred | None]
 
 
 class NotRepeated:
-    """Says that a request must be decoded as any other. `NOT_REPEATED` is the only instance."""
+    """The result of a shorter way that can't begin the request: decode the request as any other. `NOT_REPEATED` is the
+    only instance.
+    """
 
     __slots__ = ()
 

@@ -1,7 +1,7 @@
 """Limits the answer to a request that names the same thing several times.
 
-Apache Kafka answers a thing as often as the request names it. A few bytes that name a large thing over and over would
-get gigabytes. No ordinary client does that, so a request that names many things gets each answer once.
+Apache Kafka answers a thing as often as the request names it. A request of a few bytes could name a large thing many
+times and get gigabytes. No ordinary client does that, so a request that names many things gets each answer once.
 """
 
 from __future__ import annotations

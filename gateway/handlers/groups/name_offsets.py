@@ -1,4 +1,4 @@
-"""Answers OffsetFetch for a producer name: how far the name has come in the partitions of topics that deduplicate.
+"""Answers OffsetFetch for a producer name: the name's last sequence ids in the partitions of topics that deduplicate.
 
 The offset is the name's last persisted sequence id, not the one after it; the metadata has the same number and the
 epoch, as JSON. After a start a log may still be in replay. Then the request replays it for a while. If that is not

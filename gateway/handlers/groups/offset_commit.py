@@ -48,7 +48,7 @@ class _Accepted(NamedTuple):
 
 
 class _Sorted(NamedTuple):
-    """A request split into what can be committed and what is refused at once."""
+    """A request, split into the offsets to commit and the offsets that are refused at once."""
 
     accepted: list[_Accepted]
     records: list[OffsetCommitRecord]

@@ -62,10 +62,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 def _sorted_out(
     context: RequestContext[Services], request: Any
 ) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
-    """Split the request: (topics and partitions that do not exist, with their errors.
-
-    The other partitions by topic).
-    """
+    """Split the request into unknown topics and partitions, with their errors, and the other partitions by topic."""
     refused: dict[str, list[tuple[int, ErrorCode]]] = {}
     known: list[tuple[str, list[int]]] = []
     for wanted in request.topics:

@@ -57,7 +57,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         error, committed = committed, {}
     else:
         error = ErrorCode.none
-    # aiokafka (v3) only checks the errors of partitions, and would take the name for an unknown one
+    # aiokafka (v3) checks only the errors of partitions, and would take the name for unknown
     in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id)
     topics = await _topics(context, request.topics, committed, error if in_rows else None)
     return build(

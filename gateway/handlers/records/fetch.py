@@ -36,7 +36,7 @@ READ_COMMITTED = 1
 SENT_BY_THE_KERNEL_BYTES = 64 << 10
 """Runs of records of at least this size are sent with sendfile, which then costs less than reading and writing them."""
 PLACES_BROUGHT_IN_AT_ONCE = 16
-"""Places read into the page cache for one fetch at a time; the others follow when these have been read."""
+"""The most places that one fetch reads into the page cache at a time; the others follow afterwards."""
 MANY_PARTITIONS: Final = 500
 """A fetch of more partitions than this is read in slices, so that other requests get their turn. Opening a partition
 for the first time is slow.
@@ -45,7 +45,7 @@ RowOf = tuple[PartitionKey, FetchRow]
 
 
 class _Read:
-    """The result of one pass over all partitions that a fetch asks for."""
+    """The result of one pass over all requested partitions."""
 
     __slots__ = ("missing", "must_answer", "partitions", "record_bytes", "rows")
 
@@ -245,7 +245,7 @@ def _read_partitions(
     for key, wanted in fetch_context.wanted():
         partition, error = _resolve(context, key)
         if partition is not None and request.replica_id >= 0:
-            # only a follower sends a replica id; there are no followers, so its sender asks the wrong broker
+            # only a follower sends a replica id; there are no followers, so the sender has asked the wrong broker
             partition, error = None, ErrorCode.not_leader_or_follower
         if partition is None:
             read.rows.append((key, _error_row(key[1], error)))

@@ -2,7 +2,7 @@
 
     timestamp  answer
     −1         the high watermark (read_committed: the last stable offset)
-    −2, −4     the log start offset (−4: of what is stored locally, here all of it)
+    −2, −4     the log start offset (−4: the local log start; all segments are local)
     −3         the first offset that holds the largest timestamp
     −5, −6     none: there is no tiered storage (v9, v11)
     ≥ 0        the first offset whose timestamp is not before it, or −1

@@ -1,6 +1,6 @@
 """OffsetForLeaderEpoch (key 23, versions 2–4): return the offset at which a leader epoch ends.
 
-Consumers use it to find out whether what they read was truncated.
+Consumers use it to find out whether the records that they read were truncated.
 Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
 """
 

@@ -1,8 +1,8 @@
 """Produce (key 0, versions 3–13): append batches, answer when their records are persisted and visible.
 
-The first stage appends every partition's batch in the order of arrival. The second stage waits until the high watermark has
-passed the records: until their flush, which requests share, or not at all where `flush.messages` chooses Kafka's page cache.
-Where a batch added its partition to a transaction (KIP-890), the flush of the transaction's state must be over, too.
+The first stage appends every partition's batch in the order of arrival. The second stage waits until the high watermark
+has passed the records: until their flush, which requests share, or not at all where `flush.messages` chooses Kafka's
+page cache. If a batch added its partition to a transaction (KIP-890), the transaction's state must be durable, too.
 acks=1 means the same as acks=all, because a partition has one replica; acks=0 has no answer.
 
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a

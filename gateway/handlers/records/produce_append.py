@@ -202,7 +202,9 @@ def append_batch(
 def _refuse_for_room(
     services: ProduceServices, partition: Partition, records: memoryview, now_ms: int
 ) -> ProduceRow | None:
-    """Return the row of a batch for which quota or disk have no room now. A duplicate is answered as always."""
+    """Return the row of a batch that quota or disk space refuses at present; None if the batch may be appended. A
+    duplicate is answered as always.
+    """
     reason = gates_refusal(partition, records, now_ms)
     if reason is not None:
         return refused_row(partition, REFUSED, reason, appended=False)

@@ -1,6 +1,6 @@
 """The fast path for repeats: Produce requests that equal an earlier one except for correlation id and records.
 
-The gateway remembers, by the prefix of such requests, which partition they go to and what their answer looks like. The
+For each prefix of such requests, the gateway remembers their partition and the constant parts of their answer. The
 batch itself is judged by the same code as in other requests.
 """
 
@@ -72,7 +72,7 @@ class ProduceRepeats:
         self._clock = services.node.clock
         self._api_version = api_version
         self._targets: dict[bytes, _Target] = {}
-        """By the prefix of the requests."""
+        """The targets by the prefix of their requests."""
         self._prefixes: dict[Partition, list[bytes]] = {}
         services.partitions.when_closed.append(self._forget)
 

@@ -1,7 +1,7 @@
 """A Produce to a topic with a backlog quota: refuse it before anything is written, or hold it until there is room.
 
-The error is NOT_ENOUGH_REPLICAS. Every client understands it as what it means here: nothing was written, send the batch
-again. librdkafka and aiokafka give up on THROTTLING_QUOTA_EXCEEDED. The error message names the quota.
+The error is NOT_ENOUGH_REPLICAS. Every client takes this error as intended: nothing was written, send the batch again.
+librdkafka and aiokafka give up on THROTTLING_QUOTA_EXCEEDED. The error message names the quota.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Begin = Callable[[RequestContext[ProduceServices], ProduceRequest], Answer | Def
 
 
 def gates_refusal(partition: Partition, records: memoryview, now_ms: int) -> str | None:
-    """Return why a batch must not be appended now, None when it may be. A duplicate is answered as always."""
+    """Return why a batch must not be appended now; None if it may be. A duplicate is answered as always."""
     for gate in (partition.gate, partition.delayed_gate):
         reason = None if gate is None else _refusal(partition, gate, records, now_ms)
         if reason is not None:
@@ -148,7 +148,7 @@ def _go_on(
         deferred.fail()
         return
     except Exception:
-        # this loop serves all requests that wait: an error of one must not stop the others
+        # this loop serves all held requests: an error of one must not stop the others
         logger.exception("a Produce of %s that waited can't be carried out", context.peer_host)
         deferred.fail()
         return

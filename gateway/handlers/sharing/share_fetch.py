@@ -1,8 +1,8 @@
 """ShareFetch (key 78, versions 1–2): acquire records, and acknowledge earlier ones in the same request (KIP-932).
 
 The member holds the records of the answer until it acknowledges them or their lock times out. When no record can be
-acquired, the request waits for `max_wait`. Delayed records (`delivery.delay.header`) are passed over until they are
-due; a waiting request then tries again. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+acquired, the request waits for `max_wait`. Delayed records (`delivery.delay.header`) are skipped until they are due; a
+waiting request then tries again. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
 """
 
 from __future__ import annotations
@@ -201,7 +201,7 @@ async def _acquire(
             if acquired:
                 break
             if found.next_offset(log.record_states.delayed) <= batches.first_offset:
-                return Row()  # no offset was found to be missing in the log either
+                return Row()  # nor is any offset missing in the log
     except Unavailable as error:
         return Row(error.error_code)
     except LogError as error:
@@ -268,7 +268,7 @@ async def read(
             await asyncio.sleep(0)  # many batches may have been aborted; let other requests run
             now_next = max(found.next_offset(log.record_states.delayed), log.log_start_offset)
         if now_next != next_offset:
-            # something before these batches was released, or something of them was acquired
+            # records before these batches were released, or some of these were acquired
             next_offset = offset = first_offset = now_next
     return None
 

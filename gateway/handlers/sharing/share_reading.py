@@ -1,6 +1,6 @@
-"""Reads the batches that a share group may acquire: whole batches, if wanted without those of aborted transactions.
+"""Reads the batches that a share group may acquire: whole batches, optionally without those of aborted transactions.
 
-An aborted batch is passed over as if the log did not have it. The bytes of the answer may contain it, but nobody
+An aborted batch is skipped as if the log did not contain it. The bytes of the answer may contain it, but nobody
 acquires it. Source: Kafka's SharePartition.maybeFilterAbortedTransactionalAcquiredRecords.
 """
 

@@ -108,7 +108,7 @@ def begin_session(context: RequestContext[Services], request: Any) -> ShareSessi
 
 
 def partition_of(context: RequestContext[Services], place: Place) -> Partition | ErrorCode:
-    """Return the partition at a place, or the error because of which there is none."""
+    """Return the partition at a place, or the error if there is none."""
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
@@ -169,10 +169,7 @@ async def _acknowledge_one(
 
 
 def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
-    """Return the error in acknowledgements that is one whatever was acquired, or None.
-
-    Source: Kafka's ShareFetchRequest, KafkaApis.validateAcknowledgementBatches.
-    """
+    """Return the error of acknowledgements that are malformed whatever was acquired, or None."""
     latest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
     previous = -1
     for first_offset, last_offset, types in said:

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers (key 27, versions 1–2): end a transaction in the named partitions, whatever the coordinator knows.
+"""WriteTxnMarkers (key 27, versions 1–2): end a transaction in the named partitions, bypassing the coordinator.
 
 `kafka-transactions abort` sends this for a hanging transaction. Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 """

@@ -1,6 +1,6 @@
 """Enforces backlog quotas and message TTL: measures at intervals, opens and closes gates, moves slow groups forward.
 
-Only partitions of topics with one of these settings that some group reads are measured. All other partitions have no
+It measures only partitions that a group reads, in topics with one of these settings. All other partitions have no
 gate (`Partition.gate` is None), and are not opened for a measurement.
 """
 
@@ -95,7 +95,7 @@ class Backlog:
 
     @property
     def skipped(self) -> SkippedRecords:
-        """The records that groups were moved over."""
+        """The counts of skipped records by group."""
         return self._moves.skipped
 
     def _apply_limits(self) -> None:
@@ -157,7 +157,7 @@ class Backlog:
         task.add_done_callback(self._tasks.discard)
 
     def _fit_gate(self, partition: Partition) -> ProduceGate | None:
-        """Add or remove the gate of a partition as its topic's rules say; return the gate, if there is one."""
+        """Add or remove the gate of a partition according to its topic's rules; return the gate, if there is one."""
         if partition.closed or not self._rules.of(partition.topic).limits_producers:
             partition.gate = None
             self._gated.pop(partition, None)

@@ -19,7 +19,9 @@ TOLERATED_MS: Final = 1000
 
 
 class ClockChanges:
-    """A clock that checks at each call whether the clock behind it was set; `listeners` then get the jump in ms."""
+    """A clock that checks at each call whether the machine's clock was set, and then passes the jump (ms) to
+    `listeners`.
+    """
 
     def __init__(self, clock: Clock, seconds: Callable[[], float]) -> None:
         """Compare `clock` with `seconds`, a clock that is never set."""
@@ -29,7 +31,7 @@ class ClockChanges:
         self.listeners: list[Callable[[int], None]] = []
 
     def now_ms(self) -> int:
-        """Return milliseconds since the Unix epoch, after the listeners were told of a jump."""
+        """Return milliseconds since the Unix epoch. If the clock was set, call the listeners first."""
         now_ms, ahead_ms = self._read()
         by_ms = ahead_ms - self._ahead_ms
         self._ahead_ms = ahead_ms

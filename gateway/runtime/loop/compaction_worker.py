@@ -30,7 +30,8 @@ _START: Final = (
     "import os, sys; sys.path[:] = sys.argv[1].split(os.pathsep); "
     "from log.compaction.worker import main; main(int(sys.argv[2]))"
 )
-"""The program of the process; it imports from where this process does, whatever the working directory holds."""
+"""The program of the process. It imports from the same path as this process, whatever the working directory contains.
+"""
 
 
 class CompactionWorker:

@@ -1,8 +1,4 @@
-"""Keeps a hostile or broken client from filling the log, or from writing lines of its own into it.
-
-Each kind of line is limited per second, no line is longer than a page, and texts that clients chose appear without line
-breaks and other control characters.
-"""
+"""Keeps a hostile or broken client from filling the log, or from inserting lines of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ from typing import Final
 
 LINES_PER_SECOND = 20
 KINDS = 1000
-"""Kinds of line remembered; beyond that all counts start anew."""
+"""The number of kinds of lines that are remembered. Beyond it all counts start again."""
 MAX_CHARACTERS: Final = 2_000
 """Longer lines are cut."""
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")

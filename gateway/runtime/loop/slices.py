@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 from weakref import WeakKeyDictionary
 
 SLICE_S: Final = 0.005
-"""Length of a slice: work that has run for this long lets requests run."""
+"""The length of a slice. Work that has run this long lets requests run."""
 
 T = TypeVar("T")
 

@@ -1,7 +1,4 @@
-"""A list of long work that runs beside requests: its name, start, progress and outcome.
-
-Work that an administrative request started continues when the request times out; `seqgate tasks` shows it.
-"""
+"""The list of long-running work beside requests: its names, starts, progress and outcomes."""
 
 from __future__ import annotations
 

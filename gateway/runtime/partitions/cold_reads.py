@@ -2,11 +2,11 @@
 
 The event loop never waits for the disk on a reader's behalf. A reader passes the places that are not cached to `want`.
 Threads read their blocks into the page cache, and then the reader tries again. For a reader that goes from block to
-block the next blocks are read ahead. Of the blocks that were read only the most recently used stay cached. A reader of
-a whole log therefore takes a bounded part of the page cache from the tail of the logs, and another reader close behind
-shares these blocks. Flushes go first: during a flush round no new block is read, except for one block per round, so
-that readers progress beside a producer that never pauses. On a disk that is busy with large reads a flush of a few
-pages takes tens of milliseconds.
+block, the next blocks are read ahead. Only the most recently used of these blocks stay cached. A reader of a whole log
+therefore takes a bounded part of the page cache from the tail of the logs, and another reader close behind shares these
+blocks. Flushes go first: during a flush round no new block is read, except for one block per round, so that readers
+progress beside a producer that never pauses. On a disk that is busy with large reads a flush of a few pages takes tens
+of milliseconds.
 """
 
 from __future__ import annotations
@@ -139,7 +139,7 @@ class ColdReads:
     # For readers.
 
     def attempt(self, work: Callable[[], T]) -> T:
-        """Run `work`; it raises NotCached where it would wait for the disk. Raises what `work` raises."""
+        """Run `work` without waiting for the disk. Raises NotCached, and the errors of `work`."""
         storage = self.storage
         storage.waits = not self.is_on
         try:
@@ -148,10 +148,10 @@ class ColdReads:
             storage.waits = True
 
     async def run(self, work: Callable[[], T]) -> T:
-        """Run `work` again and again until all that it reads is cached. `work` must change nothing before it returns.
+        """Repeat `work` until all that it reads is cached; `work` must change nothing before it returns.
 
-        If the missing blocks have been read before and were dropped again, `work` waits for the disk. Raises what
-        `work` raises.
+        If the missing blocks were read before and dropped again, `work` waits for the disk. Raises the errors of
+        `work`.
         """
         seen: set[Place] = set()
         while True:
@@ -217,8 +217,8 @@ class ColdReads:
     # Inside.
 
     def _is_in_sequence(self, key: BlockKey) -> bool:
-        """Whether the reader of this block seems to read the file in sequence: the block is the first, or follows one
-        that is known.
+        """Whether the reader of this block seems to read the file in sequence: it is the first block, or follows a
+        known one.
         """
         path, number = key
         return number == 0 or (number > 0 and (path, number - 1) in self._known)
@@ -275,7 +275,7 @@ class ColdReads:
             job.size_bytes = self.storage.bring_in(job.place)
             failed = False
         except OSError as error:
-            logger.debug("%s: %s", job, error)  # the reader of this block meets the same error itself
+            logger.debug("%s: %s", job, error)  # the reader of this block gets the same error
         except Exception:
             logger.exception("old data could not be read ahead")
         if isinstance(job, _Load):

@@ -1,4 +1,4 @@
-"""A fetch that waits for data until enough bytes have come or its time is up (Kafka's DelayedFetch)."""
+"""A fetch that waits until enough bytes have arrived or its time is up (Kafka's DelayedFetch)."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class _Pace:
         return self._recent_s < self.limit_s
 
     def time(self, commit: Callable[[], list[OSError | None]]) -> list[OSError | None]:
-        """Commit one small flush and take its time. Raises what `commit` raises."""
+        """Commit one small flush and measure its time. Raises the errors of `commit`."""
         begun_s = self._seconds()
         try:
             return commit()
@@ -147,7 +147,7 @@ class Flusher:
         self._workers.stop()
 
     def mark_dirty(self, owner: LogOwner) -> None:
-        """Flush what the owner's log holds with the next round."""
+        """Add the owner's log to the next round."""
         self._dirty[owner.log] = owner
         if self._running is None and not self._scheduled:
             self._schedule()
@@ -166,7 +166,7 @@ class Flusher:
         self._waiting.append(waiting)
 
     def reopened(self, log: PartitionLog) -> None:
-        """Learn that a log was reopened: the running round flushes nothing that is appended from now on."""
+        """Note that a log was reopened: the running round flushes nothing that is appended from now on."""
         if self._running is not None:
             self._running.tickets.pop(log, None)
 
@@ -241,7 +241,7 @@ class Flusher:
         try:
             errors = self._pace.time(commit) if current.is_lone else commit()
         except Exception as error:
-            # Whatever the error was, nobody knows what reached the disk, and the round must end.
+            # Whatever the error was, the state of the disk is unknown, and the round must end.
             logger.exception("a flush failed in an unexpected way")
             errors = [OSError(f"{type(error).__name__}: {error}")] * len(tickets)
         for index, found in zip(indexes, errors, strict=True):

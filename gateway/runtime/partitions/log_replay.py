@@ -1,4 +1,4 @@
-"""Replaying a partition log from an offset to its end, for whoever keeps state in a log."""
+"""Replays a partition log from an offset to its end, to rebuild state that is stored in the log."""
 
 from __future__ import annotations
 

@@ -173,7 +173,7 @@ class Partition:
             self.start_flush()
 
     def start_flush(self) -> None:
-        """Flush in the background everything that is written."""
+        """Flush everything written so far, in the background."""
         self._flusher.mark_dirty(self)
 
     def flush_by_time(self, now_ms: int) -> None:
@@ -187,7 +187,9 @@ class Partition:
             self.start_flush()
 
     def watch(self, key: object, callback: Callable[[], None]) -> None:
-        """Call back whenever the high watermark moves, or the partition goes offline or away, until `unwatch`."""
+        """Call back, until `unwatch`, whenever the high watermark moves, and when the partition goes offline or is
+        closed.
+        """
         self._watchers[key] = callback
 
     def unwatch(self, key: object) -> None:

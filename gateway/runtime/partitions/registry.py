@@ -41,8 +41,8 @@ class TopicPartitions:
         self.failed: set[int] = set()
         """Indexes of the partitions that could not be opened at the last attempt."""
         self.gates: dict[int, ProduceGate] = {}
-        """The gates of partitions that could not be opened yet. Batches were refused meanwhile, so producers must pass
-        these gates later.
+        """The gates of partitions that could not be opened yet and have refused batches. A partition gets its gate when
+        it opens.
         """
 
     @property
@@ -114,7 +114,7 @@ class Partitions:
         self.closed_count = 0
         """The number of open partitions whose topics were deleted since the start."""
         self.when_closed: list[Callable[[Partition], None]] = []
-        """Called for each open partition of a deleted topic, so that nobody keeps its log in memory."""
+        """Called for each open partition of a deleted topic, so that no reference keeps its log in memory."""
 
     def get(self, topic: str, index: int) -> Partition | None:
         """Return the partition, opened if it was not; None when there is none, or it can't be opened."""

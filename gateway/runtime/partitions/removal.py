@@ -1,4 +1,4 @@
-"""Flushes in a worker thread what must be durable before records of a partition are removed."""
+"""Removes records of a partition, after a worker thread has flushed everything that must be durable first."""
 
 from __future__ import annotations
 
@@ -50,6 +50,6 @@ async def _commit(partition: Partition, ticket: FlushTicket) -> OSError | None:
     try:
         return (await asyncio.to_thread(durability.commit, [ticket]))[0]
     except Exception as error:
-        # Nobody knows what reached the disk, and the log waits for its ticket.
+        # The state of the disk is unknown, and the log waits for its ticket.
         logger.exception("a flush of %s-%d failed in an unexpected way", partition.topic, partition.index)
         return OSError(f"{type(error).__name__}: {error}")

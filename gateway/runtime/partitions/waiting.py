@@ -26,7 +26,7 @@ class LogOwner(Protocol):
     def log(self) -> PartitionLog: ...
 
     def flush_finished(self) -> None:
-        """Learn that a flush is over, successful or not."""
+        """Handle the end of a flush, successful or not."""
 
     def is_persisted(self, offset: int) -> bool:
         """Whether the log will keep its records up to `offset`."""

@@ -1,4 +1,4 @@
-"""Stores blocks of producer ids in the metadata log, for a gateway that shares its ids with no other."""
+"""Stores blocks of producer ids in the metadata log, for a gateway that shares its producer ids with no other gateway."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the limits of parts that know no settings at the settings' values while the gateway runs."""
+"""Applies settings to parts that do not read settings themselves, now and after each change."""
 
 from __future__ import annotations
 

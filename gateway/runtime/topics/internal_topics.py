@@ -34,8 +34,8 @@ class InternalTopics:
     def index_for(self, name: str, text: str) -> int | None:
         """Return the partition of a topic that stores the state of the group or id `text`; None while there is no such topic.
 
-        The number of partitions comes from the metadata, where some may not be open yet, at the first call.
-        Partitions added later do not count: they would move state away from where it is stored.
+        The number of partitions is taken from the metadata at the first call. Partitions added later do not count.
+        Otherwise state would be looked up in other partitions than those that store it.
         """
         topic = self._metadata_log.image.topics_by_name.get(name)
         if topic is None or not topic.partitions:

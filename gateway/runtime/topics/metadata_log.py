@@ -2,7 +2,7 @@
 
 A change is decided on the image, appended to the log of `__cluster_metadata` as one batch, and flushed. Only then is it
 replayed into the image and passed to the listeners. The start builds the image by the same replay. Recovery cuts off a
-batch that a crash tore, so a change is there whole or not at all.
+batch that a crash tore, so a change is stored completely or not at all.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ class MetadataLog:
         return await asyncio.shield(self._start(self._commit(decide)))
 
     def commit_soon(self, key: Hashable, decide: Decide[Any]) -> None:
-        """Carry a decision out in the background, unless one with this key is in progress, or too many are."""
+        """Carry out a decision in the background, unless one with this key is in progress or too many are."""
         if key in self._under_way or len(self._under_way) >= MOST_UNDER_WAY:
             return
         self._under_way.add(key)

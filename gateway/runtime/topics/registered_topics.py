@@ -1,4 +1,4 @@
-"""The topics of this node for the group coordinator's pure side."""
+"""The node's topics as the group coordinator sees them."""
 
 from __future__ import annotations
 

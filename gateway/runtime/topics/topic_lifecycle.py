@@ -1,8 +1,8 @@
-"""Creates, changes and deletes partition logs as topics and configurations change, and mends both at the start.
+"""Creates, changes and deletes partition logs as topics and configs change, and reconciles both at the start.
 
-The metadata image is the truth. A crash between a record and its directory leaves one without the other. A missing
-directory is created when its partition is first opened. At the start, a directory of no topic is deleted when its topic
-was deleted or it is empty; otherwise it is set aside.
+The metadata image is the truth. A crash can leave a record without its directory, or a directory without its record. A
+missing directory is created when its partition is first opened. A start deletes a directory without a topic if the
+topic was deleted, or if the directory has no records. Otherwise it sets the directory aside.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ class TopicLifecycle:
         self._plain_policy: TopicPolicy | None = None
         """The policy of every topic without configurations of its own."""
         self._altering: str | None = None
-        """The topic whose partitions are about to be told that another header delays their records."""
+        """The topic whose delay header is being changed in its partitions."""
 
     async def start(self) -> None:
         """Bring the data directory in line with the image, then follow its changes.
@@ -203,8 +203,7 @@ class TopicLifecycle:
             return self._plain_policy
         policy = topic_policy(self._config, overrides)
         if topic in INTERNAL_TOPICS:
-            # The coordinator decides what may go, and only the coordinator writes here: no client's batch must be
-            # decoded.
+            # The coordinator alone deletes and writes here, so no client's batch needs decoding.
             kept = replace(
                 policy.log_config,
                 retention_ms=-1,
@@ -248,7 +247,7 @@ class TopicLifecycle:
                 try:
                     settings.update_config(partition.log, policy.log_config)
                 except LogError as error:
-                    # the log must not continue: it could not read the names that it is configured to know
+                    # the log must not continue, because it could not read its names
                     partition.log.outage.begin(f"its configuration can't be applied: {error}")
                 partition.flush_captures()
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)

@@ -162,7 +162,7 @@ class LongLived:
         if opened - self._opened < FREEZE_AFTER:
             return False
         self._opened = opened
-        gc.collect(0)  # so that young garbage in cycles is not frozen too
+        gc.collect(0)  # collect first, so that young garbage in cycles is not frozen too
         gc.freeze()
         return True
 

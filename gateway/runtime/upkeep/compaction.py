@@ -43,7 +43,9 @@ _LEAST_PAUSE_S: Final = 0.005
 _MAX_FAILURES: Final = 3
 """Failed cleanings in a row, for reasons that are not the disk's, after which a partition is left alone."""
 _MAX_FLUSHES: Final = 3
-"""Flushes of a partition's files before its cleaning; where others came meanwhile it is cleaned another time."""
+"""The most flushes of a partition's files before its cleaning. If there are still unflushed files, it is cleaned
+another time.
+"""
 _UNLIMITED: Final = 1e18
 
 
@@ -77,7 +79,7 @@ class Compaction:
         self._cleaner = cleaner
         self._workers: dict[Cleaner, None] = {}
         self._begun: set[asyncio.Task[None]] = set()
-        """What must come to its end even when the job is stopped."""
+        """The work that must finish even when the job is stopped."""
 
     def start(self) -> None:
         self._progress.load()
@@ -146,7 +148,7 @@ class Compaction:
         return due
 
     def _cleanable(self, partition: Partition) -> Cleanable | None:
-        """Return what is to clean in a partition now; None when nothing is."""
+        """Return the part of a partition to clean now; None when there is none."""
         log, progress = partition.log, self._progress.of(partition)
         if log.offline or progress.uncleanable:
             return None
@@ -237,9 +239,9 @@ class Compaction:
         return False
 
     async def _persist_files(self, partition: Partition) -> bool:
-        """Persist what remembers the producers: it must not be lost together with what they wrote.
+        """Persist the side files with producer state: a crash must not lose them together with removed records.
 
-        Return False where other files came again and again meanwhile: the partition is cleaned another time.
+        Return False if new files kept coming: the partition is then cleaned another time.
         """
         unflushed = partition.log.unflushed
         for _ in range(_MAX_FLUSHES):
@@ -249,7 +251,7 @@ class Compaction:
         return unflushed.is_durable
 
     async def _to_the_end(self, work: Coroutine[Any, Any, None]) -> None:
-        """Wait for the work, which goes on when the task is cancelled; `stop` waits for it then."""
+        """Wait for the work. It continues if this task is cancelled, and `stop` then waits for it."""
         begun = asyncio.create_task(work)
         self._begun.add(begun)
         begun.add_done_callback(self._begun.discard)

@@ -1,6 +1,7 @@
 """Keeps the memory of delayed records up to date: releases records that are due, and writes snapshots of the others.
 
-No request waits for this job: a share group's fetch asks the log itself, and wakes up when the next record is due.
+No request waits for this job, because a share group's fetch releases due records itself and wakes up when the next one
+is due.
 """
 
 from __future__ import annotations

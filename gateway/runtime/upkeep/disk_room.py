@@ -2,7 +2,8 @@
 
 A full disk blocks more than records: without a few bytes for metadata and offsets, nobody could delete a topic to make
 room. So producers may not use the last `seqgate.log.min.free.bytes`. A failed write can still take a partition offline,
-because another program was faster or no file handle was left. Such a partition is reopened as `seqgate reopen` does it.
+because another program took the space first, or no file handle was left. Such a partition is reopened as `seqgate
+reopen` does it.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from log import LogDirectory, LogError, PartitionLog
 logger = logging.getLogger(__name__)
 
 CHECK_EVERY_S: Final = 0.1
-"""Time between two checks; the reserve must hold what the fastest producers write in it."""
+"""Time between two checks. The reserve must be larger than what the fastest producers write in this time."""
 CHECKS_BETWEEN_TRIES: Final = 10
 """Checks after a failed reopening before the next attempt."""
 ENOUGH_BYTES: Final = 1 << 20

@@ -1,8 +1,8 @@
-"""Finds files that belong to nothing, and deletes them, while the gateway serves requests.
+"""Finds orphaned files, and deletes them, while the gateway serves requests.
 
-Directories are listed and compared in a thread, a few at a time. Between listing and comparing, the sweep asks the
-log for the files it knows, so that a file created meanwhile is known. Each find is checked a second time. Between two
-steps other work of the event loop runs.
+Directories are listed and compared in a thread, a few at a time. Between listing and comparing, the sweep asks the log
+for the files it knows, so that a file created meanwhile is known. Each finding is checked a second time. Other work of
+the event loop runs between two steps.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class FileSweep:
         self._before_ms = now_ms() - min_age_ms
 
     async def find(self, task: Task) -> list[FileLeak]:
-        """Return the files that belong to nothing; `task` counts directories. Raises OSError."""
+        """Return the orphaned files; `task` counts directories. Raises OSError."""
         root = str(self._directory.path)
         entries = await asyncio.to_thread(self._storage.entries, root)
         found = await self._twice(self._leaks_of_root)

@@ -12,7 +12,7 @@ import gc
 from typing import Final
 
 GIVE_BACK_AFTER: Final = 500
-"""Partitions closed since memory was given back last; fewer are not worth its cost, some milliseconds."""
+"""The number of closed partitions after which memory is given back, which takes some milliseconds."""
 
 
 class FreedMemory:

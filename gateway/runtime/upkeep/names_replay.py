@@ -1,4 +1,4 @@
-"""Tells where producer names are tracked, and completes the replay of a log's names in slices."""
+"""Decides which topics track producer names, and completes the replay of a log's names in slices."""
 
 from __future__ import annotations
 
