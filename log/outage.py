@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import logging
+import weakref
 from typing import TYPE_CHECKING, Final, Generic, NoReturn, TypeVar
 
 from log.errors import StorageFailed
@@ -36,7 +37,8 @@ class Outage(Generic[L]):
     def __init__(self, place: LogPlace, log: L, short_of_room: dict[L, None]) -> None:
         """Begin online. While the outage is only a shortage, the log is in `short_of_room`."""
         self._place = place
-        self._log = log
+        # A strong reference would close a cycle; see `RecordStates`.
+        self._log = weakref.ref(log)
         self._short_of_room = short_of_room
         self.reason: str | None = None
 
@@ -57,8 +59,9 @@ class Outage(Generic[L]):
         """
         if self.reason is None:
             self.reason = reason
-            if _is_passing_shortage(error):
-                self._short_of_room[self._log] = None
+            log = self._log()
+            if log is not None and _is_passing_shortage(error):
+                self._short_of_room[log] = None
             _logger.error("%s goes offline: %s", self._place, reason)
 
     @contextlib.contextmanager
@@ -72,13 +75,18 @@ class Outage(Generic[L]):
     def end(self) -> None:
         """Bring the log back."""
         self.reason = None
-        self._short_of_room.pop(self._log, None)
+        self._end_shortage()
 
     def close(self) -> None:
         """Refuse everything for good, because the log is closed."""
-        self._short_of_room.pop(self._log, None)
+        self._end_shortage()
         if self.reason is None:
             self.reason = "it is closed"
+
+    def _end_shortage(self) -> None:
+        log = self._log()
+        if log is not None:
+            self._short_of_room.pop(log, None)
 
 
 def _is_passing_shortage(error: BaseException | None) -> bool:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from typing import TYPE_CHECKING, Any, Final, Protocol
+import weakref
+from typing import TYPE_CHECKING, Any, Final
 
 from log.durability.capture import SideFile
 from log.errors import CorruptRecord, DelayedLimitReached, NamesNotReady, StorageFailed
@@ -15,8 +16,6 @@ from log.state.record_rules import RecordRules
 from seq_validator.names import NameRejectionReason
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from log.config import LogConfig
     from log.durability.unflushed import Unflushed
     from log.environment import LogEnvironment
@@ -26,27 +25,13 @@ if TYPE_CHECKING:
     from log.state.delayed_records import DelayedRecords
     from log.state.derived_state import DerivedState
     from log.state.record_rules import Found
-    from log.state.transactions import Transactions
+    from log.state.replayed_log import ReplayedLog
     from seq_validator.names import NameState
 
 _logger = logging.getLogger(__name__)
 _ALL_BYTES: Final = 1 << 62
 REPLAYED_AT_ONCE_BYTES: Final = 256 * 1024
 """Bytes of the log that one read of a replay for names takes; the next read continues after them."""
-
-
-class ReplayedLog(Protocol):
-    """The parts of a partition log that the states use."""
-
-    log_start_offset: int
-    log_end_offset: int
-    high_watermark: int
-    transactions: Transactions
-
-    def batches(
-        self, offset: int, end_offset: int, chunk_bytes: int, *, skips_damage: bool
-    ) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Yield each whole batch between two offsets with its bytes. Raises CorruptRecord, OSError."""
 
 
 class RecordStates:
@@ -56,7 +41,7 @@ class RecordStates:
         "_environment",
         "_lists",
         "_loaded_at_ms",
-        "_log",
+        "_log_reference",
         "_names_file",
         "_place",
         "_unflushed",
@@ -79,7 +64,9 @@ class RecordStates:
         self._place = place
         self._unflushed = unflushed
         self._lists = lists
-        self._log = log
+        # A strong reference would close a cycle. Only the garbage collector frees a cycle, and the gateway hides the objects
+        # of open partitions from it, so the memory of deleted partitions would never be freed.
+        self._log_reference = weakref.ref(log)
         self._loaded_at_ms = 0
         self._names_file = SideFile()
         self._unsaved_start: int | None = None
@@ -88,6 +75,12 @@ class RecordStates:
         self.delays: Delays | None = None
         self.rules: RecordRules | None = None
         """The rules; None if the topic needs no decoding of records at append."""
+
+    @property
+    def _log(self) -> ReplayedLog:
+        log = self._log_reference()
+        assert log is not None, f"{self._place} was used after its log was freed"
+        return log
 
     def begin(self, config: LogConfig, now_ms: int) -> None:
         """Make the states of a log that was just loaded or reopened. Raises OSError, StorageFailed."""

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import gc
 import shutil
 import uuid
+import weakref
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -142,3 +145,34 @@ async def test_records_of_coordinators_are_not_decoded_again(tmp_path: Path, dee
         }
         internal = [OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC]
         assert decodes == {"orders": {True}} | {topic: {False} for topic in internal}
+
+
+@pytest.mark.parametrize(
+    "configs",
+    [
+        {},
+        {"delivery.delay.header": "deliver-after"},
+        {"message.deduplication.enable": "true"},
+    ],
+    ids=["plain", "delayed", "deduplicated"],
+)
+async def test_the_log_of_a_deleted_topic_is_freed_without_the_garbage_collector(
+    tmp_path: Path, configs: dict[str, str | None]
+) -> None:
+    """The gateway hides the objects of open partitions from the garbage collector."""
+    async with open_node(tmp_path) as node:
+        await create(node, "orders", configs=configs)
+        append(node)
+        partition = node.services.partitions.registry.get("orders", 0)
+        assert partition is not None
+        log = weakref.ref(partition.log)
+        del partition
+        await node.services.partitions.flusher.idle()
+        gc.disable()
+        try:
+            await delete(node, "orders")
+            async with asyncio.timeout(10):
+                while log() is not None:  # a thread may still hold the round that it flushed
+                    await asyncio.sleep(0)
+        finally:
+            gc.enable()
