@@ -29,6 +29,11 @@ class FileDeletion:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="deletion")
         self._ticket: DeletionTicket | None = None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no ticket is out, so that no deleted paths are kept in memory."""
+        return self._ticket is None
+
     async def run(self) -> None:
         """Delete files that are due."""
         self._bytes_left = min(self._bytes_left, 0) + self._max_bytes
@@ -46,6 +51,7 @@ class FileDeletion:
             self._ticket = ticket
             await asyncio.get_running_loop().run_in_executor(self._thread, ticket.run)
             self._environment.deletions.complete(ticket, self._clock.now_ms())
+            self._ticket = None
             files_left -= max(1, ticket.files)
             self._bytes_left -= ticket.size_bytes
 

@@ -196,6 +196,7 @@ class TestRate:
             while count(tmp_path, "*-delete"):
                 await job.run()
                 left.append(count(tmp_path, "*-delete/*"))
+            assert job.is_idle, "the deleted paths need no memory any more"
             job.stop()
         first = left[0]
         assert left[:2] == [first, first - 7]
