@@ -320,8 +320,7 @@ class PartitionLog:
             self.outage.begin(f"a file could not be opened: {error}", error)
             return None
         if ticket is not None:
-            active = self.segments.active
-            self.segments.reader.remember(self.log_end_offset, active.base_offset, active.size_bytes)
+            self.segments.reader.flush_began(self.log_end_offset)
         return ticket
 
     def complete_flush(self, ticket: FlushTicket) -> None:

@@ -139,7 +139,8 @@ class Unflushed:
             self._storage,
         )
         self._out.append(ticket)
-        self._paths, self._directories, self._captures = [], [], []
+        for taken in (self._paths, self._directories, self._captures):
+            taken.clear()
         return ticket
 
     def prepare_empty(self, leader_epoch: int) -> FlushTicket:

@@ -1,4 +1,4 @@
-"""Finds batches across the segments of one partition, and remembers the positions where readers and flushes ended."""
+"""Finds batches across the segments of one partition, and remembers the positions where readers and the newest flush ended."""
 
 from __future__ import annotations
 
@@ -32,6 +32,7 @@ class LogReader:
         "_bases",
         "_environment",
         "_examined",
+        "_flush",
         "_high_watermark",
         "_high_watermark_position",
         "_known_positions",
@@ -48,11 +49,13 @@ class LogReader:
         self._known_positions: OrderedDict[int, tuple[int, int]] = OrderedDict()
         self._examined: dict[int, int] = {}
         """The sizes that segments had when all of their batches were checked, by base offset."""
+        self._flush = -1, _NOWHERE
+        """The log end offset and its position when the newest flush began: soon the high watermark."""
         self._high_watermark = -1
         self._high_watermark_position = _NOWHERE
 
-    def remember(self, offset: int, segment_base_offset: int, position: int) -> None:
-        """Remember the position of the batch at `offset`. Readers resume at the offset where they, or a flush, ended."""
+    def _remember(self, offset: int, segment_base_offset: int, position: int) -> None:
+        """Remember the position of the batch at `offset`. Readers resume at the offset where they ended."""
         known = self._known_positions
         known[offset] = (segment_base_offset, position)
         if len(known) > _KNOWN_POSITIONS:
@@ -63,8 +66,15 @@ class LogReader:
         gone = set(base_offsets)
         for offset in [offset for offset, place in self._known_positions.items() if place[0] in gone]:
             del self._known_positions[offset]
+        if self._flush[1][0] in gone:
+            self._flush = -1, _NOWHERE
         if self._high_watermark_position[0] in gone:
             self._high_watermark_position = _NOWHERE
+
+    def flush_began(self, log_end_offset: int) -> None:
+        """Remember the position where the batches of a flush end."""
+        active = self._segments[-1]
+        self._flush = log_end_offset, (active.base_offset, active.size_bytes)
 
     def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
         """Remember the position where the batches below the high watermark end."""
@@ -72,6 +82,8 @@ class LogReader:
         if offset == log_end_offset:
             active = self._segments[-1]
             self._high_watermark_position = (active.base_offset, active.size_bytes)
+        elif offset == self._flush[0]:
+            self._high_watermark_position = self._flush[1]
         else:
             self._high_watermark_position = self._known_positions.get(offset, _NOWHERE)
 
@@ -143,7 +155,7 @@ class LogReader:
             size_bytes = max(size_bytes, first_bytes)
         if position + size_bytes == end and not segment.damage:
             next_offset = self._bases[index] if index < len(self._bases) else upper_bound
-            self.remember(min(next_offset, upper_bound), segment.base_offset, end)
+            self._remember(min(next_offset, upper_bound), segment.base_offset, end)
         return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
 
     def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
@@ -206,4 +218,6 @@ class LogReader:
         known = self._known_positions.get(offset)
         if known is not None and known[0] == segment.base_offset:
             return known[1]
+        if offset == self._high_watermark and self._high_watermark_position[0] == segment.base_offset:
+            return self._high_watermark_position[1]
         return position_of(segment, offset, end)
