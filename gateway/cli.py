@@ -5,6 +5,7 @@ Functions import what they need when they run, because `serve` must be up in a f
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -27,6 +28,7 @@ from gateway.admin.sweep import command as sweep
 from gateway.admin.topics import command as topics
 from gateway.admin.transactions import command as transactions
 from gateway.config import Config, ConfigError, load_config
+from gateway.config.listeners import parse_listener
 
 app = typer.Typer(
     name="seqgate",
@@ -81,17 +83,22 @@ def read_config(
     if data_dir is not None:
         overrides.append(f"log.dirs={data_dir}")
     if listen:
-        addresses = [
-            address
-            if "://" in address
-            else f"{'PLAINTEXT' if not number else f'PLAINTEXT{number}'}://{address}"
-            for number, address in enumerate(listen)
-        ]
-        overrides.append(f"listeners={','.join(addresses)}")
+        overrides.append(f"listeners={','.join(_listeners(listen))}")
     try:
         return load_config(config_file, os.environ, overrides)
     except ConfigError as error:
         raise stop(str(error)) from None
+
+
+def _listeners(addresses: list[str]) -> Iterator[str]:
+    """Yield the addresses of `--listen` with names; a wrong address ends the command with a usage error."""
+    for number, address in enumerate(addresses):
+        name = "PLAINTEXT" if not number else f"PLAINTEXT{number}"
+        try:
+            parse_listener(address)
+        except ValueError as error:
+            raise stop(f"--listen {address}: {error}", code=2) from None
+        yield address if "://" in address else f"{name}://{address}"
 
 
 def _print_version(wanted: bool) -> None:
@@ -165,11 +172,13 @@ def demo(
     """Send real flights through a lossy proxy with three client libraries, and count them with Spark."""
     try:
         from gateway.demo import run_demo
-    except ImportError as error:
+
+        status = run_demo(keep=keep, rows=rows)
+    except ModuleNotFoundError as error:
         raise stop(
             f"the package {error.name}, which the demo needs, is not installed; run: pip install 'seqgate[demo]'"
         ) from None
-    raise typer.Exit(run_demo(keep=keep, rows=rows))
+    raise typer.Exit(status)
 
 
 app.add_typer(topics.app, name="topics", help=topics.HELP)

@@ -1,7 +1,7 @@
 """Writes the generated pages: `python -m gateway.documentation docs`. With `--check` only compares them with the files.
 
 `docs/protocol-support.md` is made from the list of handlers and their modules' docstrings, `docs/configuration.md` from
-the table of settings, `docs/control-socket.md` from the list of operations.
+the table of settings, `docs/control-socket.md` from the list of operations, `docs/commands.md` from the commands.
 """
 
 from __future__ import annotations
@@ -16,8 +16,10 @@ from typing import Any, Final
 
 from kio.schema.index import api_key_map
 
+from gateway.admin.commands_page import commands_page
 from gateway.admin.documentation import control_socket_page
 from gateway.admin.operations import OPERATIONS
+from gateway.cli import app
 from gateway.config.documentation import configuration_page
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
@@ -54,6 +56,7 @@ _SUMMARY = re.compile(r"\w+ \(key \d+, versions? [^)]*\): (.+)")
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
     return {
+        "commands.md": commands_page(app),
         "configuration.md": configuration_page(),
         "control-socket.md": control_socket_page(OPERATIONS),
         "protocol-support.md": protocol_page(APIS),

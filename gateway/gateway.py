@@ -209,6 +209,7 @@ class Gateway:
             host = os.uname().nodename if listener.host in EVERY_INTERFACE else listener.host
             endpoint = Endpoint(host, port)
         self.services.node.advertised[listener.name] = endpoint
+        self.services.node.bound[listener.name] = Endpoint(listener.host or EVERY_INTERFACE[1], port)
         if not listener.host.startswith(LOOPBACK):
             logger.warning(
                 "listening on %s:%d without authentication: any client that reaches it can read and write everything",
@@ -280,21 +281,18 @@ async def _serve(config: Config, guide: bool) -> None:
 
 
 def _announce(gateway: Gateway, guide: bool) -> None:
-    addresses = [_address(endpoint) for endpoint in gateway.services.node.advertised.values()]
+    node = gateway.services.node
+    addresses = [endpoint.shown for endpoint in node.advertised.values()]
+    bound = ", ".join(endpoint.shown for endpoint in node.bound.values())
+    told = "" if node.bound == node.advertised else f", tells clients {', '.join(addresses)}"
     data = gateway.config.str("log.dirs")
-    print(f"seqgate ready on {', '.join(addresses)} (data in {data}, pid {os.getpid()})", flush=True)
+    print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
     if guide:
         print(f"  any Kafka client: bootstrap.servers={addresses[0]}")
         print("  try, in another terminal:")
         print(f"    echo hello | .venv/bin/seqgate produce greetings --create --bootstrap {addresses[0]}")
         print(f"    .venv/bin/seqgate consume greetings --follow --bootstrap {addresses[0]}")
         print("  Ctrl-C stops it.", flush=True)
-
-
-def _address(endpoint: Endpoint) -> str:
-    return (
-        f"[{endpoint.host}]:{endpoint.port}" if ":" in endpoint.host else f"{endpoint.host}:{endpoint.port}"
-    )
 
 
 def _keep_freed_memory() -> None:

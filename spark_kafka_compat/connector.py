@@ -54,6 +54,14 @@ def connector_coordinates(pyspark_version: str | None = None, scala_version: str
     return f"org.apache.spark:spark-sql-kafka-0-10_{scala}:{release}"
 
 
+def shown_coordinates() -> str:
+    """Return the coordinates of the connector for a help text, which is printed without PySpark as well."""
+    try:
+        return connector_coordinates()
+    except SparkCompatError:
+        return "org.apache.spark:spark-sql-kafka-0-10_SCALA:SPARK"
+
+
 def java_requirement(pyspark_version: str) -> int:
     """Return the oldest Java version that this Spark runs on."""
     major, _ = _release(pyspark_version)

@@ -116,9 +116,10 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
                 connection.connect(path)
         except OSError as error:
             if error.errno in _NOBODY_THERE:
-                raise NotRunning(f"no gateway is running on {data_dir}") from error
+                raise NotRunning(_nobody_on(data_dir)) from error
+            reason = error.strerror or str(error)
             raise ControlError(
-                f"cannot reach the gateway on {data_dir}: {error.strerror or error}"
+                f"cannot reach the gateway on {data_dir.absolute()}: {reason[:1].lower()}{reason[1:]}"
             ) from error
         try:
             # A gateway that refuses at once may close the connection before it has read the request. Its answer has arrived.
@@ -129,6 +130,12 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
             raise ControlError(f"the gateway on {data_dir} did not answer within {timeout_s:g} s") from error
         except OSError as error:
             raise ControlError(f"the gateway on {data_dir} hung up: {error.strerror or error}") from error
+
+
+def _nobody_on(data_dir: Path) -> str:
+    if data_dir.is_dir():
+        return f"no gateway is running on {data_dir.absolute()}"
+    return f"no gateway is running on {data_dir.absolute()}, which is not a directory"
 
 
 def _read_line(connection: socket.socket) -> bytes:

@@ -11,6 +11,7 @@ from typer.core import TyperArgument, TyperCommand
 
 WIDEST: Final = 120
 """Columns of help on a wide terminal."""
+_DEFAULT: Final = re.compile(r"(?<=\[default: )\(([^)]*)\)")
 _IN_BRACES: Final = re.compile(r"\{([^}]*)\}")
 
 CONTEXT: Final = {"help_option_names": ["-h", "--help"], "max_content_width": WIDEST}
@@ -32,9 +33,11 @@ class Command(TyperCommand):
             if record is None:
                 continue
             if isinstance(parameter, TyperArgument):
-                sections["Arguments"].append((parameter.display_name_raw, _without_required(record[1])))
+                sections["Arguments"].append(
+                    (parameter.display_name_raw, _without_required(_DEFAULT.sub(r"\1", record[1])))
+                )
             else:
-                sections["Options"].append(record)
+                sections["Options"].append((record[0], _DEFAULT.sub(r"\1", record[1])))
         for heading, rows in sections.items():
             if rows:
                 with formatter.section(heading):

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gateway.admin.client import Client, ask
-from gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
+from gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from gateway.admin.request import ControlError, NotRunning
 from gateway.admin.status.messages import StatusRequest
 from gateway.config import Config, ConfigError, load_config
@@ -106,13 +106,14 @@ def _addresses(
             raise stop(f"--bootstrap: {error}", code=2) from None
     directory = Path(_configured(config_file, data_dir, ()).str("log.dirs"))
     try:
-        return parse_addresses(next(iter(ask(directory, StatusRequest()).listeners.values())))
+        bound = next(iter(ask(directory, StatusRequest()).bound.values()))
     except NotRunning as error:
         if data_dir is not None:
             raise stop(f"{error}; start it, or name another cluster with --bootstrap") from None
-        return parse_addresses(DEFAULT_ADDRESS)
+        bound = DEFAULT_ADDRESS
     except ControlError as error:
         raise stop(str(error)) from None
+    return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
 
 
 def _configured(config_file: Path | None, data_dir: Path | None, overrides: Sequence[str]) -> Config:

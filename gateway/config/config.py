@@ -17,6 +17,17 @@ _Text: TypeAlias = str
 _Flag: TypeAlias = bool
 
 
+OTHER_WORLDS: Mapping[str, str] = {
+    "broker.id": "the name of this setting is node.id",
+    "zookeeper.": "a gateway needs no ZooKeeper, it keeps its metadata itself",
+    "controller.quorum.": "a gateway needs no controllers, it keeps its metadata itself",
+    "process.roles": "a gateway has no roles, it keeps its metadata itself",
+    "sasl.": "there is no SASL here, every listener speaks plaintext",
+    "ssl.": "there is no TLS here, every listener speaks plaintext",
+}
+"""What to say about settings of Kafka that have no counterpart here, by how their names begin."""
+
+
 class ConfigSource(enum.IntEnum):
     """The source of a value. The numbers are those of DescribeConfigsResponse (ConfigEntry.ConfigSource)."""
 
@@ -201,6 +212,12 @@ def _fallback_value(setting: Setting, values: Mapping[str, SettingValue | None])
 
 def unknown_setting(name: str, origin: str) -> ConfigError:
     """Return the error for a name that is not in the table."""
+    return ConfigError(f"Unknown setting {name} ({origin}){_hint(name)}.")
+
+
+def _hint(name: str) -> str:
+    for beginning, advice in OTHER_WORLDS.items():
+        if name.startswith(beginning):
+            return f"; {advice}"
     near = nearest(name, BY_NAME)
-    hint = f"; the nearest valid name is {near}" if near else ""
-    return ConfigError(f"Unknown setting {name} ({origin}){hint}.")
+    return f"; the nearest valid name is {near}" if near else ""

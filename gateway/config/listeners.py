@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from gateway.config.setting import SettingValue
 
-_LISTENER = re.compile(r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?P<host>\[[^\]]*\]|[^:\[\]/]*):(?P<port>\d{1,5})")
+_LISTENER = re.compile(r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?P<host>\[[^\]]*\]|[^:\[\]/]*):(?P<port>\d{1,9})")
+HIGHEST_PORT = 65_535
 _SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
@@ -28,14 +29,25 @@ def parse_listener(text: str) -> Listener:
         ValueError: the text is malformed or asks for another protocol; the message is the reason.
     """
     match = _LISTENER.fullmatch(text.strip())
-    if match is None or int(match["port"]) > 65535:
-        raise ValueError(f"{text!r} must have the form NAME://HOST:PORT")
+    if match is None:
+        raise ValueError(_complaint(text.strip()))
+    if int(match["port"]) > HIGHEST_PORT:
+        raise ValueError(f"port {match['port']} is not between 0 and {HIGHEST_PORT}")
     name = (match["name"] or "PLAINTEXT").upper()
     if name in _SECURE_PROTOCOLS:
         raise ValueError(
             f"listener {name} asks for encryption or authentication, but every listener here speaks plaintext"
         )
     return Listener(name, match["host"].strip("[]"), int(match["port"]))
+
+
+def _complaint(text: str) -> str:
+    address = text.rpartition("://")[2]
+    if address and not address.startswith("[") and address.count(":") > 1:
+        return f"{text!r}: an IPv6 address stands in brackets, such as [::1]:9092"
+    if address and ":" not in address.rpartition("]")[2]:
+        return f"{text!r}: a port is missing, such as {address}:9092"
+    return f"{text!r} must have the form HOST:PORT or NAME://HOST:PORT"
 
 
 def parse_listeners(texts: Iterable[str]) -> tuple[Listener, ...]:

@@ -35,6 +35,11 @@ class Endpoint(NamedTuple):
     host: str
     port: int
 
+    @property
+    def shown(self) -> str:
+        """`HOST:PORT`, with brackets around an IPv6 address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
 
 @dataclass(slots=True)
 class NodeServices:
@@ -47,6 +52,8 @@ class NodeServices:
     cluster_id: str
     advertised: dict[str, Endpoint] = field(default_factory=dict)
     """The advertised address of each listener, by its name."""
+    bound: dict[str, Endpoint] = field(default_factory=dict)
+    """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tasks: TaskList = field(init=False)
     """Long work that runs beside requests."""
 

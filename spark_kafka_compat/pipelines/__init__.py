@@ -1,1 +1,11 @@
 """The pipelines as programs: run `python -m spark_kafka_compat.pipelines.NAME`, or pass the file to `spark-submit`."""
+
+from typing import Final
+
+PROGRAMS: Final = """\
+Run one of the pipelines, with --help for its options:
+
+  python -m spark_kafka_compat.pipelines.audit           find gaps, duplicates and reorderings per producer
+  python -m spark_kafka_compat.pipelines.land            land topics as Parquet files
+  python -m spark_kafka_compat.pipelines.into_database   write topics into SQLite or PostgreSQL
+"""

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table
 
 from spark_kafka_compat import session, source
-from spark_kafka_compat.connector import connector_coordinates
+from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.producer_audit import NO_PRODUCER_ID, AuditReport, audit_producers
 from spark_kafka_compat.record_audit import RecordVerdict, audit_records
@@ -25,7 +25,7 @@ CLEAN, BREACHED, FAILED = 0, 1, 2
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    coordinates = connector_coordinates()
+    coordinates = shown_coordinates()
     described = argparse.ArgumentParser(
         prog="python -m spark_kafka_compat.pipelines.audit",
         description=__doc__,

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from spark_kafka_compat import session
-from spark_kafka_compat.connector import connector_coordinates
+from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.databases import Database, is_database_error
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.into_database import into_database, into_table
@@ -31,7 +31,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m spark_kafka_compat.pipelines.into_database",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"On a cluster: spark-submit --packages {connector_coordinates()} into_database.py "
+        epilog=f"On a cluster: spark-submit --packages {shown_coordinates()} into_database.py "
         "--bootstrap HOST:PORT --database postgresql://HOST/NAME --table TABLE --pipeline NAME TOPIC",
     )
     add = described.add_argument

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 
 from spark_kafka_compat import session
-from spark_kafka_compat.connector import connector_coordinates
+from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.landing import PARTITION_COLUMNS, land
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
@@ -22,7 +22,7 @@ def parser() -> argparse.ArgumentParser:
         prog="python -m spark_kafka_compat.pipelines.land",
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-        epilog=f"On a cluster: spark-submit --packages {connector_coordinates()} land.py --bootstrap HOST:PORT "
+        epilog=f"On a cluster: spark-submit --packages {shown_coordinates()} land.py --bootstrap HOST:PORT "
         "--path s3a://bucket/landed TOPIC",
     )
     add = described.add_argument

@@ -23,11 +23,14 @@ NONE: Final = -1
 def names(
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", show_default="all")] = None,
     name: Annotated[
-        str | None, typer.Option("--name", help="Only this producer name.", show_default="all")
+        str | None,
+        typer.Option("--name", metavar="NAME", help="Only this producer name.", show_default="all"),
     ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", help="Only this partition of the topic.", min=0, show_default="all"),
+        typer.Option(
+            "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
+        ),
     ] = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,

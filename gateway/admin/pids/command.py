@@ -48,6 +48,7 @@ Prefix = Annotated[
     str | None,
     typer.Option(
         "--prefix",
+        metavar="PREFIX",
         help="Prefix of the keys in Redis (seqgate.redis.prefix); implies Redis.",
         show_default="seqgate:",
     ),
@@ -103,7 +104,7 @@ def list_blocks(
 def claim(
     size: Annotated[int, typer.Argument(metavar="SIZE", help="Number of ids.", min=1)] = 1000,
     owner: Annotated[
-        str, typer.Option("--owner", help="Owner of the block, as the list shows it.")
+        str, typer.Option("--owner", metavar="OWNER", help="Owner of the block, as the list shows it.")
     ] = "operator",
     data_dir: DataDir = None,
     redis: Redis = None,

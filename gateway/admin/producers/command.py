@@ -12,10 +12,14 @@ from gateway.admin.producers.messages import ListProducersRequest, ProducerCount
 
 
 def producers(
-    topic: Annotated[str | None, typer.Option("--topic", help="Only this topic.", show_default="all")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.", show_default="all")
+    ] = None,
     partition: Annotated[
         int | None,
-        typer.Option("--partition", help="Only this partition of the topic.", min=0, show_default="all"),
+        typer.Option(
+            "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
+        ),
     ] = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,

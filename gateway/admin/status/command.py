@@ -6,13 +6,15 @@ import typer
 
 from gateway.admin.damage.messages import DamagedRow
 from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
-from gateway.admin.printing import Column, count, duration, print_json, print_table
+from gateway.admin.printing import Column, count, counted, duration, print_json, print_table
 from gateway.admin.status.messages import Status, StatusRequest
 
 
 def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the status of a running gateway. Exits with 1 when no gateway runs, a partition is offline, or stored
-    batches are damaged.
+    """Show the status of a running gateway.
+
+    Exits with 1 when something is wrong: no gateway runs, producers are refused because the disk is short of room, a partition is
+    offline, stored batches are damaged, or the store of producer ids does not answer.
     """
     with asking(config_file, data_dir) as client:
         answer = client.ask(StatusRequest())
@@ -20,18 +22,35 @@ def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: As
         print_json(answer)
     else:
         print_table((Column("gateway"), Column("")), _rows(answer))
-    raise typer.Exit(1 if answer.offline_partitions or answer.damaged else 0)
+    raise typer.Exit(1 if _is_wrong(answer) else 0)
+
+
+def _is_wrong(answer: Status) -> bool:
+    return bool(
+        answer.is_disk_short
+        or answer.offline_partitions
+        or answer.damaged
+        or answer.producer_id_store_error is not None
+    )
 
 
 def _rows(answer: Status) -> list[tuple[str, str]]:
 
     counters = answer.counters
     rows = [
-        ("listening on", ", ".join(answer.listeners.values())),
+        ("listening on", ", ".join(answer.bound.values())),
+        *(
+            [("tells clients", ", ".join(answer.listeners.values()))]
+            if answer.bound != answer.listeners
+            else []
+        ),
         ("data directory", answer.data_dir),
         ("process", f"{answer.pid}, version {answer.version}, up for {duration(answer.uptime_ms)}"),
         ("node, cluster", f"{answer.node_id}, {answer.cluster_id}"),
-        ("topics, partitions", f"{count(answer.topics)}, {count(answer.partitions)}"),
+        (
+            "topics, partitions",
+            f"{count(answer.topics)} ({count(answer.internal_topics)} internal), {count(answer.partitions)}",
+        ),
         ("connections", f"{count(answer.connections)} now, {count(answer.refused_connections)} refused"),
         ("requests", count(answer.requests)),
         ("flush rounds", f"{count(answer.flush_rounds)}, {count(answer.flush_failures)} failed"),
@@ -49,8 +68,12 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
             f"{count(answer.names.remembered)} remembered, {count(answer.names.dropped_records)} records dropped as duplicates",
         ),
     ]
+    if answer.is_disk_short:
+        refused = counted(answer.disk_refusals, "batch", "batches")
+        free = f"less than {count(answer.min_free_bytes)} bytes free"
+        rows.append(("DISK", f"{free}: producers are refused, {refused} so far"))
     if answer.producer_id_store_error is not None:
-        rows.append(("producer id store", answer.producer_id_store_error))
+        rows.append(("PRODUCER IDS", answer.producer_id_store_error))
     rows += [
         ("OFFLINE", f"{partition.topic}-{partition.partition}: {partition.reason}")
         for partition in answer.offline_partitions

@@ -10,6 +10,7 @@ from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.names.live import name_counters
 from gateway.admin.producers.live import producer_counters
 from gateway.admin.status.messages import OfflinePartition, Status, StatusRequest
+from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
 
 
@@ -25,12 +26,15 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         node_id=services.node.node_id,
         cluster_id=services.node.cluster_id,
         data_dir=str(Path(services.node.config.str("log.dirs")).absolute()),
-        listeners={
-            name: f"{endpoint.host}:{endpoint.port}" for name, endpoint in services.node.advertised.items()
-        },
+        listeners={name: endpoint.shown for name, endpoint in services.node.advertised.items()},
+        bound={name: endpoint.shown for name, endpoint in services.node.bound.items()},
         uptime_ms=services.node.clock.now_ms() - gateway.started_at_ms,
         topics=len(services.partitions.registry.by_name),
+        internal_topics=sum(name in INTERNAL_TOPICS for name in services.partitions.registry.by_name),
         partitions=len(services.partitions.registry),
+        is_disk_short=services.upkeep.disk_room.is_short,
+        min_free_bytes=services.upkeep.disk_room.min_free_bytes,
+        disk_refusals=services.upkeep.disk_room.refused_batches,
         offline_partitions=_offline(services.partitions.registry),
         damaged=[damaged_row(*found) for found in services.partitions.log_directory.damage()],
         connections=traffic.connections,

@@ -19,7 +19,11 @@ class OfflinePartition(msgspec.Struct, frozen=True):
 
 
 class Status(msgspec.Struct, frozen=True):
-    """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present."""
+    """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present.
+
+    `listeners` are the addresses that clients are told, `bound` those that the gateway listens on. `is_disk_short`: the disk has
+    less than `min_free_bytes` free, and producers are refused; `disk_refusals` counts the batches refused for that.
+    """
 
     version: str
     pid: int
@@ -27,9 +31,14 @@ class Status(msgspec.Struct, frozen=True):
     cluster_id: str
     data_dir: str
     listeners: dict[str, str]
+    bound: dict[str, str]
     uptime_ms: int
     topics: int
+    internal_topics: int
     partitions: int
+    is_disk_short: bool
+    min_free_bytes: int
+    disk_refusals: int
     offline_partitions: list[OfflinePartition]
     damaged: list[DamagedRow]
     connections: int

@@ -102,6 +102,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     metadata_log = open_metadata(machine, directory, flusher)
     services = (await compose(config, machine, directory, flusher, metadata_log)).services
     services.node.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
+    services.node.bound["PLAINTEXT"] = Endpoint("::", 9092)
     start_coordinators(services.coordinators, services.topics)
     services.partitions.cold_reads.start()
     try:

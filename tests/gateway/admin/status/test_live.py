@@ -22,8 +22,18 @@ async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
         assert (status.connections, status.refused_connections, status.requests) == TRAFFIC
         assert (status.flush_rounds, status.flush_failures) == (node.services.partitions.flusher.rounds, 0)
         assert status.listeners == {"PLAINTEXT": "gateway.example:9092"}
+        assert status.bound == {"PLAINTEXT": "[::]:9092"}
         (offline,) = status.offline_partitions
         assert (offline.topic, offline.partition, offline.reason) == ("a", 1, "No space left on device")
+
+
+async def test_a_disk_that_is_short_of_room(tmp_path: Path) -> None:
+    async with open_node(tmp_path, f"seqgate.log.min.free.bytes={2**62}") as node:
+        assert (await answer(node, StatusRequest())).is_disk_short is False
+        node.services.upkeep.disk_room.check_free_space()
+        node.services.upkeep.disk_room.refused_batches = 3
+        status = await answer(node, StatusRequest())
+        assert (status.is_disk_short, status.min_free_bytes, status.disk_refusals) == (True, 2**62, 3)
 
 
 async def test_ids_left_count_the_block_claimed_ahead(tmp_path: Path) -> None:

@@ -1,0 +1,77 @@
+"""The page of all commands, written from their help."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer
+from typer.core import TyperGroup
+
+from gateway.admin.help import CONTEXT
+
+WIDTH: Final = 100
+"""Columns of the help on the page."""
+_INTRODUCTION: Final = """\
+# Commands
+
+Look up here what each command of `seqgate` does, its options and its exit codes. `seqgate COMMAND -h` prints the same.
+
+```bash
+seqgate topics create orders --partitions 6
+echo '17:{"amount": 5}' | seqgate produce orders --key-separator :
+seqgate consume orders --show partition,offset,key,value
+seqgate configs set topic orders retention.ms=86400000
+```
+
+Written by `python -m gateway.documentation docs` (`make docs`) from the commands themselves; a test compares the two.
+
+## Which cluster a command asks
+
+| commands | ask |
+| --- | --- |
+| with `--bootstrap HOST:PORT` | any cluster over the Kafka protocol: a gateway on any machine, or Apache Kafka |
+| the same, without `--bootstrap` | the gateway that runs on `--data-dir` (`./data` unless configured), otherwise 127.0.0.1:9092 |
+| without such an option | the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
+
+## Output
+
+Tables fit the terminal. Where no terminal reads them, each row is one line, however long. `--json` prints one JSON document (`consume`: one
+JSON object per record). Errors are one sentence on the standard error.
+
+| exit code | meaning |
+| ---: | --- |
+| 0 | done; `consume --follow` was ended by Ctrl-C |
+| 1 | the command failed, or was refused in part; `status`, `sweep`, `repair` and `transactions find-hanging`: something is wrong |
+| 2 | the command line is wrong; nothing was asked |
+| 130 | ended by Ctrl-C |
+
+## Completion
+
+`seqgate --install-completion` installs the completion of commands and options for bash, zsh, fish or PowerShell, whichever runs it;
+`seqgate --show-completion` prints it instead.
+"""
+
+
+def commands_page(app: typer.Typer) -> str:
+    """Return the page of all commands, as Markdown."""
+    sections = [_INTRODUCTION]
+    for words, text in _helps(typer.main.get_command(app), "seqgate", None):
+        sections.append(f"\n## {words}\n\n```text\n{text}\n```\n")
+    return "".join(sections)
+
+
+def _helps(command: Any, name: str, parent: Any) -> Iterator[tuple[str, str]]:
+    """Yield the words and the help of each command."""
+    context = command.context_class(
+        command,
+        info_name=name,
+        parent=parent,
+        terminal_width=WIDTH,
+        help_option_names=CONTEXT["help_option_names"],
+    )
+    if not isinstance(command, TyperGroup):
+        yield context.command_path, command.get_help(context)
+        return
+    for word in command.list_commands(context):
+        yield from _helps(command.get_command(context, word), word, context)

@@ -1,0 +1,7 @@
+"""Lists the pipelines that run as programs."""
+
+import sys
+
+from spark_kafka_compat.pipelines import PROGRAMS
+
+sys.stdout.write(PROGRAMS)

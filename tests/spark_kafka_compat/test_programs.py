@@ -1,0 +1,60 @@
+"""The programs without PySpark: their help, and one sentence instead of a traceback."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from importlib import import_module, metadata
+
+import pytest
+
+NAMES = ("audit", "land", "into_database")
+NEEDED = {
+    "audit": ["t", "--bootstrap", "a:1"],
+    "land": ["t", "--bootstrap", "a:1", "--path", "p"],
+    "into_database": [
+        *("t", "--bootstrap", "a:1", "--database", "sqlite:///x", "--table", "t"),
+        *("--pipeline", "p", "--checkpoint", "c"),
+    ],
+}
+
+
+@pytest.fixture
+def no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let PySpark be missing."""
+    version = metadata.version
+
+    def without(name: str) -> str:
+        if name.startswith("pyspark"):
+            raise metadata.PackageNotFoundError(name)
+        return version(name)
+
+    monkeypatch.setattr(metadata, "version", without)
+    monkeypatch.setitem(sys.modules, "pyspark", None)
+
+
+@pytest.mark.usefixtures("no_pyspark")
+@pytest.mark.parametrize("name", NAMES)
+def test_help_without_pyspark(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program = import_module(f"spark_kafka_compat.pipelines.{name}")
+    with pytest.raises(SystemExit) as ended:
+        program.main(["--help"])
+    assert ended.value.code == 0
+    assert "--bootstrap" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("no_pyspark")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_run_without_pyspark_says_what_to_install(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    program = import_module(f"spark_kafka_compat.pipelines.{name}")
+    assert program.main(NEEDED[name]) == 2
+    told = capsys.readouterr().err
+    assert told == f'{name}: PySpark is not installed; install it with: pip install "seqgate[spark]"\n'
+
+
+@pytest.mark.parametrize("module", ["spark_kafka_compat", "spark_kafka_compat.pipelines"])
+def test_the_package_lists_its_programs(module: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runpy.run_module(f"{module}.__main__", run_name="__main__")
+    told = capsys.readouterr().out
+    for name in NAMES:
+        assert f"python -m spark_kafka_compat.pipelines.{name} " in told

@@ -1,0 +1,159 @@
+"""The help of every command, usage errors and exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import typer
+
+from gateway.cli import app
+from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.system.commands.conftest import seqgate, seqgate_process
+
+
+def commands(of: typer.Typer, *prefix: str) -> Iterator[tuple[str, ...]]:
+    """The words of each command."""
+    for command in of.registered_commands:
+        assert command.callback is not None
+        yield (*prefix, command.name or command.callback.__name__)
+    for group in of.registered_groups:
+        assert group.typer_instance is not None
+        yield from commands(group.typer_instance, *prefix, str(group.name))
+
+
+@pytest.mark.parametrize("words", list(commands(app)), ids=" ".join)
+def test_help_is_plain(words: tuple[str, ...]) -> None:
+    shown = seqgate(*words, "-h").stdout
+    assert shown == seqgate(*words, "--help").stdout
+    assert shown.startswith(f"Usage: seqgate {' '.join(words)} [OPTIONS]")
+    assert "<" not in shown, "a type of Python's instead of a metavar"
+    assert "{" not in shown
+    assert "[default: (" not in shown
+
+
+def test_summaries_are_whole_and_as_wide_as_the_terminal() -> None:
+    shown = seqgate_process("-h").stdout
+    assert "..." not in shown.replace("[ARGS]...", "")
+    assert max(map(len, shown.splitlines())) > 80
+
+
+def test_version() -> None:
+    assert seqgate("--version").stdout.startswith("seqgate ")
+
+
+def test_completion_of_subcommands() -> None:
+    words = {"COMP_WORDS": "seqgate topics de", "COMP_CWORD": "2", "_SEQGATE_COMPLETE": "complete_bash"}
+    done = subprocess.run(
+        [sys.executable, "-m", "gateway"],
+        cwd=REPOSITORY,
+        env={**os.environ, **words},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.stdout.split() == ["describe", "delete"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (
+            ("serve", "--listen", "127.0.0.1"),
+            "--listen 127.0.0.1: '127.0.0.1': a port is missing, such as 127.0.0.1:9092",
+        ),
+        (
+            ("serve", "--listen", "127.0.0.1:99999"),
+            "--listen 127.0.0.1:99999: port 99999 is not between 0 and 65535",
+        ),
+        (
+            ("serve", "--listen", "::1:9092"),
+            "--listen ::1:9092: '::1:9092': an IPv6 address stands in brackets, such as [::1]:9092",
+        ),
+        (("topics", "list", "--bootstrap", "host"), "--bootstrap: 'host': a port is missing"),
+        (
+            ("topics", "list", "--bootstrap", "h:1", "--data-dir", "d"),
+            "either with --bootstrap or with --data-dir",
+        ),
+        (
+            ("topics", "create", "t", "--set", "retention.ms"),
+            "--set: 'retention.ms' must have the form NAME=VALUE",
+        ),
+        (("topics", "alter", "t"), "nothing to alter"),
+        (
+            ("produce", "t", "--key", "k", "--key-separator", ":"),
+            "--key and --key-separator exclude each other",
+        ),
+        (("produce", "t", "--keep-partitions"), "--keep-partitions needs --from-json"),
+        (("consume", "t", "--from", "1", "--since", "1h"), "--from and --since exclude each other"),
+        (("consume", "t", "--from", "start"), "--from: 'start' is not a place to read from"),
+        (("consume", "t", "--since", "yesterday"), "--since: 'yesterday' is not a valid time"),
+        (("consume", "t", "--show", "valeu"), "--show: 'valeu' is not one of"),
+    ],
+)
+def test_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:
+    refused = seqgate(*arguments, code=2)
+    assert complaint in refused.stderr
+    assert refused.stdout == ""
+
+
+@pytest.mark.parametrize(
+    ("setting", "advice"),
+    [
+        ("broker.id=1", "the name of this setting is node.id"),
+        ("zookeeper.connect=a:1", "a gateway needs no ZooKeeper"),
+        ("sasl.enabled.mechanisms=PLAIN", "there is no SASL here"),
+        ("ssl.keystore.location=x", "there is no TLS here"),
+    ],
+)
+def test_settings_of_kafka_that_have_no_counterpart(setting: str, advice: str) -> None:
+    refused = seqgate("serve", "--set", setting, code=1).stderr
+    assert advice in refused
+    assert "nearest valid name" not in refused
+
+
+def test_nothing_answers(tmp_path: Path) -> None:
+    absent = seqgate("topics", "list", "--bootstrap", "127.0.0.1:1", code=1).stderr
+    assert absent.startswith("seqgate: nothing answers at 127.0.0.1:1 (")
+    missing = tmp_path / "missing"
+    assert f"no gateway is running on {missing}, which is not a directory;" in (
+        seqgate("status", "--data-dir", missing, code=1).stderr
+    )
+    assert f"no gateway is running on {tmp_path}; start it" in (
+        seqgate("topics", "list", "--data-dir", tmp_path, code=1).stderr
+    )
+
+
+def test_a_relative_data_directory_is_printed_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert f"no gateway is running on {tmp_path / 'data'}, " in seqgate("status", code=1).stderr
+
+
+def test_the_gateway_of_the_data_directory_is_the_default(gateway: GatewayProcess) -> None:
+    made = seqgate("topics", "create", "orders", "--data-dir", gateway.data_dir)
+    assert made.stdout == "Topic orders: created (1 partition).\n"
+    seqgate("produce", "orders", "--data-dir", gateway.data_dir, stdin=b"hello\n")
+    assert seqgate("consume", "orders", "--data-dir", gateway.data_dir).stdout == "hello\n"
+
+
+def test_the_ready_line_tells_bound_and_advertised_addresses(tmp_path: Path) -> None:
+    settings = {"advertised.listeners": "PLAINTEXT://gateway.example:9999"}
+    with GatewayProcess(tmp_path / "data", settings=settings) as gateway:
+        assert (
+            f"ready on {gateway.bootstrap}, tells clients gateway.example:9999 (data in" in gateway.ready_line
+        )
+        shown = seqgate("status", "--data-dir", gateway.data_dir).stdout
+    assert ["listening", "on", gateway.bootstrap] in [line.split() for line in shown.splitlines()]
+    assert ["tells", "clients", "gateway.example:9999"] in [line.split() for line in shown.splitlines()]
+
+
+def test_the_demo_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.demo.find_spec", lambda name: None if name == "pyspark" else name)
+    assert seqgate("demo", code=1).stderr == (
+        "seqgate: the package pyspark, which the demo needs, is not installed; run: pip install 'seqgate[demo]'\n"
+    )
