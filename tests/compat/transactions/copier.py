@@ -22,6 +22,11 @@ from typing import Any, NamedTuple
 
 TIMEOUT_S = 5.0
 POLL_S = 0.1
+KAFKA_PYTHON_POLL_MS = 1_000
+"""kafka-python 3.0.12 forgets a join whose answer arrives just as a poll times out: it reads and heartbeats no more.
+Polls this long make that rare."""
+POLLS_TO_JOIN = 10
+"""A kafka-python that has no partitions after so many polls has forgotten its join."""
 MOST_RECORDS = 25
 ABORTED_SHARE = 0.2
 SESSION_TIMEOUT_MS = 3_000
@@ -150,8 +155,12 @@ def kafka_python(work: Work) -> None:
         heartbeat_interval_ms=300,
         reconnect_backoff_max_ms=200,
     )
+    polls_to_join = POLLS_TO_JOIN
     while not leaving.is_set():
-        polled = consumer.poll(int(POLL_S * 1000), max_records=chance.randint(1, MOST_RECORDS))
+        polled = consumer.poll(KAFKA_PYTHON_POLL_MS, max_records=chance.randint(1, MOST_RECORDS))
+        polls_to_join = POLLS_TO_JOIN if consumer.assignment() else polls_to_join - 1
+        if not polls_to_join:
+            raise RuntimeError("the consumer has no partitions")
         if not polled:
             continue
         with bounded():
