@@ -4,3 +4,32 @@
 puts the cleaned segments in place. The rules (`offset_map`, `kept_records`, `cleaned_transactions`, `batch_rewriting`,
 `segment_groups`) open no files. Source: Kafka's `LogCleaner`, `LogCleanerManager`, `MemoryRecords.filterTo`.
 """
+
+from __future__ import annotations
+
+from log.compaction.cleanable import Cleanable
+from log.compaction.cleaned_offsets import read_cleaned_offsets, write_cleaned_offsets
+from log.compaction.job import (
+    CleanedSegment,
+    CleaningFailed,
+    CleaningFinished,
+    CleaningJob,
+    JobLimits,
+    decode_report,
+    encode_job,
+)
+from log.compaction.swap import delete_cleaned
+
+__all__ = [
+    "Cleanable",
+    "CleanedSegment",
+    "CleaningFailed",
+    "CleaningFinished",
+    "CleaningJob",
+    "JobLimits",
+    "decode_report",
+    "delete_cleaned",
+    "encode_job",
+    "read_cleaned_offsets",
+    "write_cleaned_offsets",
+]

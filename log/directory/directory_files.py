@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, check_stored_logs
 from log.files.checkpoints import check_checkpoint
 from log.files.versions import META
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
 
 LOCK: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
-CLEANER_OFFSETS: Final = "cleaner-offset-checkpoint"
 KNOWN_NAMES: Final = frozenset(
     {LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES}
 )

@@ -11,7 +11,8 @@ import threading
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from log.directory.directory_files import CLEANER_OFFSETS, RECOVERY_POINTS
+from log.compaction.cleaned_offsets import CLEANER_OFFSETS
+from log.directory.directory_files import RECOVERY_POINTS
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
 
 if TYPE_CHECKING:

@@ -20,6 +20,13 @@ DIRECTORY_VERSION: Final = 4
 """The version that this release writes. Versions 1 and 2 have the same formats; 3 adds producer names, 4 `damaged-batches`."""
 
 
+def check_directory_version(storage: Storage, root: str) -> None:
+    """Check that this release reads the data directory; one without `meta.properties` passes. Raises IncompatibleFormat, OSError."""
+    path = f"{root}/{META}"
+    if storage.exists(path):
+        read_properties(storage, path)
+
+
 def read_properties(storage: Storage, path: str) -> dict[str, str]:
     """Return the fields of `meta.properties` at `path`. Raises IncompatibleFormat for damage or an unknown version, OSError."""
     try:

@@ -13,9 +13,10 @@ import pytest
 
 from log import LogConfig, PartitionLog, StorageFailed
 from log.cleaning import Cleaning, abandon_swap, begin_swap, finish_swap
+from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
-from log.directory.directory_files import CLEANER_OFFSETS, RECOVERY_POINTS
+from log.directory.directory_files import RECOVERY_POINTS
 from log.files.checkpoints import encode_offsets
 from log.files.file_names import CLEANED_SUFFIX, SWAP_SUFFIX
 from log.format.record_batch import HEADER_BYTES

@@ -22,8 +22,7 @@ from log import (
     Storage,
     parse_partition_directory,
 )
-from log.directory.damage_scan import DamagedPartition, scan_directory
-from log.directory.repair import give_up
+from log.stopped import DamagedPartition, give_up, scan_directory
 
 
 def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repair:

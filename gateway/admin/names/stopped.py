@@ -15,7 +15,7 @@ from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored_data import metadata_directory
 from log import Storage, parse_partition_directory
-from log.state.name_snapshots import newest_names
+from log.stopped import newest_names
 from seq_validator.names import NameState, WrittenName
 
 _ANY_LENGTH: Final = 2**63 - 1

@@ -44,7 +44,7 @@ from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, bloc
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from log import IncompatibleFormat, LogEnvironment, LogError, PartitionLog, Storage
-from log.directory.damage_scan import durable_ends
+from log.stopped import durable_ends
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
 _OR_REDIS: Final = ", or Redis with --redis"

@@ -18,8 +18,7 @@ from gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
 from gateway.metadata.image import MetadataImage
 from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from log import Storage, parse_partition_directory
-from log.directory.directory_files import KNOWN_NAMES
-from log.directory.leaks import FileLeak, leaks_of_directory, leaks_of_partition
+from log.leaks import FileLeak, leaks_of_directory, leaks_of_partition
 
 Progress = Callable[[int, int], None]
 """Called with the number of directories swept so far, and of all directories."""
@@ -51,7 +50,7 @@ def _find(
     entries = storage.entries(str(data_dir))
     yield from leaks_of_directory(
         entries,
-        known_names=KNOWN_NAMES | OTHER_NAMES,
+        other_names=OTHER_NAMES,
         is_partition=lambda topic, index: is_partition(image, topic, index),
         waits=lambda _: False,
         before_ms=before_ms,

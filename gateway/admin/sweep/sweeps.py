@@ -21,7 +21,7 @@ from gateway.runtime.services import Services
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from gateway.runtime.upkeep.file_sweep import MAX_FOUND, FileSweep
 from gateway.runtime.upkeep.state_sweep import ALL, StateLeak, StateSweep
-from log.directory.leaks import FileLeak
+from log.leaks import FileLeak
 
 NAME: Final = "sweep"
 KEPT_RESULTS: Final = 4

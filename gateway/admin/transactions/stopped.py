@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import metadata_directory, partition_directories, stored_batches
+from gateway.admin.stored_data import metadata_directory, partition_directories
 from gateway.admin.transactions.messages import (
     DescribeTransactionRequest,
     ListTransactionsRequest,
@@ -28,7 +28,8 @@ from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.shard import Codec, decoded
-from log import IncompatibleFormat, LogError
+from log import IncompatibleFormat, LogError, Storage
+from log.stopped import stored_batches
 
 
 def list_transactions(gateway: StoppedGateway, request: ListTransactionsRequest) -> TransactionPage:
@@ -86,7 +87,7 @@ def _offsets(directory: Path) -> GroupOffsets:
 
 def _records(directory: Path, codec: Codec) -> Iterator[Any]:
     try:
-        for header, batch in stored_batches(directory):
+        for header, batch in stored_batches(Storage(), directory):
             yield from decoded(codec, header, batch, directory.name)
     except (LogError, IncompatibleFormat, OSError) as error:
         raise ControlError(f"{directory} can't be read: {error}") from error

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from log.compaction.job import (
+from log.compaction import (
     CleanedSegment,
     CleaningFailed,
     CleaningFinished,

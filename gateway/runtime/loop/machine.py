@@ -11,7 +11,7 @@ from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.runtime.loop.compaction_worker import CompactionWorker
 from log import Storage
-from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
+from log.compaction import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
 
 SPARE_HANDLES: Final = 64
 """File handles kept for short-lived files, listeners, the event loop, and the compaction worker."""

@@ -33,9 +33,14 @@ from log.cleaning import (
     finish_swap,
     has_closed_segments_after,
 )
-from log.compaction.cleanable import Cleanable
-from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, JobLimits
-from log.compaction.swap import delete_cleaned
+from log.compaction import (
+    Cleanable,
+    CleanedSegment,
+    CleaningFailed,
+    CleaningFinished,
+    JobLimits,
+    delete_cleaned,
+)
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,6 @@ Losing this file only costs time: a partition without an entry is cleaned again.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -13,10 +12,7 @@ from dataclasses import dataclass
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from log import LogDirectory, Storage
-from log.directory.directory_files import CLEANER_OFFSETS
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-
-logger = logging.getLogger(__name__)
+from log.compaction import read_cleaned_offsets, write_cleaned_offsets
 
 
 @dataclass(slots=True)
@@ -38,20 +34,13 @@ class CompactionProgress:
 
     def __init__(self, storage: Storage, log_directory: LogDirectory, partitions: Partitions) -> None:
         self._storage = storage
-        self._path = str(log_directory.path / CLEANER_OFFSETS)
+        self._root = str(log_directory.path)
         self._partitions = partitions
         self._entries: dict[tuple[str, int], PartitionProgress] = {}
 
     def load(self) -> None:
         """Load the checkpoint, without partitions that no longer exist."""
-        if not self._storage.exists(self._path):
-            return
-        try:
-            offsets = decode_offsets(self._storage.read_file(self._path), self._path)
-        except (CorruptCheckpoint, OSError) as error:
-            logger.warning("%s: every compacted topic counts as dirty", error)
-            return
-        for (name, index), offset in offsets.items():
+        for (name, index), offset in read_cleaned_offsets(self._storage, self._root).items():
             topic = self._partitions.by_name.get(name)
             if topic is not None and topic.has(index):
                 self._entries[name, index] = PartitionProgress(topic.topic_id, clean_end_offset=offset)
@@ -88,8 +77,4 @@ class CompactionProgress:
             for key, entry in self._entries.items()
             if entry.clean_end_offset is not None
         }
-        try:
-            self._storage.write_file(f"{self._path}.tmp", encode_offsets(offsets))
-            self._storage.rename(f"{self._path}.tmp", self._path)
-        except OSError as error:
-            logger.warning("%s can't be written: %s", self._path, error)
+        write_cleaned_offsets(self._storage, self._root, offsets)

@@ -19,15 +19,14 @@ from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.tasks import Task
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, parse_partition_directory
-from log.directory.directory_files import KNOWN_NAMES
-from log.directory.leaks import (
+from log.leaks import (
     FileLeak,
     LeakKind,
     OpenPartition,
     leaks_of_directory,
     leaks_of_partition,
+    rename_for_deletion,
 )
-from log.files.file_names import DELETED_SUFFIX
 
 logger = logging.getLogger(__name__)
 
@@ -55,7 +54,7 @@ class FileSweep:
         self._storage = log_directory.environment.storage
         self._deletions = log_directory.environment.deletions
         self._metadata_log = metadata_log
-        self._known_names = frozenset(other_names) | KNOWN_NAMES
+        self._other_names = frozenset(other_names)
         self._now_ms = now_ms
         self._before_ms = now_ms() - min_age_ms
 
@@ -90,7 +89,7 @@ class FileSweep:
         for some in _pieces(entries, NAMES_PER_STEP):
             found += leaks_of_directory(
                 some,
-                known_names=self._known_names,
+                other_names=self._other_names,
                 is_partition=self._is_partition,
                 waits=self._waits,
                 before_ms=self._before_ms,
@@ -166,8 +165,7 @@ class FileSweep:
             return
         with contextlib.suppress(FileNotFoundError):
             if leak.kind is not LeakKind.DELETED:
-                self._storage.rename(path, path + DELETED_SUFFIX)
-                path += DELETED_SUFFIX
+                path = rename_for_deletion(self._storage, path)
             self._deletions.add(path, self._now_ms())
 
 

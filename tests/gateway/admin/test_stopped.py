@@ -21,11 +21,12 @@ from gateway.admin.pids.messages import (
 )
 from gateway.admin.request import ControlError, Request
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import stored_batches
 from gateway.admin.sweep.messages import SweepRequest
 from gateway.admin.sweep.stopped import sweep
 from gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
 from gateway.config import load_config
+from log import Storage
+from log.stopped import stored_batches
 from tests.gateway.admin.answers import answer as live_answer
 from tests.gateway.handlers.groups.test_name_offsets import write
 from tests.gateway.handlers.requests import create
@@ -190,7 +191,7 @@ async def test_damaged_metadata_is_neither_cut_nor_passed_over(
         for _ in range(3):
             await live_answer(node, ClaimBlockRequest(10, "loader"))
     (segment,) = (tmp_path / "__cluster_metadata-0").glob("*.log")
-    batches = list(stored_batches(segment.parent))
+    batches = list(stored_batches(Storage(), segment.parent))
     (header, _), (_, last) = batches[-2:]
     data = bytearray(segment.read_bytes())
     data[-len(last) - 1] ^= 1

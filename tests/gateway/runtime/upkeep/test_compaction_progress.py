@@ -12,7 +12,7 @@ import pytest
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.upkeep.compaction_progress import CompactionProgress
 from log import Storage
-from log.directory.directory_files import CLEANER_OFFSETS
+from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
 

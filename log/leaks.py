@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
 from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
+from log.directory.directory_files import KNOWN_NAMES
 from log.directory.partition_deletion import DELETE_SUFFIX
 from log.files.disk import FileEntry
 from log.files.file_names import (
@@ -38,6 +39,9 @@ from log.files.file_names import (
 )
 from log.state.name_snapshots import KEPT_SNAPSHOTS as KEPT_NAMES
 from log.state.producer_snapshots import KEPT_SNAPSHOTS
+
+if TYPE_CHECKING:
+    from log.files.storage import Storage
 
 _TEMPORARY: Final = (TEMPORARY_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)
 _OF_A_PARTITION: Final = frozenset(
@@ -83,15 +87,20 @@ class OpenPartition(NamedTuple):
 def leaks_of_directory(
     entries: Iterable[FileEntry],
     *,
-    known_names: Collection[str],
+    other_names: Collection[str],
     is_partition: Callable[[str, int], bool],
     waits: Callable[[str], bool],
     before_ms: int,
 ) -> Iterator[FileLeak]:
-    """Yield the leaks in the data directory itself. `waits` returns whether a path is queued for deletion."""
+    """Yield the leaks in the data directory itself.
+
+    `other_names` are files that the log does not write. `waits` returns whether a path is queued for deletion.
+    """
     for entry in entries:
         name = entry.name
-        if name in known_names or name == _OF_THE_SYSTEM or entry.modified_ms > before_ms or waits(name):
+        if name in KNOWN_NAMES or name in other_names or name == _OF_THE_SYSTEM:
+            continue
+        if entry.modified_ms > before_ms or waits(name):
             continue
         parsed = parse_partition_directory(name) if entry.is_directory else None
         kind, removable = LeakKind.UNKNOWN, not entry.is_directory
@@ -105,6 +114,12 @@ def leaks_of_directory(
             kind = _kind_of_stray(name)
             removable = kind is not LeakKind.SEGMENT
         yield FileLeak(kind, name, entry.size_bytes, entry.is_directory, removable)
+
+
+def rename_for_deletion(storage: Storage, path: str) -> str:
+    """Rename a file to `*.deleted`, so that a new file of its name is not deleted later. Return the new path. Raises OSError."""
+    storage.rename(path, path + DELETED_SUFFIX)
+    return path + DELETED_SUFFIX
 
 
 def _kind_of_stray(name: str) -> LeakKind:

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from log.directory.leaks import (
+from log.files import file_names
+from log.files.disk import FileEntry
+from log.files.file_names import parse_partition_directory
+from log.leaks import (
     FileLeak,
     LeakKind,
     OpenPartition,
     leaks_of_directory,
     leaks_of_partition,
 )
-from log.files import file_names
-from log.files.disk import FileEntry
-from log.files.file_names import parse_partition_directory
 
 OLD_MS = 1_000
 BEFORE_MS = 2_000
@@ -45,7 +45,7 @@ SEGMENTS = files(
 def of_root(*entries: FileEntry, waiting: str = "") -> dict[str, tuple[LeakKind, bool]]:
     leaks = leaks_of_directory(
         entries,
-        known_names={".lock", "meta.properties"},
+        other_names={"control.sock"},
         is_partition=lambda topic, index: (topic, index) in {("orders", 0), ("orders", 1)},
         waits=lambda path: path == waiting,
         before_ms=BEFORE_MS,
