@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -32,13 +32,6 @@ class FlushTicket:
     """The first offset that was not durable when the ticket was made."""
     end_offset: int
     """The log end offset when the ticket was made (exclusive)."""
-    data: list[DataFile]
-    """The segment files that hold the offsets, ascending, pinned by the log."""
-    paths: list[str]
-    """Files written besides the data, and segment files that are not pinned."""
-    directories: list[str]
-    """Directories in which names changed."""
-    captures: list[Capture]
     active_base_offset: int
     begin_position: int
     """The position in the active segment up to which an earlier flush has surely made data durable."""
@@ -46,6 +39,13 @@ class FlushTicket:
     """The size of the active segment when the ticket was made, in bytes."""
     storage: Storage
     """The storage that holds the files."""
+    data: list[DataFile] = field(default_factory=list)
+    """The segment files that hold the offsets, ascending, pinned by the log."""
+    paths: list[str] = field(default_factory=list)
+    """Files written besides the data, and segment files that are not pinned."""
+    directories: list[str] = field(default_factory=list)
+    """Directories in which names changed."""
+    captures: list[Capture] = field(default_factory=list)
     last: Capture | None = None
     """What must become durable after everything else: the log start offset of a removal. Flushes have none."""
 

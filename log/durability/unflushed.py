@@ -129,14 +129,14 @@ class Unflushed:
             leader_epoch,
             self.durable_end_offset,
             log_end_offset,
-            files,
-            paths,
-            directories,
-            captures,
             active.base_offset,
             self._flushed_bytes(active),
             active.size_bytes,
             self._storage,
+            files,
+            paths,
+            directories,
+            captures,
         )
         self._out.append(ticket)
         for taken in (self._paths, self._directories, self._captures):
@@ -145,18 +145,13 @@ class Unflushed:
 
     def prepare_empty(self, leader_epoch: int) -> FlushTicket:
         """Return a ticket without work, to which the caller adds a capture. It does not move the durable end."""
-        base_offset, position = self._flushed
-        end_offset = self.durable_end_offset
+        end, (base_offset, position) = self.durable_end_offset, self._flushed
         ticket = FlushTicket(
             self.place,
             self.generation,
             leader_epoch,
-            end_offset,
-            end_offset,
-            [],
-            [],
-            [],
-            [],
+            end,
+            end,
             base_offset,
             position,
             position,

@@ -13,7 +13,7 @@ from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefus
 from gateway.coordinator.places import Place
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.groups.group_heartbeat import accepted, refused
+from gateway.handlers.answering.group_heartbeat import accepted, refused
 from gateway.protocol.messages import milliseconds
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices

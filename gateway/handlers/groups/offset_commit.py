@@ -17,6 +17,7 @@ from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from gateway.handlers.answering.offset_metadata import metadata_fits
 from gateway.protocol.messages import build, encode_response, milliseconds, response_module
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.services import Services
@@ -153,7 +154,7 @@ def _records(
     records = []
     for _, name, entries in accepted:
         for entry in entries:
-            if entry.committed_metadata and not fits(context, entry):
+            if entry.committed_metadata and not metadata_fits(context.node, entry):
                 oversize.add(id(entry))
                 continue
             leader_epoch = entry.committed_leader_epoch if has_leader_epoch else -1
@@ -162,12 +163,6 @@ def _records(
             )
             records.append(OffsetCommitRecord(group_id, name, entry.partition_index, value))
     return records
-
-
-def fits(context: RequestContext[Services], entry: Any) -> bool:
-    """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is called."""
-    units = len((entry.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
-    return units <= context.node.config.int("offset.metadata.max.bytes")
 
 
 def _committer(context: RequestContext[Services], request: Any) -> Committer:

@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import CloseConnection, Deferred, RequestContext
 from gateway.handlers.records.produce_door import check_one_batch
+from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
 from gateway.handlers.records.produce_services import ProduceServices
-from gateway.handlers.transactions.transaction_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition

@@ -11,7 +11,7 @@ from gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMem
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.assignments import Topics, named_assignment
-from gateway.handlers.groups.described_group import GroupDescription, describe_each
+from gateway.handlers.answering.described_group import GroupDescription, describe_each
 from gateway.protocol.messages import build
 from gateway.runtime.services import Services
 

@@ -11,7 +11,7 @@ from gateway.coordinator.group.consumer_request import HeartbeatRefused
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.groups.group_heartbeat import accepted, refused
+from gateway.handlers.answering.group_heartbeat import accepted, refused
 from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
 

@@ -1,6 +1,6 @@
 """Maps refusals of the transaction coordinator to the error codes that clients of each version understand.
 
-Source: Kafka's KafkaApis, AddPartitionsToTxnManager, ReplicaManager.
+Source: Kafka's KafkaApis.
 """
 
 from __future__ import annotations
@@ -12,9 +12,6 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import TransactionRefused
 from gateway.runtime.coordinators.operations import Unavailable
 
-FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
-FIRST_PRODUCE_THAT_ADDS: Final = 12
-"""First version of Produce in which a batch adds its partition to the transaction (KIP-890)."""
 FIRST_OFFSETS_WITH_ABORTABLE: Final = 4
 FIRST_OFFSETS_THAT_ADD: Final = 5
 """First version of TxnOffsetCommit in which the commit adds its partition to the transaction."""
@@ -27,19 +24,6 @@ def error_code_for(
     if error.error_code is ErrorCode.producer_fenced and api_version < first_with_fenced:
         return ErrorCode.invalid_producer_epoch
     return error.error_code
-
-
-def produce_error_code(error: TransactionRefused | Unavailable, api_version: int) -> ErrorCode:
-    """Return the code for a batch; which codes make a producer retry or abort differs by version."""
-    code = error.error_code
-    if code is ErrorCode.producer_fenced:
-        return ErrorCode.invalid_producer_epoch
-    if code is ErrorCode.transaction_abortable and api_version < FIRST_PRODUCE_WITH_ABORTABLE:
-        return ErrorCode.invalid_txn_state
-    is_busy = code is ErrorCode.concurrent_transactions and api_version < FIRST_PRODUCE_THAT_ADDS
-    if is_busy or isinstance(error, Unavailable):
-        return ErrorCode.not_enough_replicas
-    return code
 
 
 def offset_commit_error_code(error: TransactionRefused, api_version: int) -> ErrorCode:

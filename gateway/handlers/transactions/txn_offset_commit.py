@@ -17,7 +17,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.groups.offset_commit import fits
+from gateway.handlers.answering.offset_metadata import metadata_fits
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
@@ -43,7 +43,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             place = topic.name, entry.partition_index
             if not context.services.partitions.registry.has(*place):
                 unknown[place] = ErrorCode.unknown_topic_or_partition
-            elif not fits(context, entry):
+            elif not metadata_fits(context.node, entry):
                 oversize[place] = ErrorCode.offset_metadata_too_large
             else:
                 records[place] = _record(context, request.group_id, place, entry, now_ms)
