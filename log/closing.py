@@ -45,13 +45,13 @@ class ClosingLog(Protocol):
         """Return a ticket for everything that is not durable; None without anything, or offline."""
 
     def complete_flush(self, ticket: FlushTicket) -> None:
-        """Take back a ticket that ran."""
+        """Note that the flush of a ticket succeeded."""
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> None:
-        """Take back a ticket that failed."""
+        """Note that the flush of a ticket failed."""
 
     def let_go(self, *, for_readers: bool) -> None:
-        """Release the files and all that is remembered."""
+        """Close the files, and release the memory of the log's state."""
 
 
 def prepare_close(log: ClosingLog) -> FlushTicket | None:

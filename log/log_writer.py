@@ -137,7 +137,7 @@ class LogWriter:
 
 
 def _check_can_hold(segment: Segment, batch: BatchHeader, last_offset: int) -> None:
-    """Do nothing if the segment, which is due to roll and may not yet, can hold one more batch. Raises StorageFailed.
+    """Check that the segment can hold one more batch; it is due to roll, but must not roll yet. Raises StorageFailed.
 
     The log stays online: the first flush ends soon, or takes the log offline. An empty segment holds any batch.
     """

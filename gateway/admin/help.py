@@ -49,7 +49,7 @@ def _without_required(text: str) -> str:
 
 
 def tidy(app: typer.Typer) -> None:
-    """Let every command of an app, and of the apps in it, print its help so."""
+    """Use `Command` for every command of an app and of its sub-apps."""
     for command in app.registered_commands:
         command.cls = Command
         command.short_help = _summary(command.callback)

@@ -1,4 +1,4 @@
-"""The operation that a command asks for, and the pages of a list."""
+"""The type of an operation: its request, and the functions that answer it from a gateway or a data directory."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Policy(StrEnum):
 
 
 class Limit(StrEnum):
-    """The topic setting that causes a refusal or a move."""
+    """The topic setting that made the gateway refuse a batch, or move a group forward."""
 
     QUOTA_BYTES = "backlog.quota.bytes"
     QUOTA_MS = "backlog.quota.ms"

@@ -55,7 +55,7 @@ class NodeServices:
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tasks: TaskList = field(init=False)
-    """Long work that runs beside requests."""
+    """The background tasks."""
 
     def __post_init__(self) -> None:
         self.tasks = TaskList(self.clock)

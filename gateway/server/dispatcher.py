@@ -40,7 +40,8 @@ _START = Struct(">Iih")
 _unpack_start = _START.unpack_from
 _VERSION_BITS = 16
 LARGE_REQUEST_BYTES = 32 << 10
-"""A request of at least this size may name so many things that a thread decodes it, unless most of it is records."""
+"""A request of at least this size is decoded in a thread, because it may name many things, unless most of it is
+records."""
 LONG_S = 0.005
 """When a handler works longer than this, not counting the time it waits, its answer is large, and a thread encodes it.
 """

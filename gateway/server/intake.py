@@ -46,7 +46,7 @@ class Buffers(Protocol):
     receive_buffer: memoryview
     """The buffer that all sockets are read into."""
     received: memoryview
-    """The same bytes, read-only."""
+    """The same buffer as `receive_buffer`, but read-only."""
 
     def count_held(self, more_bytes: int) -> None:
         """Count bytes that a connection keeps until it may begin more requests; negative when it gives bytes back."""

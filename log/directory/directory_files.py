@@ -1,4 +1,4 @@
-"""The files of a data directory itself, beside the partitions, and the check of their versions."""
+"""The files in a data directory that belong to no partition, and the check of their versions."""
 
 from __future__ import annotations
 

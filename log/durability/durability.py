@@ -97,7 +97,9 @@ class LocalDurability:
             storage.fsync_directory(directory)
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write and fsync a file beside the old one, then rename it over the old one and fsync the directory. Raises OSError."""
+        """Write and fsync a temporary file next to the old one, then rename it over the old one and fsync the
+        directory. Raises OSError.
+        """
         temporary = path + ".tmp"
         self._storage.write_file(temporary, content)
         self._storage.fsync_path(temporary)
@@ -105,7 +107,8 @@ class LocalDurability:
         self._storage.fsync_directory(os.path.dirname(path))  # noqa: PTH120 - paths are plain strings here
 
     def ensure(self, path: str, content: bytes) -> None:
-        """Fsync the file, read it back from the disk, and write it anew if it holds something else. Raises OSError.
+        """Fsync the file, read it back from the disk, and write it again if the disk holds something else. Raises
+        OSError.
 
         After a failed flush the page cache shows what the disk never got, and another flush reports success.
         """

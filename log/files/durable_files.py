@@ -1,4 +1,4 @@
-"""The verbs by which files outside of a flush become durable; `log.durability.durability` carries them out.
+"""The operations that make files durable outside of a log's flush; `log.durability.durability` carries them out.
 
 A start, a repair and the process that compacts call them for files that no ticket carries. They say what must be durable and in
 which order. The durability decides whether the local disk must know: another one may keep the truth elsewhere.

@@ -87,7 +87,7 @@ def _read(
         size_of_value, value_start = read_varint(plain, name_start + max(0, size))
         position = value_start + max(0, size_of_value)
         if size < 0 or position > end:
-            raise InvalidRecord("a record header does not fit its record")
+            raise InvalidRecord("a header has no name, or is longer than the rest of its record")
         if size == len(name) and data.startswith(name, name_start):
             has_header = True
             value = None if size_of_value < 0 else data[value_start:position]

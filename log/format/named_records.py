@@ -274,7 +274,7 @@ def _wanted_values(data: bytes, start: int, end: int, headers: NameHeaders) -> d
         size_of_value, value_start = _varint(data, name_start + size)
         position = value_start + max(0, size_of_value)
         if position > end:
-            raise InvalidRecord("a record header does not fit its record")
+            raise InvalidRecord("a header is longer than the rest of its record")
         name = data[name_start : name_start + size]
         if name in wanted:
             found[name] = value_start, position

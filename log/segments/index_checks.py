@@ -32,7 +32,7 @@ class Segment(Protocol):
         """Return both indexes."""
 
     def mend_indexes(self) -> None:
-        """Make both indexes anew from the batches."""
+        """Rebuild both indexes from the batches."""
 
     def header_at(self, position: int) -> BatchHeader | None:
         """Return the header of the batch at a position; None when there is none."""

@@ -326,7 +326,7 @@ class NameTable:
 
 
 def advances_of(records: Sequence[NamedRecord]) -> list[NameAdvance]:
-    """Return how far the records of a stored batch advance each name."""
+    """Return for each name in a stored batch its highest sequence id and epoch."""
     advances: dict[bytes, NameAdvance] = {}
     for position, name, sequence_id, epoch in records:
         known = advances.get(name)

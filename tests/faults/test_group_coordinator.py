@@ -1,4 +1,5 @@
-"""The partition of `__consumer_offsets` fails: clients are told to retry, nothing acknowledged is lost."""
+"""The partition of `__consumer_offsets` fails: clients get errors that they retry, and no acknowledged commit is
+lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The programs without PySpark: their help, and one sentence instead of a traceback."""
+"""Without PySpark the programs print their help, and one sentence instead of a traceback."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NEEDED = {
 
 @pytest.fixture
 def no_pyspark(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let PySpark be missing."""
+    """Make the import of PySpark fail."""
     version = metadata.version
 
     def without(name: str) -> str:

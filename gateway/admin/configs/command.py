@@ -37,7 +37,7 @@ def get(
         list[str] | None,
         typer.Argument(
             metavar="CONFIG",
-            help="Only these. [default: those that somebody has set]",
+            help="Show only these configurations. [default: those that somebody has set]",
             show_default=False,
         ),
     ] = None,
@@ -72,7 +72,10 @@ def set_configs(
     kind: Kind,
     name: Name,
     settings: Annotated[
-        list[str], typer.Argument(metavar="CONFIG=VALUE", help="The configurations.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="CONFIG=VALUE", help="The configurations to set, with their values.", show_default=False
+        ),
     ],
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,
@@ -103,7 +106,10 @@ def unset_configs(
     kind: Kind,
     name: Name,
     names: Annotated[
-        list[str], typer.Argument(metavar="CONFIG", help="The configurations.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="CONFIG", help="The configurations to set back to their defaults.", show_default=False
+        ),
     ],
     bootstrap: Bootstrap = None,
     data_dir: DataDir = None,

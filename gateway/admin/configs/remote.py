@@ -37,7 +37,7 @@ class Resource(NamedTuple):
 
 
 def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
-    """Return the resource that a command names, after a look whether the cluster has it."""
+    """Return the resource that a command names, after checking that the cluster has it."""
     if kind == "topic" and name is not None:
         cluster.topics([name])
     if kind != "broker":
@@ -90,7 +90,7 @@ def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
 def change(
     cluster: Cluster, resource: Resource, settings: Mapping[str, str], unset: Sequence[str]
 ) -> str | None:
-    """Set and unset configurations, all of them or none; return why the cluster refuses."""
+    """Set and unset configurations, all of them or none; return the reason if the cluster refuses."""
     wanted: dict[str, Any] = {name: (AlterConfigOp.SET, value) for name, value in settings.items()}
     wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
     asked = ConfigResource(_TYPES[resource.kind], resource.name, wanted)

@@ -99,7 +99,7 @@ async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tu
 async def _partition(
     services: Services, topic: TopicPartitions, index: int, deadline_s: float
 ) -> Partition | str:
-    """Return the partition once it has replayed all its names, or why it can't. Raises TimeoutError."""
+    """Return the partition after it has replayed all its names, or the reason why it can't. Raises TimeoutError."""
     if services.node.loop.time() >= deadline_s:
         raise TimeoutError
     partition = topic.get(index)
@@ -151,7 +151,7 @@ def name_row(topic: str, index: int, state: NameState, now_ms: int) -> NameRow:
 
 
 def name_counters(partitions: PartitionServices) -> NameCounters:
-    """Count what became of names and their records."""
+    """Return the counters of remembered, evicted, expired and refused names, and of dropped records."""
     environment = partitions.log_directory.environment
     budget = environment.name_budget
     return NameCounters(

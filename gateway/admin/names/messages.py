@@ -35,9 +35,9 @@ class NameRow(msgspec.Struct, frozen=True):
 class NameCounters(msgspec.Struct, frozen=True):
     """Counters of producer names; all but `remembered` start at zero with the gateway.
 
-    `remembered`: names remembered now, each counted once per partition. `dropped_records`: records acknowledged and not stored.
-    `evicted`: names evicted to make room for new ones. `expired`: names evicted because they were idle for too long.
-    `refused`: batches refused for want of room for a new name.
+    `remembered`: names remembered now, each counted once per partition. `dropped_records`: records acknowledged and not
+    stored. `evicted`: names evicted to make room for new ones. `expired`: names evicted because they were idle for too
+    long. `refused`: batches refused because there was no room for a new name.
     """
 
     remembered: int

@@ -40,7 +40,7 @@ async def list_producers(gateway: LiveGateway, request: ListProducersRequest) ->
 
 
 def producer_counters(partitions: PartitionServices) -> ProducerCounters:
-    """Count what became of producers and their batches."""
+    """Return the counters of remembered, evicted and refused producers, and of duplicate and rejected batches."""
     limit = partitions.log_directory.environment.producer_limit
     return ProducerCounters(
         duplicates=partitions.counters.duplicates,

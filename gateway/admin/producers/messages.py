@@ -30,9 +30,9 @@ class ProducerRow(msgspec.Struct, frozen=True):
 class ProducerCounters(msgspec.Struct, frozen=True):
     """Counters of producers and their batches; all but `remembered` start at zero with the gateway.
 
-    `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their sequence or epoch.
-    `evictions`: producers evicted to make room for new ones. `refusals`: new producers refused for want of room.
-    `remembered`: producers that partitions remember now.
+    `duplicates`: batches answered with the offset of the original. `rejections`: batches refused for their sequence or
+    epoch. `evictions`: producers evicted to make room for new ones. `refusals`: new producers refused because there was
+    no room for them. `remembered`: producers that partitions remember now.
     """
 
     duplicates: int

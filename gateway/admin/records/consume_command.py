@@ -19,7 +19,7 @@ from gateway.admin.times import time_or_age_ms
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.", show_default=False)],
     start: Annotated[
         str | None,
         typer.Option(
@@ -50,7 +50,7 @@ def consume(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option("--limit", metavar="N", help="End after so many records.", min=1, show_default=False),
+        typer.Option("--limit", metavar="N", help="End after N records.", min=1, show_default=False),
     ] = None,
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Wait for further records, until Ctrl-C.")

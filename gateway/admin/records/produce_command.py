@@ -19,7 +19,7 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.", show_default=False)],
     file: Annotated[
         Path | None,
         typer.Option(

@@ -51,7 +51,8 @@ def produce(
             sending.send(number, record)
         sending.settle(0, 0)
     finally:
-        # After an error nothing more is sent. The error itself is reported, not what the close meets.
+        # After an error nothing more is sent. The error itself is reported, not those that follow from closing the
+        # producer.
         with suppress(KafkaError):
             producer.close(timeout=0 if sending.waiting else None)
     return sending.report()
@@ -94,7 +95,7 @@ class _Sending:
         self._bytes += size
 
     def settle(self, records: int, size_bytes: int) -> None:
-        """Wait for acknowledgements until at most so many records and bytes are in flight."""
+        """Wait for acknowledgements until no more than the given records and bytes are in flight."""
         while self.waiting and (len(self.waiting) > records or self._bytes > size_bytes):
             number, size, future = self.waiting[0]
             try:

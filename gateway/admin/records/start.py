@@ -13,7 +13,7 @@ _NUMBER: Final = re.compile(r"-?\d{1,19}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """The first record to read: at an offset, so many records before the end, or at a time."""
+    """The first record to read: at an offset, a number of records before the end, or at a time."""
 
     kind: Literal["offset", "last", "time"]
     value: int

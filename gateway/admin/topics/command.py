@@ -28,7 +28,7 @@ HELP = """Create, list, describe, alter and delete topics.
 The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
 """
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="The topics.", show_default=False)]
+Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -148,7 +148,7 @@ def create(
 
 @app.command("alter")
 def alter(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic.", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to alter.", show_default=False)],
     partitions: Annotated[
         int | None,
         typer.Option(

@@ -39,7 +39,7 @@ class TopicDescription(msgspec.Struct, frozen=True):
 
 
 class TopicOutcome(msgspec.Struct, frozen=True):
-    """What became of one topic, such as `created`; `refused` comes with the cluster's `error`."""
+    """The outcome for one topic, such as `created`; `refused` comes with the cluster's `error`."""
 
     topic: str
     outcome: str

@@ -100,7 +100,7 @@ def _check_is_open(transaction: Transaction, request: AbortTransactionRequest) -
 async def _fence(
     transactions: TransactionCoordinator, transactional_id: str, before: Transaction
 ) -> FencedBy:
-    """Begin as another producer of the same id; this fences the producer before and aborts its open transaction."""
+    """Initialize a new producer of the id, which fences the old producer and aborts its open transaction."""
     # The limit may be lower now than when the producer began.
     timeout_ms = min(before.timeout_ms, transactions.limits.max_timeout_ms)
     try:

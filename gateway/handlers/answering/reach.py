@@ -1,4 +1,4 @@
-"""What an API reaches: the row of an API names one of these, and its handler's parameter has the same record."""
+"""The services that a handler may use: each row of the API table names one of these functions."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from gateway.runtime.services import (
 
 
 def node(services: Services) -> NodeServices:
-    """Reach the node and nothing else."""
+    """Return the services of the node itself."""
     return services.node
 
 
 def partitions(services: Services) -> PartitionServices:
-    """Reach the partitions."""
+    """Return the services of partitions."""
     return services.partitions
 
 
 def topics(services: Services) -> TopicServices:
-    """Reach the metadata of topics."""
+    """Return the services of topics' metadata."""
     return services.topics
 
 
 def coordinators(services: Services) -> CoordinatorServices:
-    """Reach the coordinators."""
+    """Return the coordinators."""
     return services.coordinators
 
 
 def everything(services: Services) -> Services:
-    """Reach several records."""
+    """Return all services, for handlers that need several kinds."""
     return services

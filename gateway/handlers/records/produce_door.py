@@ -1,4 +1,4 @@
-"""What is checked of a Produce before any partition of the request is asked.
+"""Checks a Produce as a whole, before any of its partitions.
 
 Kafka reads the first batch of every partition to find out whether the request writes in a transaction. So a frame that can't be
 read, or a transactional batch without a transactional id, refuses the request for all its partitions.

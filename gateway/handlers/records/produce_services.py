@@ -1,4 +1,4 @@
-"""The services that Produce reaches, each one hop away: this way is taken for every batch."""
+"""The services that Produce uses, as direct attributes: every batch needs them, and a longer lookup would cost time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class ProduceServices:
 
     @classmethod
     def of(cls, services: Services) -> ProduceServices:
-        """Take these services out of all."""
+        """Select these services from all services."""
         return cls(
             node=services.node,
             partitions=services.partitions.registry,

@@ -201,7 +201,7 @@ async def _acquire(
             if acquired:
                 break
             if found.next_offset(log.record_states.delayed) <= batches.first_offset:
-                return Row()  # nor is any offset missing in the log
+                return Row()  # nothing was acquired, and no offset was skipped
     except Unavailable as error:
         return Row(error.error_code)
     except LogError as error:

@@ -27,7 +27,7 @@ from log import PartitionLog, lookups
 
 @dataclass(frozen=True, slots=True)
 class ShareReading:
-    """Where a share group begins to read a partition, and how far it may read."""
+    """The offsets between which a share group reads a partition."""
 
     offset_reset: str
     is_committed_only: bool

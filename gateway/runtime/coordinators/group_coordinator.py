@@ -150,7 +150,7 @@ class GroupCoordinator:
     # --- groups
 
     def _loaded(self, group_id: str) -> LoadedShard[GroupShard]:
-        """Return the shard that holds a group. Raises Unavailable, also for an id that stands for a producer name."""
+        """Return the shard that holds a group. Raises Unavailable, also for an id that represents a producer name."""
         if is_name_group(group_id):
             raise Unavailable(ErrorCode.invalid_group_id)
         return self.shards.of(group_id)

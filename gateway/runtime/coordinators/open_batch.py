@@ -14,9 +14,9 @@ Encode = Callable[[Any], tuple[bytes, bytes | None]]
 """Encodes the key and the value of a record. Raises ValueError for a text that is too long."""
 
 RECORD_OVERHEAD_BYTES: Final = 30
-"""An upper bound of the bytes that a record takes in a batch beside its key and value."""
+"""An upper bound of the bytes that a record takes in a batch, without its key and value."""
 BATCH_OVERHEAD_BYTES: Final = 1024
-"""An upper bound of the bytes that a batch takes beside its records."""
+"""An upper bound of the bytes that a batch takes, without its records."""
 
 
 class OpenBatch:
@@ -44,7 +44,9 @@ class OpenBatch:
                 self.write(producer)
 
     def write(self, producer: tuple[int, int] | None = None) -> None:
-        """Append what was gathered to the log, as a part of the producer's transaction if there is one. Raises LogError."""
+        """Append the gathered records to the log, as a part of the producer's transaction if there is one. Raises
+        LogError.
+        """
         if not self._records:
             return
         records, self._records, self._size_bytes = self._records, [], 0
@@ -58,7 +60,9 @@ class OpenBatch:
         self._partition.append(batch, self._now_ms, is_client=False)
 
     def _gather(self, records: Sequence[Record], producer: tuple[int, int] | None) -> None:
-        """Take the records in; write what is full. A record that no batch can hold is written alone, so that the log refuses it."""
+        """Gather the records; write each batch that is full. A record that no batch can hold is written alone, so that
+        the log refuses it.
+        """
         max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
         sizes = [_size(record.key, record.value) for record in records]
         if self._size_bytes + sum(sizes) > max_bytes:

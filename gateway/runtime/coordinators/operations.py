@@ -248,7 +248,12 @@ class Operations(Generic[S]):
 
     def _unwritten(self, loaded: LoadedShard[S], error: Exception) -> Unavailable:
         log = loaded.partition.log
-        logger.error("%s-%d could not be written, loading it anew: %s", log.topic, log.partition, error)
+        logger.error(
+            "%s-%d could not be written; its state is loaded again from the log: %s",
+            log.topic,
+            log.partition,
+            error,
+        )
         return Unavailable(ErrorCode.not_coordinator)
 
     def _fail(self, loaded: LoadedShard[S], asked: Sequence[_Asked], error: Unavailable) -> None:

@@ -96,7 +96,7 @@ class LoadedShard(Generic[S]):
         self._batch.add(records, now_ms)
 
     def write(self) -> bool:
-        """Write what was appended; returns whether the log grew. Raises LogError."""
+        """Write the gathered records to the log; return whether the log grew. Raises LogError."""
         self._batch.write()
         before, self._end_offset = self._end_offset, self.partition.log.log_end_offset
         return self._end_offset > before

@@ -1,4 +1,4 @@
-"""The list of long-running work beside requests: its names, starts, progress and outcomes."""
+"""The list of background tasks: their names, starts, progress and outcomes."""
 
 from __future__ import annotations
 

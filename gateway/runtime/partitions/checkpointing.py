@@ -1,4 +1,4 @@
-"""Writes the checkpoint of recovery points beside requests: collected in slices, written in a thread."""
+"""Writes the checkpoint of recovery points while requests are served: collected in slices, written in a thread."""
 
 from __future__ import annotations
 

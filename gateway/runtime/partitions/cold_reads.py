@@ -324,4 +324,4 @@ def _call(callback: Callable[[], None]) -> None:
     try:
         callback()
     except Exception:
-        logger.exception("a read could not go on")
+        logger.exception("a reader failed after its data was read into the page cache")

@@ -12,7 +12,7 @@ from seq_validator import ProducerLimit
 
 
 def follow_open_files(config: Config, storage: Storage, handles_limit: int) -> None:
-    """Follow `seqgate.log.max.open.files`, as far as the process may open so many (`handles_limit`).
+    """Follow `seqgate.log.max.open.files`, but at most the files that the process may open (`handles_limit`).
 
     After the limit was lowered, surplus files are closed when the next file is opened.
     """

@@ -74,7 +74,7 @@ class StateSweep:
     async def find(self, task: Task, most: int) -> list[StateLeak]:
         """Return at most `most` leaks; `task` counts groups and transactional ids."""
         if self._metadata_log.is_changing:
-            # the coordinators hear of a deletion last
+            # a topic may just be deleted, and coordinators do not know that yet
             return []
         task.done, task.total = 0, None
         found: list[StateLeak] = []

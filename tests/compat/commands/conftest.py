@@ -1,4 +1,4 @@
-"""Commands with `--bootstrap`, against a gateway and against Apache Kafka: the same tests, the same output expected."""
+"""Fixtures for `seqgate` commands with `--bootstrap`, which print the same for a gateway and for Apache Kafka."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PEERS = ("Seqgate", "Apache Kafka")
 
 @dataclass(frozen=True)
 class Peer:
-    """A cluster that commands ask."""
+    """A gateway or Apache Kafka, to which commands connect."""
 
     name: str
     bootstrap: str
 
     def run(self, *arguments: str, code: int | None = 0, stdin: bytes | None = None) -> Outcome:
-        """Run a command with `--bootstrap`."""
+        """Run a command with this cluster as `--bootstrap`."""
         return seqgate(*arguments, "--bootstrap", self.bootstrap, code=code, stdin=stdin)
 
     def json(self, *arguments: str, code: int = 0, stdin: bytes | None = None) -> Any:
-        """Return what a command prints with `--json`."""
+        """Run a command with `--json`; return the document that it prints."""
         return self.run(*arguments, "--json", code=code, stdin=stdin).document
 
 
@@ -43,5 +43,5 @@ def peer(request: pytest.FixtureRequest) -> Peer:
 
 @pytest.fixture
 def fresh() -> Callable[[str], str]:
-    """A function that makes a name that no other test uses."""
+    """Return a function that appends a random part to a name, so that no two tests share a topic."""
     return lambda name: f"{name}-{uuid.uuid4().hex[:8]}"

@@ -1,4 +1,4 @@
-"""`seqgate configs`."""
+"""`seqgate configs` against a gateway and against Apache Kafka."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`seqgate produce` and `seqgate consume`."""
+"""`seqgate produce` and `seqgate consume` against a gateway and against Apache Kafka."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def topic(peer: Peer, fresh: Fresh) -> str:
 
 
 def consumed(peer: Peer, topic: str, *arguments: str) -> list[dict[str, object]]:
-    """The records that `seqgate consume --json` prints."""
+    """Return the records that `seqgate consume --json` prints."""
     return [json.loads(line) for line in peer.run("consume", topic, "--json", *arguments).stdout.splitlines()]
 
 

@@ -1,4 +1,4 @@
-"""`seqgate topics`."""
+"""`seqgate topics` against a gateway and against Apache Kafka."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ KAFKA_PYTHON_POLL_MS = 1_000
 """kafka-python 3.0.12 forgets a join whose answer arrives just as a poll times out: it reads and heartbeats no more.
 Polls this long make that rare."""
 POLLS_TO_JOIN = 10
-"""A kafka-python that has no partitions after so many polls has forgotten its join."""
+"""Polls after which a kafka-python consumer without partitions is taken to have forgotten its join."""
 MOST_RECORDS = 25
 ABORTED_SHARE = 0.2
 SESSION_TIMEOUT_MS = 3_000

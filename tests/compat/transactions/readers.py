@@ -17,7 +17,7 @@ from tests.support.kafka_tools import run_tool
 
 TIMEOUT_S = 90.0
 LAST_WORD = "the-last-word"
-"""The last committed value of the topic's only partition: a reader that has it has read every visible record
+"""The last committed value of the topic's only partition: a reader that has read it has read every visible record
 before it."""
 
 Reader = Callable[[str, str, str, int], list[str]]

@@ -1,7 +1,8 @@
 """Compares the answers that producers got with the records in the partitions. Pure: tested with planted faults.
 
-A record's value names it: producer, incarnation, partition and running number. A producer whose library gives up its
-idempotent session goes on as its next incarnation, numbered from 0 again, and sends nothing of the old one again.
+A record's value names it: producer, incarnation, partition and running number. When a producer's library gives up its
+idempotent session, the producer starts its next incarnation: it numbers records from 0, and sends no record of the old
+incarnation again.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from tests.system.commands.conftest import seqgate, seqgate_process
 
 
 def commands(of: typer.Typer, *prefix: str) -> Iterator[tuple[str, ...]]:
-    """The words of each command."""
+    """Yield the words of each command, such as `groups reset`."""
     for command in of.registered_commands:
         assert command.callback is not None
         yield (*prefix, command.name or command.callback.__name__)

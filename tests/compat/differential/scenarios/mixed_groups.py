@@ -1,4 +1,4 @@
-"""Classic members of a consumer group: when they are told to join again, and how they are refused."""
+"""Consumer groups with classic members: when these get REBALANCE_IN_PROGRESS, and which errors refuse them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def _classic(peer: Peer, group_id: str, topic: str) -> GroupMember:
 
 
 def _two_classic(peer: Peer) -> tuple[Member, GroupMember, GroupMember]:
-    """One member of the consumer protocol and two classic ones, all with their partitions."""
+    """Return a member of the consumer protocol and two classic ones, each with its assigned partitions."""
     topic, member = alone(peer)
     first = _classic(peer, member.group_id, topic.name)
     second = _classic(peer, member.group_id, topic.name)
@@ -29,7 +29,7 @@ def _two_classic(peer: Peer) -> tuple[Member, GroupMember, GroupMember]:
 
 @scenario
 def one_of_two_leaves(peer: Peer) -> None:
-    """Nobody has to join again before the coordinator has assigned what the other had."""
+    """No member has to join again before the coordinator has assigned the partitions of the member that left."""
     member, first, second = _two_classic(peer)
     first.leave()
     second.heartbeat()

@@ -1,4 +1,6 @@
-"""Commits at an older member epoch, which count for partitions that the member has held since then (KIP-1251)."""
+"""Offset commits with an older member epoch, allowed for partitions that the member has held since that epoch
+(KIP-1251).
+"""
 
 from __future__ import annotations
 
@@ -47,7 +49,7 @@ def _owned(member: Member) -> tuple[int, ...]:
 
 @scenario_for_each(COMMIT_VERSIONS)
 def kept_and_given(peer: Peer, version: int) -> None:
-    """The first member has kept its half since epoch 2, the second got the other half at epoch 3."""
+    """Commits of a member that has held half of the partitions since epoch 2, and of another that got the rest at 3."""
     topic, first, second = two(peer)
     for epoch in EPOCHS:
         for member in (first, second):
@@ -70,7 +72,7 @@ def no_partition_and_unknown_ones(peer: Peer) -> None:
 
 @scenario
 def too_large_metadata(peer: Peer) -> None:
-    """An offset that is refused for its metadata does not count for the epoch."""
+    """An offset that is refused because its metadata is too large does not make the commit's epoch stale."""
     topic, first, second = two(peer)
     for epoch in (1, 2):
         for own, other in ((4_096, 4_097), (4_097, 4_096)):
@@ -121,7 +123,7 @@ def assigned_again(peer: Peer) -> None:
 
 @scenario
 def joins_again(peer: Peer) -> None:
-    """As a member that was fenced, or believes so."""
+    """A member joins again without having left, and then commits with older epochs."""
     topic, first, second = two(peer)
     kept = _owned(first)
     first.join()
@@ -158,7 +160,7 @@ def topic_that_is_made_again(peer: Peer) -> None:
 
 @scenario
 def classic_member_of_a_consumer_group(peer: Peer) -> None:
-    """The generation is its member epoch; what it had in the classic group counts since that generation."""
+    """A classic member commits with older generations, which are its member epochs in a consumer group."""
     topic = assignable_topic(peer, partitions=4)
     group_id = peer.group()
     classic = GroupMember(peer, group_id, protocols={"range": owning({topic.name: []})})

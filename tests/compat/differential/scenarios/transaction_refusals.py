@@ -1,4 +1,4 @@
-"""Who refuses first in a transaction: the request's checks, the partition, the transaction or the group."""
+"""The order of the checks in a transactional request: request, partition, transaction, group."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _too_large(topic: Topic) -> Plain:
 
 
 def _refusals(topic: Topic, version: int) -> list[Plain]:
-    """Commits that the group refuses, each for a reason of its own."""
+    """Return the fields of offset commits that the group refuses, each for another reason."""
     by_member: list[Plain] = [
         {"generation_id": 3},
         {"member_id": "nobody"},
@@ -42,14 +42,14 @@ def _end_version(version: int) -> int:
     return RAISES_EPOCH if version >= ADDS_ITSELF else KEEPS_EPOCH
 
 
-# TxnOffsetCommit: the transaction is asked before the group.
+# TxnOffsetCommit: the transaction is checked before the group.
 
 
 @scenario_for_each(
     {f"v{version} {number}": (version, number) for version in (3, 4, 5) for number in range(4)}
 )
 def offsets_that_the_group_refuses(peer: Peer, case: tuple[int, int]) -> None:
-    """From v5 on the partition of the offsets is in the transaction all the same."""
+    """The group refuses offsets; from v5 on, the transaction has their partition nevertheless."""
     version, number = case
     topic, group_id = peer.topic(), peer.group()
     producer = TransactionalProducer(peer)
@@ -77,7 +77,7 @@ def offsets_with_a_large_one_among_them(peer: Peer, version: int) -> None:
 
 @scenario_for_each(OFFSET_VERSIONS)
 def offsets_of_a_zombie(peer: Peer, version: int) -> None:
-    """The error of a fenced producer is fatal, and so it comes before what the group would say."""
+    """A fenced producer gets the fatal error of the transaction, and no error of the group."""
     topic, group_id = peer.topic(), peer.group()
     zombie = TransactionalProducer(peer)
     zombie.init()
@@ -91,7 +91,7 @@ def offsets_of_a_zombie(peer: Peer, version: int) -> None:
 
 @scenario_for_each(OFFSET_VERSIONS)
 def offsets_of_an_epoch_that_the_partition_has_left(peer: Peer, version: int) -> None:
-    """The partition of the offsets knows the newer epoch from a transaction before."""
+    """A producer commits offsets with an epoch older than the one that the partition of the offsets has stored."""
     topic, group_id = peer.topic(), peer.group()
     zombie = TransactionalProducer(peer)
     zombie.init()
@@ -105,7 +105,7 @@ def offsets_of_an_epoch_that_the_partition_has_left(peer: Peer, version: int) ->
     producer.describe()
 
 
-# Produce: what is wrong with the request itself comes before the transaction.
+# Produce: malformed requests are refused before the transaction is checked.
 
 
 def _two_batches(batch: Batch) -> bytes:
@@ -128,7 +128,7 @@ UNREADABLE = {
 
 @scenario_for_each({f"{name} v{version}": (name, version) for name in UNREADABLE for version in (11, 12, 13)})
 def batches_that_the_request_refuses(peer: Peer, case: tuple[str, int]) -> None:
-    """Their partition is not in the transaction, but for a wrong CRC."""
+    """A batch that is refused as malformed does not add its partition to the transaction; one with a wrong CRC does."""
     name, version = case
     topic = peer.topic()
     producer = TransactionalProducer(peer)
@@ -146,7 +146,7 @@ def batches_that_the_request_refuses(peer: Peer, case: tuple[str, int]) -> None:
 
 @scenario_for_each((9, 10, 11, 12, 13))
 def an_epoch_that_the_partition_has_left(peer: Peer, version: int) -> None:
-    """A plain batch has brought the partition to a newer epoch than the transaction's."""
+    """A transactional batch with an older epoch than a plain batch that the partition has stored."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
@@ -162,7 +162,7 @@ def an_epoch_that_the_partition_has_left(peer: Peer, version: int) -> None:
     {f"acks {acks} v{version}": (acks, version) for acks in (-1, 0) for version in (9, 12, 13)}
 )
 def without_a_transactional_id(peer: Peer, case: tuple[int, int]) -> None:
-    """One transactional batch without the id refuses the whole request."""
+    """A transactional batch in a request without a transactional id: all partitions of the request are refused."""
     acks, version = case
     topic = peer.topic(partitions=3)
     producer = TransactionalProducer(peer)
@@ -189,7 +189,7 @@ def unreadable_among_good_ones(peer: Peer, case: tuple[str, int]) -> None:
 
 @scenario
 def one_transactional_and_one_unreadable(peer: Peer) -> None:
-    """The request is read up to the first transactional batch."""
+    """A malformed batch after a transactional one does not refuse the request; before it, it does."""
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
     producer.init()

@@ -1,4 +1,4 @@
-"""The place from which a partition is read."""
+"""`--from` and `--since` of `seqgate consume` are parsed, and turned into the first offset of a partition."""
 
 from __future__ import annotations
 

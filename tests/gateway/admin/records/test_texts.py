@@ -1,4 +1,4 @@
-"""Records as lines of text and JSON."""
+"""Records are parsed from and printed as lines of text and of JSON."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The addresses of `--bootstrap`."""
+"""The addresses of `--bootstrap` are parsed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sentences for errors of the Kafka protocol."""
+"""Error codes and exceptions of kafka-python become sentences for the operator."""
 
 from __future__ import annotations
 

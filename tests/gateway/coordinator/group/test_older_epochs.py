@@ -1,4 +1,6 @@
-"""Commits at an older member epoch: partitions that the member has held since then are committed (KIP-1251)."""
+"""Offset commits with an older member epoch are allowed for partitions that the member has held since that epoch
+(KIP-1251).
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ def commit_error(
 
 
 def revoking() -> tuple[ConsumerScene, Client, Client]:
-    """A member at epoch 2 that must revoke two of four partitions, and the newcomer that gets them."""
+    """Return a group in which a member at epoch 2 must revoke two of four partitions for a new member."""
     scene = ConsumerScene(t=4)
     first, second = Client(scene, "a"), Client(scene, "b")
     first.beat()
@@ -32,7 +34,9 @@ def revoking() -> tuple[ConsumerScene, Client, Client]:
 
 
 def settled() -> tuple[ConsumerScene, list[int], list[int]]:
-    """Member `a` holds two of four partitions since epoch 2, `b` the others since epoch 3; both are at epoch 3."""
+    """Return a group at epoch 3: member `a` has held two of four partitions since epoch 2, `b` the others since epoch
+    3.
+    """
     scene, first, second = revoking()
     settle([first, second])
     assert [first.member_epoch, second.member_epoch] == [3, 3]
@@ -119,5 +123,5 @@ class TestTheStoredEpochs:
 
 
 def epochs(scene: ConsumerScene, member_id: str) -> dict[int, int]:
-    """The assignment epochs of a member by partition."""
+    """Return the epoch since which a member holds each of its partitions."""
     return {index: epoch for (_, index), epoch in sorted(scene.member(member_id).assignment_epochs.items())}

@@ -1,4 +1,4 @@
-"""Acknowledgements of offsets that are not in flight: which error says so."""
+"""Which error answers the acknowledgement of a record that was never acquired, or is not acquired any more."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ HEARD: Final = st.sampled_from((AcknowledgeType.ACCEPT, AcknowledgeType.RELEASE,
 
 @dataclass(slots=True)
 class Known:
-    """What a plain observer knows of an offset in the log."""
+    """The due time and delivery count of an offset, as the test's simple model computes them."""
 
     due_ms: int
     delivery_count: int = 0

@@ -1,4 +1,4 @@
-"""A fetch session that loses its last partition ends with the request that forgets it."""
+"""A fetch session ends with the request that removes its last partition."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> FetchContext:
-    """Forget the only partition of a new session in its second request, which names these positions."""
+    """Remove the only partition of a session in a request that names `positions`; the session must end."""
     session = node.services.partitions.fetch_sessions.create(False, node.clock.now_ms())
     assert session is not None
     session.partitions[PLACE] = SessionPartition(POSITION)

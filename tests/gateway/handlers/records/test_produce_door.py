@@ -1,4 +1,6 @@
-"""What refuses a Produce before a partition is asked: frames that can't be read, and transactions without their id."""
+"""A Produce is refused for all its partitions: for a malformed batch, or a transactional batch without transactional
+id.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ NO_ID = ErrorCode.transactional_id_authorization_failed
 
 
 def refusal(*frames: bytes | None, transactional_id: str | None = None) -> ErrorCode | None:
-    """Return the error for a request with these records for one partition after the other."""
+    """Return the error of a request with one frame for each partition; None: the request is not refused."""
     entries = [
         PartitionRecords(index, None if frame is None else memoryview(frame))
         for index, frame in enumerate(frames)

@@ -1,4 +1,4 @@
-"""Errors of share sessions: the first epoch without a session, and partitions that don't exist."""
+"""Errors of share sessions: no session exists for the epoch, or a partition does not exist."""
 
 from __future__ import annotations
 

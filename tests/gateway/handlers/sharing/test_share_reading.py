@@ -60,14 +60,14 @@ def offsets(partition: Partition, *, committed_only: bool, start: int = 0) -> li
 
 
 def test_aborted_batches_are_passed_over(partition: Partition) -> None:
-    send(partition, 7, 0)  # offsets 0 and 1; the numbers below continue in the same way
-    send(partition, 8, 0)  # 2 3
-    send(partition)  # 4 5
-    send(partition, 7, 2)  # 6 7
-    end(partition, 7, commit=False)  # 8
-    end(partition, 8, commit=True)  # 9
-    send(partition, 7, 4)  # 10 11
-    end(partition, 7, commit=True)  # 12
+    send(partition, 7, 0)  # offsets 0 and 1
+    send(partition, 8, 0)  # offsets 2 and 3
+    send(partition)  # offsets 4 and 5
+    send(partition, 7, 2)  # offsets 6 and 7
+    end(partition, 7, commit=False)  # offset 8
+    end(partition, 8, commit=True)  # offset 9
+    send(partition, 7, 4)  # offsets 10 and 11
+    end(partition, 7, commit=True)  # offset 12
     assert offsets(partition, committed_only=True) == [2, 3, 4, 5, 8, 9, 10, 11, 12]
     assert offsets(partition, committed_only=False) == list(range(13))
     assert offsets(partition, committed_only=True, start=6) == [8, 9, 10, 11, 12]
