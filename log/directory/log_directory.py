@@ -19,13 +19,13 @@ from typing import TYPE_CHECKING, Final
 
 from log.config import LogConfig
 from log.directory.closing import close_logs
-from log.directory.directory_files import LOCK
+from log.directory.directory_files import LOCK, RECOVERY_POINTS
 from log.directory.identity import take_identity
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.directory.recovery_points import RecoveryPoints
 from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
 from log.environment import LogEnvironment
-from log.errors import IncompatibleFormat
+from log.errors import IncompatibleFormat, StorageFailed
 from log.files.checkpoints import (
     CorruptCheckpoint,
     decode_partition_metadata,
@@ -123,6 +123,11 @@ class LogDirectory:
                     cut += self._recover(key)
         self.environment.damage.found_again()
         self._durability.sync(directories=[str(self.path)])
+        if self.has_taken_names:
+            try:
+                self.checkpoint()
+            except OSError as error:
+                logger.warning("%s: the names of deleted partitions can't be used yet: %s", self.path, error)
         logger.info(
             "%s: %d partitions loaded after %s",
             self.path,
@@ -197,7 +202,7 @@ class LogDirectory:
                 return known
             files = self._storage.list_files(directory)
             if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
-                stray = self._deletion.set_aside(directory)
+                stray = self._set_aside(directory)
                 logger.error(  # noqa: TRY400 - the sentence says it
                     "%s holds records, but %s does not tell whose they are; it is kept as %s",
                     directory,
@@ -260,17 +265,21 @@ class LogDirectory:
         return len(self._logs) + len(self._stored)
 
     def create(self, topic: str, topic_id: uuid.UUID, partition: int, config: LogConfig) -> PartitionLog:
-        """Create an empty log, durable with its first flush. Raises OSError, ValueError if the partition has a log already."""
+        """Create an empty log, durable with its first flush. Raises OSError, ValueError if the partition has a log already.
+
+        Raises StorageFailed if `is_name_taken`.
+        """
         key = topic, partition
         if key in self._logs or key in self._stored:
             raise ValueError(f"{topic}-{partition} exists already")
+        if self.is_name_taken(topic, partition):
+            raise StorageFailed(
+                f"{RECOVERY_POINTS} must be written before a new log can be called {topic}-{partition}; retry after the next checkpoint"
+            )
         directory = str(self.path / f"{topic}-{partition}")
         if self._storage.exists(directory):
             # Files that a failed creation or deletion left must not become records of the new topic.
             self._deletion.remove(directory, 0)
-        if self._recovery_points.has(key):
-            # The recovery point of the log that had this name must not vouch for the new one.
-            self.checkpoint()
         self._storage.make_directory(directory)
         self._storage.write_file(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
         log = self._logs[key] = PartitionLog(
@@ -295,7 +304,22 @@ class LogDirectory:
     def set_aside(self, topic: str, partition: int) -> str:
         """Remove a partition but keep its files under another name. Return that path. Raises OSError."""
         self._let_go((topic, partition))
-        return self._deletion.set_aside(str(self.path / f"{topic}-{partition}"))
+        return self._set_aside(str(self.path / f"{topic}-{partition}"))
+
+    def _set_aside(self, directory: str) -> str:
+        target = self._deletion.set_aside(directory)
+        self._recovery_points.set_aside(directory)
+        return target
+
+    def is_name_taken(self, topic: str, partition: int) -> bool:
+        """Return whether a checkpoint must be written before a new log may have this name, because another log had it."""
+        key = topic, partition
+        return key not in self._logs and key not in self._stored and self._recovery_points.has(key)
+
+    @property
+    def has_taken_names(self) -> bool:
+        """Whether `is_name_taken` is true for any name."""
+        return self._recovery_points.has_others({*self._logs, *self._stored})
 
     def _let_go(self, key: tuple[str, int]) -> int | None:
         """Close and forget a log. Return the time (ms) for which its files stay; None for an unknown log."""

@@ -23,7 +23,6 @@ class PartitionDeletion:
     def __init__(self, environment: LogEnvironment, path: Path) -> None:
         """Take the data directory. `found` queues the files that an earlier run left."""
         self._storage = environment.storage
-        self._durability = environment.durability
         self._queue = environment.deletions
         self._path = path
 
@@ -41,14 +40,12 @@ class PartitionDeletion:
         self._queue.add(target, due_ms, is_directory=True)
 
     def set_aside(self, directory: str) -> str:
-        """Rename a partition's directory, durably, so that no log uses the files and a person can inspect them. Raises
-        OSError.
+        """Rename a partition's directory, so that no log uses the files and a person can inspect them. Raises OSError.
 
-        Returns the new path. Kafka calls such a directory stray.
+        Returns the new path, not durable yet. Kafka calls such a directory stray.
         """
         target = self._unique_name(directory, STRAY_SUFFIX)
         self._storage.rename(directory, target)
-        self._durability.sync(directories=[str(self._path)])
         return target
 
     def _unique_name(self, directory: str, suffix: str) -> str:

@@ -1,19 +1,20 @@
 """The checkpoint of recovery points: the offset below which each log of a data directory is durable.
 
 After a crash, a start checks each log from its recovery point on. So the entry of a deleted log must not apply to a
-later log of the same name.
+later log of the same name: the name is free again when a checkpoint without the deleted log is durable.
 """
 
 from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 from log.directory.directory_files import RECOVERY_POINTS
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
+from log.files.file_names import parse_partition_directory
 
 if TYPE_CHECKING:
     from log.directory.stored_logs import StoredLog
@@ -39,6 +40,8 @@ class RecoveryPoints:
         self._written: dict[Key, int] = {}
         self._gathering: list[dict[Key, int]] = []
         """The entries of checkpoints that are still being gathered."""
+        self._set_aside: dict[Key, None] = {}
+        """The logs whose directories were renamed, not durably yet, to keep their records."""
         self._lock = threading.Lock()
 
     def read(self) -> dict[Key, int]:
@@ -74,17 +77,38 @@ class RecoveryPoints:
         for points in self._gathering:
             points.pop(key, None)
 
+    def set_aside(self, directory: str) -> None:
+        """Note that the directory of a log was renamed. The next `write` makes the new name durable."""
+        key = parse_partition_directory(directory.rpartition("/")[2])
+        if key is not None:
+            self._set_aside[key] = None
+
     def has(self, key: Key) -> bool:
-        """Return whether the checkpoint has a point of the log, or will have it with the next `write`."""
+        """Return whether a checkpoint must be written before another log may have the name.
+
+        The checkpoint has a point of the log that had the name, or will have it with the next `write`; or the directory of that
+        log was set aside, and a crash could lose the name under which it is kept.
+        """
         stored, points = self._gathered
-        return key in self._written or key in points or key in stored
+        return key in self._written or key in points or key in stored or key in self._set_aside
+
+    def has_others(self, logs: Collection[Key]) -> bool:
+        """Return whether a checkpoint must be written for the name of any log that is not among `logs`."""
+        stored, points = self._gathered
+        names = {*self._written, *points, *stored, *self._set_aside}
+        return not names <= set(logs)
 
     def write(self) -> None:
-        """Write the points that were gathered last. Raises OSError.
+        """Write the points that were gathered last, and make the names of directories that were set aside durable. Raises OSError.
 
         The file has the points of closed logs too, so that a damaged `stored-logs` loses no recovery point.
         """
         with self._lock:
+            aside = list(self._set_aside)
+            if aside:
+                self._environment.durability.sync(directories=[self._root])
+            for key in aside:
+                del self._set_aside[key]
             stored, opened = self._gathered
             points = {key: log.recovery_point for key, log in stored.items()} | dict(opened)
             if points != self._written:

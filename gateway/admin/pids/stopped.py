@@ -43,7 +43,7 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
-from log import IncompatibleFormat, LogEnvironment, LogError, PartitionLog, Storage
+from log import IncompatibleFormat, LocalDurability, LogEnvironment, LogError, PartitionLog, Storage
 from log.stopped import durable_ends
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
@@ -133,7 +133,7 @@ async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSour
     directory = metadata_directory(data_dir, _OR_REDIS)
     storage = Storage()
     with locked(storage, data_dir):
-        flusher = Flusher(asyncio.get_running_loop(), threads=1)
+        flusher = Flusher(asyncio.get_running_loop(), durability=LocalDurability(storage), threads=1)
         flusher.start()
         log: PartitionLog | None = None
         try:

@@ -19,7 +19,7 @@ from functools import partial
 
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import Durability, FlushTicket, LocalDurability, PartitionLog, StorageFailed
+from log import Durability, FlushTicket, PartitionLog, StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -99,14 +99,14 @@ class Flusher:
         self,
         loop: asyncio.AbstractEventLoop,
         *,
+        durability: Durability,
         threads: int = 4,
         inline_limit_s: float = 0.0,
         machine: Machine | None = None,
-        durability: Durability | None = None,
     ) -> None:
         self._loop = loop
         self._machine = machine or Machine()
-        self.durability: Durability = durability or LocalDurability(self._machine.storage)
+        self.durability = durability
         self._pace = _Pace(inline_limit_s, self._machine.seconds)
         self._thread_count = threads
         self._workers: Workers[tuple[_Round, Sequence[int]]]

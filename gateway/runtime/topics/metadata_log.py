@@ -51,6 +51,8 @@ def open_metadata_log(directory: LogDirectory) -> PartitionLog:
             f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, but there are partitions with records; put it back"
         )
     if log is None:
+        if directory.has_taken_names:
+            directory.checkpoint()
         log = directory.create(METADATA_TOPIC, METADATA_TOPIC_ID, 0, METADATA_LOG_CONFIG)
     settings.update_config(log, METADATA_LOG_CONFIG)
     return log

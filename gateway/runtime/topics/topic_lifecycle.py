@@ -24,6 +24,7 @@ from gateway.metadata.records import (
     TopicRecord,
 )
 from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
+from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
@@ -129,6 +130,8 @@ class TopicLifecycle:
         self._policies: dict[str, TopicPolicy] = {}
         self._plain_policy: TopicPolicy | None = None
         """The policy of every topic without configurations of its own."""
+        self._freeing: asyncio.Task[None] | None = None
+        """The checkpoint that is written in the background for partitions whose names are taken."""
         self._altering: str | None = None
         """The topic whose delay header is being changed in its partitions."""
 
@@ -140,6 +143,8 @@ class TopicLifecycle:
         """
         self._apply_broker_configs()
         await self._delete_strays()
+        if self._directory.has_taken_names:
+            await self._free_names()
         for topic in self._metadata_log.image.topics_by_name.values():
             self._register(topic)
         stored = self._directory.stored().items()
@@ -167,10 +172,28 @@ class TopicLifecycle:
         else:
             altered = (record.resource_name for record in configs if record.resource_type == TOPIC_RESOURCE)
             await self._apply_policies(dict.fromkeys(altered))
-        for topic_id in topic_ids:
-            topic = image.topics_by_id.get(topic_id)
-            if topic is not None:
-                self._register(topic)
+        topics = [image.topics_by_id[topic_id] for topic_id in topic_ids if topic_id in image.topics_by_id]
+        if any(
+            self._directory.is_name_taken(topic.name, index) for topic in topics for index in topic.partitions
+        ):
+            await self._free_names()
+        for topic in topics:
+            self._register(topic)
+
+    def _free_names_soon(self) -> None:
+        """Write the recovery points in the background. A partition that can't be opened before is opened by a later request."""
+        if self._freeing is None or self._freeing.done():
+            self._freeing = asyncio.create_task(self._free_names())
+
+    async def _free_names(self) -> None:
+        """Let new logs have the names of deleted ones: write the recovery points, in a thread, without the deleted logs.
+
+        If that fails, such a partition can't be opened before the next checkpoint.
+        """
+        try:
+            await write_checkpoint(self._directory)
+        except OSError as error:
+            logger.error("the recovery points can't be written, new partitions may have to wait: %s", error)  # noqa: TRY400
 
     def _register(self, topic: TopicImage) -> None:
         self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self)
@@ -274,6 +297,8 @@ class TopicLifecycle:
                 log = None
             is_new = log is None
             if log is None:
+                if self._directory.is_name_taken(topic, index):
+                    self._free_names_soon()
                 log = self._directory.create(topic, image.topic_id, index, policy.log_config)
             else:
                 log_config = policy.log_config

@@ -28,7 +28,7 @@ from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.loop import slices
 from log import Storage
-from log.files.storage import DataFile
+from log.files.data_file import DataFile
 from tests.gateway.handlers.requests import alter, create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch

@@ -40,6 +40,11 @@ def created(root: Path, *partitions: int) -> LogDirectory:
     return directory
 
 
+def open_again_after_a_crash(root: Path, directory: LogDirectory) -> LogDirectory:
+    directory.close(clean=False)
+    return open_directory(root)
+
+
 def get(directory: LogDirectory, partition: int = 0) -> PartitionLog:
     log = directory.get("flights", partition)
     assert log is not None
@@ -157,9 +162,46 @@ class TestRecoveryPoints:
         directory = created(tmp_path, 0)
         flush(get(directory))
         directory.checkpoint()
+        assert not directory.is_name_taken("flights", 0)
         directory.delete("flights", 0)
+        assert directory.is_name_taken("flights", 0)
+        with pytest.raises(StorageFailed, match="must be written before a new log can be called flights-0"):
+            directory.create("flights", uuid.UUID(int=6), 0, SMALL)
+        directory.checkpoint()
         directory.create("flights", uuid.UUID(int=6), 0, SMALL)
         assert (tmp_path / RECOVERY_POINTS).read_bytes() == b"0\n0\n"
+
+    def test_of_a_deleted_topic_are_dropped_by_the_next_start(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        directory.checkpoint()
+        directory.delete("flights", 0)
+        directory = open_again_after_a_crash(tmp_path, directory)
+        assert not directory.has_taken_names
+        assert directory.create("flights", uuid.UUID(int=6), 0, SMALL).log_end_offset == 0
+
+    def test_a_checkpoint_that_was_gathered_before_a_deletion_frees_no_name(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        for _ in directory.gather_checkpoint():
+            pass
+        directory.delete("flights", 0)
+        directory.write_checkpoint()
+        assert directory.is_name_taken("flights", 0)
+
+    def test_the_name_of_a_log_that_is_set_aside_is_free_when_its_new_name_is_durable(
+        self, tmp_path: Path
+    ) -> None:
+        disk = SimulatedDisk()
+        disk.provide_directory(str(tmp_path))
+        directory = open_directory(tmp_path, Storage(disk=disk.process()))
+        log = directory.create("flights", TOPIC_ID, 0, SMALL)
+        fill(log, 3)
+        flush(log)
+        kept = directory.set_aside("flights", 0)
+        assert directory.is_name_taken("flights", 0)
+        directory.checkpoint()
+        directory.create("flights", uuid.UUID(int=6), 0, SMALL)
+        disk.power_cut(None)
+        assert any(path.startswith(kept) and size for path, size in disk.files().items())
 
 
 class TestCreate:

@@ -119,6 +119,7 @@ def test_a_topic_that_came_back_is_not_taken_for_the_former(tmp_path: Path) -> N
     written(tmp_path, 1).close()
     directory = open_directory(tmp_path)
     directory.delete("flights", 0)
+    directory.checkpoint()
     other = uuid.UUID(int=6)
     log = directory.create("flights", other, 0, SMALL)
     fill(log, 10)
@@ -200,6 +201,7 @@ def test_version_1_says_nothing_after_a_crash(tmp_path: Path) -> None:
     )
     directory = open_directory(tmp_path)
     directory.delete("flights", 0)
+    directory.checkpoint()
     log = directory.create("flights", uuid.UUID(int=6), 0, SMALL)
     second = build_batch([NewRecord(b"v", timestamp=NOW_MS), NewRecord(b"v" * 53, timestamp=NOW_MS)])
     assert len(second) == size_bytes

@@ -11,13 +11,13 @@ import pytest
 
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
-from log import InvalidProducerEpoch, LogConfig, LogDirectory, OutOfOrderSequence, Storage
+from log import InvalidProducerEpoch, LocalDurability, LogConfig, LogDirectory, OutOfOrderSequence, Storage
 from log.format.records import NewRecord, build_batch
 
 
 @pytest.fixture
 async def flusher() -> AsyncIterator[Flusher]:
-    flusher = Flusher(asyncio.get_running_loop())
+    flusher = Flusher(asyncio.get_running_loop(), durability=LocalDurability(Storage()))
     flusher.start()
     yield flusher
     await flusher.idle()
@@ -33,6 +33,7 @@ def partition(
     segment_bytes: int = 1 << 20,
 ) -> Partition:
     directory = LogDirectory.open(tmp_path / "data", Storage(), node_id=1, now_ms=lambda: 1000)
+    flusher.durability = directory.environment.durability
     log = directory.create("t", uuid.uuid4(), 0, LogConfig(segment_bytes=segment_bytes))
     return Partition(log, flusher, leader_epoch=0, flush_messages=flush_messages, flush_ms=flush_ms)
 
@@ -83,6 +84,8 @@ async def test_every_n_messages_are_flushed(tmp_path: Path, flusher: Flusher) ->
 
 async def test_a_closed_segment_is_flushed_in_page_cache_mode_too(tmp_path: Path, flusher: Flusher) -> None:
     served = partition(tmp_path, flusher, flush_messages=FLUSH_NEVER, segment_bytes=3 * len(BATCH))
+    served.start_flush()
+    await flusher.idle()
     for _ in range(4):
         served.append(BATCH, 1000)
     await flusher.idle()

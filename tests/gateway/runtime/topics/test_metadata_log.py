@@ -169,8 +169,10 @@ class TestAtStart:
         shutil.rmtree(tmp_path / "data" / "t-0")
         shutil.copytree(saved, tmp_path / "data" / "t-0")
         async with open_node(tmp_path / "data") as node:
-            partition = node.services.partitions.registry.get("t", 0)
-            assert partition is not None
+            assert node.services.partitions.registry.get("t", 0) is None, "its name is not free yet"
+            async with asyncio.timeout(10):
+                while (partition := node.services.partitions.registry.get("t", 0)) is None:
+                    await asyncio.sleep(0)
             assert partition.log.topic_id == created.topic_id
 
     async def test_a_log_that_can_not_be_created_leaves_the_others(

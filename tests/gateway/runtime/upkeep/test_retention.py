@@ -13,7 +13,7 @@ import pytest
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.upkeep.retention import Retention
-from log import DeletionReason, LogConfig, LogDirectory, Storage
+from log import DeletionReason, LocalDurability, LogConfig, LogDirectory, Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.log.support import batch
 
@@ -32,7 +32,7 @@ class Clock:
 
 @pytest.fixture
 async def flusher() -> AsyncIterator[Flusher]:
-    flusher = Flusher(asyncio.get_running_loop())
+    flusher = Flusher(asyncio.get_running_loop(), durability=LocalDurability(Storage()))
     flusher.start()
     yield flusher
     await flusher.idle()
@@ -53,8 +53,11 @@ async def until(condition: Callable[[], bool]) -> None:
 async def filled(
     directory: LogDirectory, flusher: Flusher, batches: int, index: int = 0, config: LogConfig = CONFIG
 ) -> Partition:
+    flusher.durability = directory.environment.durability
     log = directory.create("t", uuid.UUID(int=5), index, config)
     partition = Partition(log, flusher, leader_epoch=0, flush_messages=1, flush_ms=1 << 60)
+    partition.start_flush()
+    await flusher.idle()
     for _ in range(batches):
         partition.append(batch(timestamp=NOW_MS), NOW_MS)
     await flusher.flushed(log, partition)
