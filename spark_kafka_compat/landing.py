@@ -7,13 +7,15 @@ log, such as Spark, never see the files of the interrupted attempt.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
+from spark_kafka_compat.checkpoint_topics import CheckpointTopics
 from spark_kafka_compat.endpoints import source
 from spark_kafka_compat.errors import SparkCompatError
-from spark_kafka_compat.options import OptionValue
+from spark_kafka_compat.options import OptionValue, Use, checked_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -59,9 +61,11 @@ def land(
 
     Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such as
     "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep the checkpoint with
-    the files. Otherwise the records are written a second time. `options` are the source's.
+    the files. Otherwise the records are written a second time. `options` are the source's. The ids of the topics are kept in
+    the checkpoint. So a topic that was recreated since the last run is refused.
 
-    Raises `SparkCompatError` for unknown partition columns, and `UnknownOptionError`.
+    Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `PositionError` for a recreated topic;
+    `EndpointError`.
     """
     unknown = [column for column in partition_by if column not in PARTITION_COLUMNS]
     if unknown:
@@ -69,13 +73,34 @@ def land(
             f"Files can't be partitioned by {', '.join(unknown)}; choose from {', '.join(PARTITION_COLUMNS)}."
         )
     records = source(spark, bootstrap, topics, stream=True, options=options)
+    folder = checkpoint or default_checkpoint(path)
+    checked = checked_options(Use.STREAM_READ, options or {})
+    kept = CheckpointTopics(spark, bootstrap, folder, checked)
+    kept.check_start(_subscribed(topics, checked))
     writer = (
         landing_frame(records, text=text, schema=schema)
         .writeStream.format("parquet")
         .option("path", path)
-        .option("checkpointLocation", checkpoint or f"{path.rstrip('/')}/{CHECKPOINT_FOLDER}")
+        .option("checkpointLocation", folder)
         .partitionBy(*partition_by)
         .queryName(f"land {PurePosixPath(path).name}")
     )
     trigger = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
     return trigger.start()
+
+
+def default_checkpoint(path: str) -> str:
+    """Return the directory of the checkpoint of files under `path`."""
+    return f"{path.rstrip('/')}/{CHECKPOINT_FOLDER}"
+
+
+def _subscribed(topics: str | Sequence[str] | None, options: Mapping[str, OptionValue]) -> list[str] | None:
+    """Return the names of the topics that a source reads; None when a pattern chooses them."""
+    if topics is not None:
+        return topics.split(",") if isinstance(topics, str) else list(topics)
+    if "subscribe" in options:
+        return [name.strip() for name in str(options["subscribe"]).split(",")]
+    assigned = options.get("assign")
+    if assigned is None:
+        return None
+    return list(assigned) if isinstance(assigned, Mapping) else list(json.loads(str(assigned)))

@@ -90,6 +90,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several times",
     )
+    add("--verbose", action="store_true", help="print the whole error of a failed query, not its cause alone")
     add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
     return described
 
@@ -121,7 +122,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         print(f"into_database: {error}", file=sys.stderr)
         return NOT_BEGUN
-    return await_end(query, "into_database")
+    return await_end(query, "into_database", verbose=chosen.verbose)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Lands Kafka topics as partitioned Parquet, exactly once. A later run resumes from the checkpoint.
 
-Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin.
+Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin, or when one
+of its topics was recreated.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ import sys
 from collections.abc import Sequence
 
 from spark_kafka_compat import session
+from spark_kafka_compat.checkpoint_topics import CheckpointTopics
 from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.errors import SparkCompatError
-from spark_kafka_compat.landing import PARTITION_COLUMNS, land
+from spark_kafka_compat.landing import PARTITION_COLUMNS, default_checkpoint, land
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
 
 
@@ -59,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
         metavar="NAME=VALUE",
         help="an option of Spark's Kafka source, such as maxOffsetsPerTrigger=100000; can be given several times",
     )
+    add("--verbose", action="store_true", help="print the whole error of a failed query, not its cause alone")
     add("--master", help="Spark master (default: this machine, or the master of spark-submit)")
     return described
 
@@ -67,8 +70,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Land topics until the query is done or stopped; return the exit status."""
     chosen = parser().parse_args(arguments)
     try:
+        spark = session("land", master=chosen.master, quiet=True)
+        options = source_options(chosen.option)
         query = land(
-            session("land", master=chosen.master, quiet=True),
+            spark,
             chosen.bootstrap,
             chosen.topics or None,
             chosen.path,
@@ -77,12 +82,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             every=chosen.every,
             text=not chosen.binary,
             schema=chosen.schema,
-            options=source_options(chosen.option),
+            options=options,
         )
     except SparkCompatError as error:
         print(f"land: {error}", file=sys.stderr)
         return NOT_BEGUN
-    status = await_end(query, "land")
+    checkpoint = chosen.checkpoint or default_checkpoint(chosen.path)
+    kept = CheckpointTopics(spark, chosen.bootstrap, checkpoint, options)
+    status = await_end(query, "land", kept.check, verbose=chosen.verbose)
     if status == DONE:
         landed = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
         print(f"landed {landed:,} records")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 import signal
 import sys
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, Any
 
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.options import OptionValue
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 DONE, QUERY_FAILED, NOT_BEGUN = 0, 1, 2
 _OWN_ERROR = re.compile(rf"{SparkCompatError.__module__}\.\w+: (.+)")
+_MOVED = re.compile(r"Partition \S+ offset was changed from \d+ to \d+")
+_RAISED = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception): .+)$", re.MULTILINE)
+_LONGEST_SENTENCE = 500
 
 
 def source_options(assignments: Sequence[str]) -> dict[str, OptionValue]:
@@ -30,8 +34,18 @@ def source_options(assignments: Sequence[str]) -> dict[str, OptionValue]:
     return options
 
 
-def await_end(query: StreamingQuery, program: str) -> int:
-    """Wait until the query ends, or stop the query at SIGTERM or SIGINT; return the exit status."""
+def await_end(
+    query: StreamingQuery,
+    program: str,
+    check: Callable[[Collection[str]], None] | None = None,
+    *,
+    verbose: bool = False,
+) -> int:
+    """Wait until the query ends, or stop the query at SIGTERM or SIGINT; return the exit status.
+
+    `check` is called about once a second with the topics that the query has read. A `SparkCompatError` of `check` stops the
+    query with the status `NOT_BEGUN`. With `verbose` the whole error of a failed query is printed, not its cause alone.
+    """
     from pyspark.errors import StreamingQueryException
 
     stopping = threading.Event()
@@ -40,11 +54,18 @@ def await_end(query: StreamingQuery, program: str) -> int:
         for number in (signal.SIGTERM, signal.SIGINT)
     }
     try:
-        while not stopping.is_set() and not query.awaitTermination(1):
-            pass
+        has_ended = False
+        while not stopping.is_set() and not has_ended:
+            has_ended = bool(query.awaitTermination(1))
+            if check is not None:
+                check(topics_read(query))
     except StreamingQueryException as error:
-        print(f"{program}: the query failed: {_sentence(error)}", file=sys.stderr)
+        print(f"{program}: the query failed: {str(error) if verbose else sentence(error)}", file=sys.stderr)
         return QUERY_FAILED
+    except SparkCompatError as error:
+        query.stop()
+        print(f"{program}: {error}", file=sys.stderr)
+        return NOT_BEGUN
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -53,6 +74,30 @@ def await_end(query: StreamingQuery, program: str) -> int:
     return DONE
 
 
-def _sentence(error: Exception) -> str:
-    own = _OWN_ERROR.search(str(error))
-    return own[1] if own else str(error)
+def topics_read(query: StreamingQuery) -> set[str]:
+    """Return the topics in the offsets of the query's last micro batch."""
+    progress: Any = query.lastProgress
+    topics: set[str] = set()
+    for read in progress["sources"] if progress else ():
+        offsets = read.get("endOffset")
+        found = json.loads(offsets) if isinstance(offsets, str) else offsets
+        if isinstance(found, dict):
+            topics |= found.keys()
+    return topics
+
+
+def sentence(error: Exception) -> str:
+    """Return the cause of a failed query in one sentence. Spark's own text is a page of Java."""
+    text = str(error)
+    own = _OWN_ERROR.search(text)
+    if own:
+        return own[1]
+    moved = _MOVED.search(text)
+    if moved:
+        return (
+            f"{moved[0]}: the topic was deleted and created again, or its records were deleted before they were read. Begin "
+            "with a new path and checkpoint, or pass --option failOnDataLoss=false to continue with the records that exist."
+        )
+    causes = _RAISED.findall(text)
+    cause = causes[-1] if causes else text.strip().splitlines()[0]
+    return f"{cause[:_LONGEST_SENTENCE]} (--verbose prints the whole error)"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Collection
 from typing import Any, cast
 
 import pytest
 from pyspark.errors import StreamingQueryException
 
 from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.pipelines.streaming import DONE, QUERY_FAILED, await_end, source_options
+from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
 
 
 class Query:
@@ -19,6 +20,11 @@ class Query:
 
     def __init__(self, message: str | None = None) -> None:
         self._message = message
+        self.stops = 0
+        self.lastProgress = {"sources": [{"endOffset": {"t": {"0": 5}}}, {"endOffset": '{"u": {"0": 5}}'}]}
+
+    def stop(self) -> None:
+        self.stops += 1
 
     def awaitTermination(self, timeout: float) -> bool:  # noqa: N802
         if self._message is not None:
@@ -35,7 +41,23 @@ def test_options() -> None:
 @pytest.mark.parametrize(
     ("message", "shown"),
     [
-        ("java.lang.X: boom", "java.lang.X: boom"),
+        ("boom", "boom (--verbose prints the whole error)"),
+        (
+            "[STREAM_FAILED] Query [id = 1] terminated\njava.lang.X: a\n\tat b\nCaused by: java.io.IOException: boom\n\tat c",
+            "java.io.IOException: boom (--verbose prints the whole error)",
+        ),
+        (
+            "Return Message: Traceback (most recent call last):\n  File x\nsqlite3.OperationalError: no such table: t\n\nat py4j",
+            "sqlite3.OperationalError: no such table: t (--verbose prints the whole error)",
+        ),
+        (
+            "java.lang.IllegalStateException: Partition land1-0 offset was changed from 3306 to 987, some data may",
+            (
+                "Partition land1-0 offset was changed from 3306 to 987: the topic was deleted and created again, or its records "
+                "were deleted before they were read. Begin with a new path and checkpoint, or pass --option failOnDataLoss=false "
+                "to continue with the records that exist."
+            ),
+        ),
         (
             "Raised in Python:\nspark_kafka_compat.errors.FencedError: Another copy has started.\n\nat py4j",
             "Another copy has started.",
@@ -47,6 +69,18 @@ def test_the_reason_of_a_failed_query_is_printed(
 ) -> None:
     assert await_end(cast("Any", Query(message)), "land") == QUERY_FAILED
     assert capsys.readouterr().err == f"land: the query failed: {shown}\n"
+
+
+def test_a_check_stops_the_query(capsys: pytest.CaptureFixture[str]) -> None:
+    query, checked = Query(), []
+
+    def check(topics: Collection[str]) -> None:
+        checked.append(set(topics))
+        raise SparkCompatError("The topic t was recreated.")
+
+    assert await_end(cast("Any", query), "land", check) == NOT_BEGUN
+    assert capsys.readouterr().err == "land: The topic t was recreated.\n"
+    assert (query.stops, checked) == (1, [{"t", "u"}])
 
 
 def test_signal_handlers_are_restored_at_the_end() -> None:

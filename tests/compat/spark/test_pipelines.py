@@ -10,9 +10,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from spark_kafka_compat import SparkCompatError, source
-from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.checkpoint_topics import IDS_FILE, CheckpointTopics
+from spark_kafka_compat.errors import EndpointError, PositionError
 from spark_kafka_compat.landing import land
 from spark_kafka_compat.pipelines import audit
+from spark_kafka_compat.pipelines import land as land_program
+from spark_kafka_compat.pipelines.streaming import NOT_BEGUN, topics_read
 from spark_kafka_compat.producer_audit import audit_producers, batch_headers
 from spark_kafka_compat.record_audit import audit_records
 from spark_kafka_compat.session import JARS_VARIABLE
@@ -172,6 +175,86 @@ def test_land_by_date_with_parsed_values(spark: SparkSession, topics: Topics, tm
 def test_land_refuses_columns_that_are_not_there(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(SparkCompatError, match="colour"):
         land(spark, "127.0.0.1:1", "t", str(tmp_path), partition_by=["colour"])
+
+
+def landed_all(spark: SparkSession, topics: Topics, topic: str, path: Path) -> None:
+    query = land(spark, topics.bootstrap, topic, str(path))
+    assert query.awaitTermination(180)
+    assert topics_read(query) <= {topic}
+    assert topics_read(query) or not query.recentProgress
+
+
+class TestLandOfARecreatedTopic:
+    def test_grown_beyond_its_old_end(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(10))
+        landed_all(spark, topics, topic, tmp_path)
+        topics.make_anew(topic)
+        topics.fill(topic, range(100, 140))
+        with pytest.raises(PositionError, match=f"{topic} was deleted and created again .* another path"):
+            land(spark, topics.bootstrap, topic, str(tmp_path))
+        landed_all(spark, topics, topic, tmp_path / "anew")
+        assert spark.read.parquet(str(tmp_path / "anew")).count() == 40
+
+    def test_by_a_pattern(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(10))
+        pattern = {"subscribePattern": f"{topic}.*"}
+        for _ in range(2):  # the first run only learns which topics the pattern matches
+            assert land(spark, topics.bootstrap, None, str(tmp_path), options=pattern).awaitTermination(180)
+        topics.make_anew(topic)
+        topics.fill(topic, range(20))
+        with pytest.raises(PositionError, match=f"{topic} was deleted and created again"):
+            land(spark, topics.bootstrap, None, str(tmp_path), options=pattern)
+
+    def test_with_a_checkpoint_of_an_earlier_release(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path
+    ) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(10))
+        landed_all(spark, topics, topic, tmp_path)
+        (tmp_path / "_checkpoint" / IDS_FILE).unlink()
+        landed_all(spark, topics, topic, tmp_path)
+        (tmp_path / "_checkpoint" / IDS_FILE).unlink()
+        topics.make_anew(topic)
+        topics.fill(topic, range(4))
+        with pytest.raises(
+            PositionError, match=f"continues {topic}-0 at offset 10, but the partition ends at 4"
+        ):
+            land(spark, topics.bootstrap, topic, str(tmp_path))
+
+    def test_while_the_program_runs(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+        topic = topics.fresh()
+        topics.fill(topic, range(10))
+        landed_all(spark, topics, topic, tmp_path)
+        kept = CheckpointTopics(spark, topics.bootstrap, str(tmp_path / "_checkpoint"), {})
+        kept.check([topic, "a-topic-that-is-gone"])
+        topics.make_anew(topic)
+        with pytest.raises(PositionError, match=f"{topic} was deleted and created again"):
+            kept.check([topic])
+
+
+def test_topic_ids_outlive_a_kill_between_the_two_steps_of_writing(
+    spark: SparkSession, topics: Topics, tmp_path: Path
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    landed_all(spark, topics, topic, tmp_path)
+    ids = tmp_path / "_checkpoint" / IDS_FILE
+    ids.rename(f"{ids}.tmp")
+    topics.make_anew(topic)
+    topics.fill(topic, range(20))
+    with pytest.raises(PositionError, match="created again"):
+        land(spark, topics.bootstrap, topic, str(tmp_path))
+
+
+def test_land_of_a_topic_that_does_not_exist(
+    spark: SparkSession, topics: Topics, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--bootstrap", topics.bootstrap, "--path", str(tmp_path), "no-such-topic"]
+    assert land_program.main(arguments) == NOT_BEGUN
+    (line,) = capsys.readouterr().err.splitlines()
+    assert "no-such-topic" in line
 
 
 @pytest.mark.parametrize("launcher", ["python", "spark-submit"])

@@ -1,0 +1,182 @@
+"""The ids of the topics that a checkpoint's offsets belong to, in a file of their own beside Spark's files.
+
+Spark's checkpoint stores offsets by the topic's name alone. When a topic is deleted and created again under its name, Spark
+continues at the offsets of the old topic, and skips the records of the new topic before them, or fails for ever. A topic id
+(KIP-516) tells the two topics apart.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from spark_kafka_compat.errors import EndpointError, PositionError
+from spark_kafka_compat.offset_log import parse_offsets
+from spark_kafka_compat.options import OptionValue
+from spark_kafka_compat.partitions import Partitions, partitions_of
+from spark_kafka_compat.positions import Place
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+logger = logging.getLogger(__name__)
+
+IDS_FILE = "topic-ids.json"
+_OFFSETS_FOLDER = "offsets"
+
+
+class CheckpointTopics:
+    """The topics of one checkpoint. `check` refuses a topic that was recreated since the checkpoint stored its offsets."""
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        bootstrap: str,
+        checkpoint: str,
+        options: Mapping[str, OptionValue],
+    ) -> None:
+        self._spark = spark
+        self._bootstrap = bootstrap
+        self._options = options
+        self._checkpoint = checkpoint.rstrip("/")
+        self._files = _Files(spark) if getattr(spark, "_jvm", None) is not None else None
+        self._known: dict[str, str] = {}
+        if self._files is None:
+            logger.warning("a Spark Connect session can't keep topic ids: a recreated topic is not noticed")
+        else:
+            self._known = self._files.read_ids(f"{self._checkpoint}/{IDS_FILE}")
+
+    def check_start(self, topics: Collection[str] | None) -> None:
+        """Check the topics of the checkpoint before a query starts; store the ids of all `topics`.
+
+        `topics` are the names that the query subscribes to, or None when it subscribes by pattern. Raises `PositionError`,
+        and `EndpointError`.
+        """
+        if self._files is None:
+            return
+        stored = self._stored_offsets(self._files)
+        read = {place.topic for place in stored}
+        found = self._found(read if topics is None else topics, must_exist=topics is not None)
+        self._compare(found.topic_ids, read)
+        unchecked = {place: offset for place, offset in stored.items() if place.topic not in self._known}
+        refuse_offsets_past_the_end(unchecked, found.ranges, self._checkpoint)
+        self._keep(found.topic_ids)
+
+    def check(self, topics: Iterable[str]) -> None:
+        """Check topics that a running query reads. Raises `PositionError`; an unreachable endpoint proves nothing."""
+        if self._files is None:
+            return
+        try:
+            found = self._found(topics, must_exist=False)
+        except EndpointError:
+            return
+        self._compare(found.topic_ids, found.topic_ids)
+        self._keep(found.topic_ids)
+
+    def _found(self, topics: Iterable[str], *, must_exist: bool) -> Partitions:
+        if must_exist:
+            return partitions_of(self._spark, self._bootstrap, sorted(topics), self._options)
+        merged = Partitions({}, {})
+        for topic in sorted(topics):
+            try:
+                found = partitions_of(self._spark, self._bootstrap, [topic], self._options)
+            except EndpointError:
+                continue  # the topic is gone, which Spark itself reports
+            merged.ranges.update(found.ranges)
+            merged.topic_ids.update(found.topic_ids)
+        return merged
+
+    def _compare(self, topic_ids: Mapping[str, object], read: Collection[str]) -> None:
+        for topic in sorted(self._known.keys() & topic_ids.keys() & set(read)):
+            if self._known[topic] != str(topic_ids[topic]):
+                raise PositionError(
+                    f"The topic {topic} was deleted and created again since {self._checkpoint} stored its offsets, which "
+                    "belong to the old topic. Land the new topic under another path with a checkpoint of its own."
+                )
+
+    def _keep(self, topic_ids: Mapping[str, object]) -> None:
+        assert self._files is not None
+        known = self._known | {topic: str(found) for topic, found in topic_ids.items()}
+        if known != self._known:
+            self._files.write_ids(f"{self._checkpoint}/{IDS_FILE}", known)
+            self._known = known
+
+    def _stored_offsets(self, files: _Files) -> dict[Place, int]:
+        """Return the offsets of the checkpoint's last micro batch; none for a new checkpoint."""
+        numbers = [
+            int(name) for name in files.names(f"{self._checkpoint}/{_OFFSETS_FOLDER}") if name.isdecimal()
+        ]
+        if not numbers:
+            return {}
+        text = files.read(f"{self._checkpoint}/{_OFFSETS_FOLDER}/{max(numbers)}")
+        return parse_offsets(text or "")
+
+
+def refuse_offsets_past_the_end(
+    stored: Mapping[Place, int], ranges: Mapping[Place, tuple[int, int]], checkpoint: str
+) -> None:
+    """Raise `PositionError` when a checkpoint stores an offset that its partition does not have."""
+    for place, offset in sorted(stored.items()):
+        _, end = ranges.get(place, (0, offset))
+        if offset > end:
+            raise PositionError(
+                f"{checkpoint} continues {place} at offset {offset:,}, but the partition ends at {end:,}: the topic was "
+                "deleted and created again, or lost records. Land the topic under another path with a checkpoint of its own."
+            )
+
+
+class _Files:
+    """The files of a checkpoint, through the file systems of Spark's own Java (Hadoop's `FileSystem`)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._jvm: Any = spark._jvm  # noqa: SLF001 - PySpark has no public way to Hadoop's file systems
+        self._configuration = spark._jsc.hadoopConfiguration()  # noqa: SLF001
+
+    def _at(self, path: str) -> tuple[Any, Any]:
+        place = self._jvm.org.apache.hadoop.fs.Path(path)
+        return place.getFileSystem(self._configuration), place
+
+    def names(self, folder: str) -> list[str]:
+        system, place = self._at(folder)
+        return (
+            [status.getPath().getName() for status in system.listStatus(place)]
+            if system.exists(place)
+            else []
+        )
+
+    def read(self, path: str) -> str | None:
+        system, place = self._at(path)
+        if not system.exists(place):
+            return None
+        stream = system.open(place)
+        try:
+            return str(self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8"))
+        finally:
+            stream.close()
+
+    def read_ids(self, path: str) -> dict[str, str]:
+        """Return the stored topic ids. A kill between the two steps of `write_ids` leaves them under the temporary name."""
+        for name in (path, f"{path}.tmp"):
+            text = self.read(name)
+            if text is not None:
+                try:
+                    return dict(json.loads(text))
+                except ValueError:
+                    logger.warning("%s is damaged and is written again", name)
+        return {}
+
+    def write_ids(self, path: str, ids: Mapping[str, str]) -> None:
+        """Replace the file of topic ids: write a temporary file and rename it."""
+        system, place = self._at(path)
+        _, written = self._at(f"{path}.tmp")
+        stream = system.create(written, True)
+        try:
+            stream.write(bytearray(json.dumps(ids, indent=1, sort_keys=True).encode()))
+        finally:
+            stream.close()
+        if system.exists(place):
+            system.delete(place, False)
+        if not system.rename(written, place):
+            raise OSError(f"{path}.tmp can't be renamed to {path}")
