@@ -65,7 +65,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 
-def skip_tagged_fields(frame: memoryview, position: int) -> int:
+def skip_tagged_fields(frame: bytes | memoryview, position: int) -> int:
     """Return the position after the tagged fields of a v2 header. Raises MalformedRequest."""
     if position < len(frame) and frame[position] == 0:
         return position + 1
@@ -79,7 +79,7 @@ def skip_tagged_fields(frame: memoryview, position: int) -> int:
     return position
 
 
-def read_unsigned_varint(frame: memoryview, position: int) -> tuple[int, int]:
+def read_unsigned_varint(frame: bytes | memoryview, position: int) -> tuple[int, int]:
     """Read an unsigned LEB128 varint of at most 5 bytes (ByteUtils.readUnsignedVarint); return it with the next position."""
     value = 0
     try:

@@ -47,6 +47,8 @@ HEADERS_PER_RECORD: Final = 10
 """Headers by which each decoded record raises the limit of its batch."""
 _VARINT_MAX_BYTES = 5
 _VARLONG_MAX_BYTES = 10
+_NULL: Final = b"\x01"
+"""The length of a null key or value, -1, as a varint."""
 
 
 class Record(NamedTuple):
@@ -253,25 +255,47 @@ def write_varint(output: bytearray, value: int) -> None:
     output.append(rest)
 
 
-def _write_bytes(output: bytearray, value: bytes | None) -> None:
-    if value is None:
-        write_varint(output, -1)
-    else:
-        write_varint(output, len(value))
-        output += value
+def _varint(value: int) -> bytes:
+    """Return `value` (within int64) as a zigzag varint."""
+    if 0 <= value < _SHORT_VARINT_COUNT:
+        return _SHORT_VARINTS[value]
+    output = bytearray()
+    write_varint(output, value)
+    return bytes(output)
+
+
+_SHORT_VARINT_COUNT: Final = 1 << 13
+"""Numbers whose varint is kept encoded: all that need one byte or two."""
+_SHORT_VARINTS: Final = tuple(
+    bytes((value << 1,)) if value < 0x40 else bytes((value << 1 & 0x7F | 0x80, value >> 6))
+    for value in range(_SHORT_VARINT_COUNT)
+)
+
+
+def _sized(value: bytes | None) -> bytes:
+    return _NULL if value is None else _varint(len(value)) + value
 
 
 def _write_record(
     output: bytearray, record: NewRecord | Record, offset_delta: int, timestamp_delta: int
 ) -> None:
-    content = bytearray(b"\x00")
-    write_varint(content, timestamp_delta)
-    write_varint(content, offset_delta)
-    _write_bytes(content, record.key)
-    _write_bytes(content, record.value)
-    write_varint(content, len(record.headers))
-    for name, value in record.headers:
-        _write_bytes(content, name.encode())
-        _write_bytes(content, value)
-    write_varint(output, len(content))
+    headers = record.headers
+    content = b"".join(
+        (
+            b"\x00",
+            _varint(timestamp_delta),
+            _varint(offset_delta),
+            _sized(record.key),
+            _sized(record.value),
+            _headers(headers) if headers else b"\x00",
+        )
+    )
+    output += _varint(len(content))
     output += content
+
+
+def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
+    pieces = [_varint(len(headers))]
+    for name, value in headers:
+        pieces += (_sized(name.encode()), _sized(value))
+    return b"".join(pieces)

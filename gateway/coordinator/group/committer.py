@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState
 
 
-@dataclass(frozen=True, slots=True)
-class Committer:
+class Committer(NamedTuple):
     """The sender of an OffsetCommit or OffsetFetch. A consumer outside any group has generation -1 and no member id."""
 
     group_id: str

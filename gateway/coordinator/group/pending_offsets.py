@@ -74,8 +74,9 @@ class PendingOffsets:
 
     def supersede(self, group_id: str, place: TopicPartition) -> None:
         """Mark the offsets of a place as superseded: a later commit has taken effect."""
-        for held in self._groups.get(group_id, {}).get(place, {}).values():
-            held.superseded = True
+        if self._groups:
+            for held in self._groups.get(group_id, {}).get(place, {}).values():
+                held.superseded = True
 
     def forget(self, group_id: str, place: TopicPartition) -> None:
         """Drop the offsets of a place, because the committed offset is deleted."""

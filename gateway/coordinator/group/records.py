@@ -30,6 +30,8 @@ from gateway.protocol.primitives import nullable_string, string
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
+_OFFSET_KEY_HEAD: Final = Struct(">hh")
+_OFFSET_VALUE_HEAD: Final = Struct(">hqi")
 _OFFSET_KEYS: Final = (0, 1)
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
@@ -103,14 +105,13 @@ class UnreadableRecord(ValueError):
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     """Return the record's (key, value) for the log. Raises ValueError for a text that is too long."""
     try:
+        if isinstance(record, OffsetCommitRecord):
+            value = record.value
+            return _offset_key(record), None if value is None else _offset_value(value)
         if isinstance(record, ConsumerRecord):
             return consumer_records.encode(record)
         if isinstance(record, ShareGroupRecord):
             return share_records.encode(record)
-        if isinstance(record, OffsetCommitRecord):
-            key = _INT16.pack(_OFFSET_KEY) + string(record.group_id) + string(record.topic)
-            key += _INT32.pack(record.partition)
-            return key, None if record.value is None else _offset_value(record.value)
         key = _INT16.pack(_GROUP_KEY) + string(record.group_id)
         return key, None if record.value is None else _group_value(record.value)
     except struct.error as error:
@@ -148,20 +149,27 @@ def _bytes(raw: bytes) -> bytes:
     return _INT32.pack(len(raw)) + raw
 
 
-def _offset_value(value: CommittedOffset) -> bytes:
-    if value.expire_timestamp_ms >= 0:
-        # only this version of the value has an expire_timestamp
-        head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(value.offset) + string(value.metadata)
-        return head + _INT64.pack(value.commit_timestamp_ms) + _INT64.pack(value.expire_timestamp_ms)
+def _offset_key(record: OffsetCommitRecord) -> bytes:
+    group_id, topic = record.group_id.encode(), record.topic.encode()
     return b"".join(
         (
-            _INT16.pack(_WRITTEN_VERSION),
-            _INT64.pack(value.offset),
-            _INT32.pack(value.leader_epoch),
-            string(value.metadata),
-            _INT64.pack(value.commit_timestamp_ms),
+            _OFFSET_KEY_HEAD.pack(_OFFSET_KEY, len(group_id)),
+            group_id,
+            _INT16.pack(len(topic)),
+            topic,
+            _INT32.pack(record.partition),
         )
     )
+
+
+def _offset_value(value: CommittedOffset) -> bytes:
+    offset, leader_epoch, metadata, commit_timestamp_ms, expire_timestamp_ms = value
+    if expire_timestamp_ms >= 0:
+        # only this version of the value has an expire_timestamp
+        head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(offset) + string(metadata)
+        return head + _INT64.pack(commit_timestamp_ms) + _INT64.pack(expire_timestamp_ms)
+    head = _OFFSET_VALUE_HEAD.pack(_WRITTEN_VERSION, offset, leader_epoch)
+    return head + string(metadata) + _INT64.pack(commit_timestamp_ms)
 
 
 def _group_value(value: GroupMetadata) -> bytes:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from gateway.runtime.services import NodeServices
 
 
-def metadata_fits(node: NodeServices, entry: Any) -> bool:
+def metadata_fits(node: NodeServices, metadata: str) -> bool:
     """Return whether the metadata of an offset fits. Kafka counts UTF-16 units, whatever the setting is called."""
-    units = len((entry.committed_metadata or "").encode("utf-16-le", "surrogatepass")) // 2
+    units = len(metadata.encode("utf-16-le", "surrogatepass")) // 2
     return units <= node.config.int("offset.metadata.max.bytes")

@@ -7,45 +7,43 @@ Source: Kafka's KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commi
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Iterable
-from functools import lru_cache
+from functools import partial
 from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.answering.offset_metadata import metadata_fits
-from gateway.protocol.messages import build, encode_response, milliseconds, response_module
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.handlers.groups.commit_repeats import CommitRepeats
+from gateway.handlers.groups.commit_request import committer_of, known_error
+from gateway.protocol.messages import build, response_module
+from gateway.protocol.offset_commit_codec import (
+    OffsetCommitRequest,
+    PartitionOffset,
+    TopicErrors,
+    TopicKey,
+    encode_offset_commit_response,
+    offset_commit_reader,
+)
+from gateway.runtime.coordinators.operations import Unavailable, error_code_of
 from gateway.runtime.services import Services
 
 API_KEY: Final = 8
-LAST_WITH_RETENTION_TIME: Final = 4
-FIRST_WITH_LEADER_EPOCH: Final = 6
-FIRST_WITH_INSTANCE_ID: Final = 7
-FIRST_WITH_GROUP_ID_NOT_FOUND: Final = 9
-FIRST_WITH_MEMBER_EPOCH: Final = 9
-FIRST_WITH_TOPIC_IDS: Final = 10
-ROWS_IN_CACHE: Final = 16
-"""Answers with more partitions than this are encoded each time."""
-ANSWERS_IN_CACHE: Final = 1024
-"""Encoded answers that are kept; the least recently used one makes room for the next."""
+_LAST_TIME_MS: Final = 2**63 - 1
 
 logger = logging.getLogger(__name__)
-
-Rows = list[tuple[Any, list[tuple[int, ErrorCode]]]]
-"""Topics as the request names them, with the error of each partition."""
 
 
 class _Accepted(NamedTuple):
     """A topic that exists: as the request names it, its name, and its partitions that exist."""
 
-    key: Any
+    key: TopicKey
     name: str
-    entries: list[Any]
+    entries: list[PartitionOffset]
 
 
 class _Sorted(NamedTuple):
@@ -55,159 +53,133 @@ class _Sorted(NamedTuple):
     records: list[OffsetCommitRecord]
     oversize: set[int]
     """The ids of the accepted entries whose metadata is too long."""
-    refused: dict[Any, list[tuple[int, ErrorCode]]]
+    refused: dict[TopicKey, list[tuple[int, int]]]
 
-    def rows(self, error: ErrorCode) -> Rows:
+    def rows(self, error: ErrorCode) -> list[TopicErrors]:
         """Return the rows of the answer, given the error of the commit."""
-        oversize_error = ErrorCode.offset_metadata_too_large if error is ErrorCode.none else error
-        oversize = self.oversize
-        committed: Rows = [
-            (
-                key,
-                [
-                    (entry.partition_index, oversize_error if id(entry) in oversize else error)
-                    for entry in entries
-                ],
-            )
-            for key, _, entries in self.accepted
-        ]
+        code = int(error)
+        if self.oversize:
+            oversize, oversize_code = self.oversize, code or int(ErrorCode.offset_metadata_too_large)
+            committed = [
+                (key, [(entry[0], oversize_code if id(entry) in oversize else code) for entry in entries])
+                for key, _, entries in self.accepted
+            ]
+        else:
+            committed = [(key, [(entry[0], code) for entry in entries]) for key, _, entries in self.accepted]
         if not self.refused:
-            return committed
+            return [*committed]
         merged = dict(self.refused)
         for key, rows in committed:
             merged[key] = merged.get(key, []) + rows
-        return list(merged.items())
+        return [*merged.items()]
 
 
-def begin(context: RequestContext[Services], request: Any) -> Answer | Deferred:
+def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> Answer | Deferred:
     """Commit the valid offsets without a task; each partition gets its own result."""
     found = _sort(context, request)
     if not found.accepted:
         return _encoded(context, found, ErrorCode.none)
     deferred = Deferred(holds_back=True)
-
-    def answer(error: ErrorCode) -> None:
-        try:
-            deferred.resolve(_encoded(context, found, error))
-        except Exception:
-            logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer_host)
-            deferred.fail()
-
-    context.services.coordinators.groups.begin_commit(_committer(context, request), found.records, answer)
+    context.services.coordinators.groups.begin_commit(
+        committer_of(context.api_version, request), found.records, partial(_answer, context, found, deferred)
+    )
     return deferred
 
 
-async def handle(context: RequestContext[Services], request: Any) -> Any:
+def _answer(
+    context: RequestContext[Services],
+    found: _Sorted,
+    deferred: Deferred,
+    error_code: ErrorCode | None,
+    error: Exception | None,
+) -> None:
+    try:
+        deferred.resolve(_encoded(context, found, error_code_of(error) if error_code is None else error_code))
+    except Exception:
+        logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer_host)
+        deferred.fail()
+
+
+async def handle(context: RequestContext[Services], request: OffsetCommitRequest) -> Any:
     """Commit the valid offsets of a large request, whose answer a thread encodes."""
     found = _sort(context, request)
     error = ErrorCode.none
     if found.accepted:
         try:
             error = await context.services.coordinators.groups.commit(
-                _committer(context, request), found.records
+                committer_of(context.api_version, request), found.records
             )
         except Unavailable as unavailable:
             error = unavailable.error_code
-    return _response(context.api_version, found.rows(_error_code_for(context, error)))
+    return _response(context.api_version, found.rows(known_error(context.api_version, error)))
 
 
-def _sort(context: RequestContext[Services], request: Any) -> _Sorted:
-    by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
-    refused: dict[Any, list[tuple[int, ErrorCode]]] = {}
+def _sort(context: RequestContext[Services], request: OffsetCommitRequest) -> _Sorted:
+    by_key = context.services.partitions.registry.by_key
+    refused: dict[TopicKey, list[tuple[int, int]]] = {}
     accepted: list[_Accepted] = []
-    partitions = context.services.partitions.registry
-    for wanted in request.topics:
-        if by_id:
-            key = wanted.topic_id
-            topic = None if key is None else partitions.by_id.get(key)
-        else:
-            key = wanted.name
-            topic = partitions.by_name.get(key)
-        error = ErrorCode.unknown_topic_or_partition
+    for key, entries in request.topics:
+        topic = by_key.get(key)
         if topic is None:
-            error = ErrorCode.unknown_topic_id if by_id else error
-            refused.setdefault(key, [])
-        entries = []
-        for entry in wanted.partitions:
-            if topic is None or not topic.has(entry.partition_index):
-                refused.setdefault(key, []).append((entry.partition_index, error))
-            else:
-                entries.append(entry)
-        if topic is not None and entries:
-            accepted.append(_Accepted(key, topic.name, entries))
+            error = (
+                ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
+            )
+            refused.setdefault(key, []).extend((entry.partition, int(error)) for entry in entries)
+            continue
+        count = topic.count
+        known = [entry for entry in entries if 0 <= entry[0] < count]
+        if len(known) < len(entries):
+            unknown = int(ErrorCode.unknown_topic_or_partition)
+            missing = [entry.partition for entry in entries if not 0 <= entry.partition < count]
+            refused.setdefault(key, []).extend((index, unknown) for index in missing)
+        if known:
+            accepted.append(_Accepted(key, topic.name, known))
     oversize: set[int] = set()
     records = _records(context, request, accepted, oversize) if accepted else []
     return _Sorted(accepted, records, oversize, refused)
 
 
 def _records(
-    context: RequestContext[Services], request: Any, accepted: list[_Accepted], oversize: set[int]
+    context: RequestContext[Services],
+    request: OffsetCommitRequest,
+    accepted: list[_Accepted],
+    oversize: set[int],
 ) -> list[OffsetCommitRecord]:
     """Return the records of the accepted offsets; add the ids of entries with too long metadata to `oversize`."""
-    version, group_id = context.api_version, request.group_id
+    group_id, retention_ms = request.group_id, request.retention_ms
     now_ms = context.node.clock.now_ms()
-    expire_ms = -1
-    if version <= LAST_WITH_RETENTION_TIME:
-        retention_ms = milliseconds(request.retention_time)
-        expire_ms = -1 if retention_ms < 0 else now_ms + retention_ms
-    has_leader_epoch = version >= FIRST_WITH_LEADER_EPOCH
+    expire_ms = -1 if retention_ms < 0 else min(now_ms + retention_ms, _LAST_TIME_MS)
     records = []
     for _, name, entries in accepted:
         for entry in entries:
-            if entry.committed_metadata and not metadata_fits(context.node, entry):
+            index, offset, leader_epoch, metadata, _ = entry
+            if metadata and not metadata_fits(context.node, metadata):
                 oversize.add(id(entry))
                 continue
-            leader_epoch = entry.committed_leader_epoch if has_leader_epoch else -1
-            value = CommittedOffset(
-                entry.committed_offset, leader_epoch, entry.committed_metadata or "", now_ms, expire_ms
-            )
-            records.append(OffsetCommitRecord(group_id, name, entry.partition_index, value))
+            value = CommittedOffset(offset, leader_epoch, metadata, now_ms, expire_ms)
+            records.append(OffsetCommitRecord(group_id, name, index, value))
     return records
 
 
-def _committer(context: RequestContext[Services], request: Any) -> Committer:
-    version = context.api_version
-    return Committer(
-        request.group_id,
-        request.generation_id_or_member_epoch,
-        request.member_id,
-        request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None,
-        has_member_epoch=version >= FIRST_WITH_MEMBER_EPOCH,
-    )
-
-
-def _error_code_for(context: RequestContext[Services], error: ErrorCode) -> ErrorCode:
-    """Return the error as clients of this version know it."""
-    if error is ErrorCode.group_id_not_found and context.api_version < FIRST_WITH_GROUP_ID_NOT_FOUND:
-        return ErrorCode.illegal_generation
-    return error
-
-
 def _encoded(context: RequestContext[Services], found: _Sorted, error: ErrorCode) -> bytes:
-    """Return the frame of the answer. Consumers commit the same partitions repeatedly, so usual answers are kept."""
-    version, correlation_id = context.api_version, context.correlation_id
-    rows = found.rows(_error_code_for(context, error))
-    if found.refused or len(found.records) > ROWS_IN_CACHE:
-        return encode_response(API_KEY, correlation_id, _response(version, rows))
-    frame = _frame(version, tuple((key, tuple(of_topic)) for key, of_topic in rows))
-    return frame[:4] + correlation_id.to_bytes(4, "big", signed=True) + frame[8:]
+    rows = found.rows(known_error(context.api_version, error))
+    return encode_offset_commit_response(context.api_version, context.correlation_id, rows)
 
 
-@lru_cache(maxsize=ANSWERS_IN_CACHE)
-def _frame(version: int, rows: tuple[tuple[Any, tuple[tuple[int, ErrorCode], ...]], ...]) -> bytes:
-    """Return the frame of an answer with correlation id 0."""
-    return encode_response(API_KEY, 0, _response(version, rows))
-
-
-def _response(version: int, answered: Iterable[tuple[Any, Iterable[tuple[int, ErrorCode]]]]) -> Any:
+def _response(version: int, answered: Iterable[TopicErrors]) -> Any:
+    """Return the answer as kio's entity: a thread encodes it."""
     module = response_module(API_KEY, version)
     topics = tuple(
         build(
             module.OffsetCommitResponseTopic,
-            **({"topic_id": key} if version >= FIRST_WITH_TOPIC_IDS else {"name": key}),
+            **({"name": key} if isinstance(key, str) else {"topic_id": uuid.UUID(bytes=key)}),
             partitions=tuple(
-                build(module.OffsetCommitResponsePartition, partition_index=index, error_code=error)
-                for index, error in rows
+                build(
+                    module.OffsetCommitResponsePartition,
+                    partition_index=index,
+                    error_code=ErrorCode(code),
+                )
+                for index, code in rows
             ),
         )
         for key, rows in answered
@@ -223,5 +195,7 @@ API = Api(
     reaches=reach.everything,
     begin=begin,
     handle=handle,
+    reader=offset_commit_reader,
+    repeats=CommitRepeats,
     names_much=True,
 )

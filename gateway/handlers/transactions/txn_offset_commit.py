@@ -43,7 +43,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             place = topic.name, entry.partition_index
             if not context.services.partitions.registry.has(*place):
                 unknown[place] = ErrorCode.unknown_topic_or_partition
-            elif not metadata_fits(context.node, entry):
+            elif not metadata_fits(context.node, entry.committed_metadata or ""):
                 oversize[place] = ErrorCode.offset_metadata_too_large
             else:
                 records[place] = _record(context, request.group_id, place, entry, now_ms)

@@ -34,7 +34,7 @@ from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_timers import GroupTimers
 from gateway.runtime.coordinators.open_batch import BATCH_OVERHEAD_BYTES
-from gateway.runtime.coordinators.operations import Operation, Unavailable, error_code_of, settle
+from gateway.runtime.coordinators.operations import Answered, Operation, Unavailable, settle
 from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
@@ -228,19 +228,17 @@ class GroupCoordinator:
         return await self.shards.run(loaded, self._commit(loaded, committer, records))
 
     def begin_commit(
-        self, committer: Committer, records: Sequence[OffsetCommitRecord], answer: Callable[[ErrorCode], None]
+        self, committer: Committer, records: Sequence[OffsetCommitRecord], answered: Answered
     ) -> None:
-        """Commit offsets as `commit` does, without a task: `answer` is called with the error once they are durable."""
+        """Commit offsets as `commit` does, without a task: `answered` is called with their error code once they are
+        durable.
+        """
         try:
             loaded = self._loaded(committer.group_id)
         except Unavailable as error:
-            answer(error.error_code)
-            return
-
-        def answered(error_code: ErrorCode | None, error: Exception | None) -> None:
-            answer(error_code_of(error) if error_code is None else error_code)
-
-        self.shards.ask(loaded, self._commit(loaded, committer, records), answered)
+            answered(None, error)
+        else:
+            self.shards.ask(loaded, self._commit(loaded, committer, records), answered)
 
     def _commit(
         self, loaded: LoadedShard[GroupShard], committer: Committer, records: Sequence[OffsetCommitRecord]

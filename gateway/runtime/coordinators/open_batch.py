@@ -36,11 +36,19 @@ class OpenBatch:
         Raises LogError, and ValueError before anything is added. After InvalidProducerEpoch nothing was written.
         """
         self._now_ms = now_ms
+        for record in records:
+            if isinstance(record, Pending):
+                self._add_to_transactions(records)
+                return
+        self._gather(records, None)
+
+    def _add_to_transactions(self, records: Sequence[Any]) -> None:
         for producer, same in groupby(records, _producer_of):
-            if producer is not None:
+            if producer is None:
+                self._gather(same, None)
+            else:
                 self.write()
-            self._gather([self._encoded(record, now_ms) for record in same], producer)
-            if producer is not None:
+                self._gather([record.record for record in same], producer)
                 self.write(producer)
 
     def write(self, producer: tuple[int, int] | None = None) -> None:
@@ -59,25 +67,37 @@ class OpenBatch:
         )
         self._partition.append(batch, self._now_ms, is_client=False)
 
-    def _gather(self, records: Sequence[Record], producer: tuple[int, int] | None) -> None:
+    def _gather(self, records: Iterable[Any], producer: tuple[int, int] | None) -> None:
         """Gather the records; write each batch that is full. A record that no batch can hold is written alone, so that
         the log refuses it.
         """
+        encode, now_ms = self._encode, self._now_ms
+        gathered: list[Record] = []
+        size_bytes = 0
+        for record in records:
+            key, value = encode(record)
+            gathered.append(Record(0, now_ms, key, value, ()))
+            size_bytes += _size(key, value)
         max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
-        sizes = [_size(record.key, record.value) for record in records]
-        if self._size_bytes + sum(sizes) > max_bytes:
+        if self._size_bytes + size_bytes > max_bytes:
             self.write(producer)
-        for record, size_bytes in zip(records, sizes, strict=True):
+        if size_bytes <= max_bytes:
+            self._records += gathered
+            self._size_bytes += size_bytes
+        else:
+            self._write_in_parts(gathered, max_bytes, producer)
+
+    def _write_in_parts(
+        self, records: Sequence[Record], max_bytes: int, producer: tuple[int, int] | None
+    ) -> None:
+        for record in records:
+            size_bytes = _size(record.key, record.value)
             if self._size_bytes + size_bytes > max_bytes:
                 self.write(producer)
             self._records.append(record)
             self._size_bytes += size_bytes
         if self._size_bytes > max_bytes:
             self.write(producer)
-
-    def _encoded(self, record: Any, now_ms: int) -> Record:
-        key, value = self._encode(record.record if isinstance(record, Pending) else record)
-        return Record(0, now_ms, key, value, ())
 
 
 def size_of(encode: Encode, records: Iterable[Any]) -> int:

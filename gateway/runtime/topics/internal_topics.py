@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import uuid
+from functools import lru_cache
+from typing import Final
 
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
@@ -11,8 +13,11 @@ from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
 
 _MASK = 0xFFFFFFFF
+HASHES_IN_CACHE: Final = 4096
+"""Group ids and transactional ids whose hash is kept; the least recently used one makes room for the next."""
 
 
+@lru_cache(maxsize=HASHES_IN_CACHE)
 def java_hash(text: str) -> int:
     """Return Java's String.hashCode (UTF-16 units, 32 bits), which Kafka uses to spread groups over partitions."""
     value = 0

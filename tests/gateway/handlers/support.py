@@ -14,7 +14,7 @@ from kio.static.constants import EntityType
 
 from gateway.config import load_config
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.protocol.messages import build, encode_response
+from gateway.protocol.messages import build, encode_response, written
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
@@ -84,6 +84,8 @@ class Node:
         """
         module = load_payload_module(api.key, version, EntityType.request)
         request = build(load_request_schema(api.key, version), **make(module))
+        if api.reader is not None:
+            request = api.reader(version)(memoryview(written(request)), 0)[0]
         context = self.context(api, version)
         assert api.handle is not None
         response = await api.handle(context, request)

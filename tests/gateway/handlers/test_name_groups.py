@@ -16,6 +16,7 @@ from gateway.admin.groups.messages import DeleteGroupsRequest, DescribeGroupRequ
 from gateway.admin.request import ControlError
 from gateway.coordinator.group.name_groups import is_name_group, producer_name
 from gateway.handlers import APIS
+from gateway.protocol.messages import request_schema, written
 from tests.gateway.admin.answers import answer
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node, versions
@@ -44,13 +45,11 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 
 async def ask(node: Node, name: str, version: int, fields: Plain) -> Plain:
-    key = API_KEYS[name]
-    request = build(entity(name, version, EntityType.request), fields)
-    api = API_OF[key]
-    handle = api.handle
-    assert handle is not None
-    context = node.context(api, version)
-    answer: Plain = plain(await handle(context, request))
+    api = API_OF[API_KEYS[name]]
+    body = memoryview(written(build(entity(name, version, EntityType.request), fields)))
+    read = request_schema(api.key, version).read if api.reader is None else api.reader(version)
+    assert api.handle is not None
+    answer: Plain = plain(await api.handle(node.context(api, version), read(body, 0)[0]))
     return answer
 
 
