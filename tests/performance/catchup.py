@@ -252,7 +252,7 @@ def markdown(run: dict[str, str], rounds: dict[str, dict[str, list[Round]]]) -> 
     lines = [
         f"{run['date']}, `{run['command']}`, {run['cpu']}, {run['cores']} cores, Linux {run['kernel']}.",
         "",
-        "| durability | broker | p99 alone, ms | p99 beside | ratio | p50 alone / beside | longest alone / beside | MB/s read |",
+        "| durability | broker | p99 alone, ms | p99 with the reader | ratio | p50 alone / with the reader | longest alone / with the reader | MB/s read |",
         "| --- | --- |" + " ---: |" * 6,
     ]
     for durability, brokers in rounds.items():

@@ -530,7 +530,7 @@ async def what_producers_do(node: Node) -> str:
     if isinstance(begun, Deferred) and begun.holds_back and len(node.services.upkeep.backlog.held):
         node.services.upkeep.backlog.held.end_all()
         return "wait"
-    return "are refused" if (await answer(begun))["error_code"] == RETRY else "go on"
+    return "are refused" if (await answer(begun))["error_code"] == RETRY else "continue"
 
 
 @pytest.mark.parametrize("row", documented_rows(), ids=" ".join)
