@@ -30,9 +30,13 @@ Written by `python -m gateway.documentation docs` (`make docs`) from the command
 
 | commands | ask |
 | --- | --- |
-| with `--bootstrap HOST:PORT` | any cluster over the Kafka protocol: a gateway on any machine, or Apache Kafka |
-| the same, without `--bootstrap` | the gateway that runs on `--data-dir` (`./data` unless configured), otherwise 127.0.0.1:9092 |
-| without such an option | the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
+| `topics`, `configs`, `produce`, `consume` | the cluster at `--bootstrap HOST:PORT` over the Kafka protocol: a gateway on any machine, or Apache Kafka. Without `--bootstrap` the gateway that runs on `--data-dir` (`./data` unless configured), otherwise 127.0.0.1:9092 |
+| `groups`, `transactions`, `producers` | with `--bootstrap` the same; without it the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
+| the others | the gateway that runs on `--data-dir`, over its control socket, or the directory of a stopped one |
+
+The Kafka protocol tells less than the control socket: not when an offset was committed, which offsets a transaction holds, how far a share group is,
+or which batches a gateway remembers of a producer. Such fields are `-` in tables and `null` in JSON. Members are listed of groups with the classic
+protocol only.
 
 ## Output
 

@@ -7,13 +7,13 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 
 import typer
 
 from gateway.admin.client import Client, ask
 from gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
-from gateway.admin.request import ControlError, NotRunning
+from gateway.admin.request import ControlError, NotRunning, Request
 from gateway.admin.status.messages import StatusRequest
 from gateway.config import Config, ConfigError, load_config
 
@@ -53,6 +53,19 @@ Bootstrap = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
+OtherCluster = Annotated[
+    str | None,
+    typer.Option(
+        "--bootstrap",
+        metavar="HOST:PORT",
+        help="Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which tells less than the control socket. "
+        "[default: the gateway that runs on --data-dir]",
+        show_default=False,
+    ),
+]
+A = TypeVar("A")
+
+
 def stop(sentence: str, code: int = 1) -> typer.Exit:
     """Print a sentence on stderr and return the exit to raise."""
     print(f"seqgate: {sentence}", file=sys.stderr)
@@ -78,6 +91,32 @@ def asking(
         raise stop(f"{error}; start it, or name its data directory with --data-dir") from None
     except ControlError as error:
         raise stop(str(error)) from None
+
+
+class Asker(Protocol):
+    """Asks a running gateway or another cluster."""
+
+    def ask(self, request: Request[A]) -> A:
+        """Return the answer."""
+
+    def ask_all(self, request: Request[A]) -> list[A]:
+        """Return all pages of the answer, at least one."""
+
+    def ask_or_read_all(self, request: Request[A]) -> tuple[str, list[A]]:
+        """Return "running" with all pages of the answer, or "stopped" with what the data directory holds."""
+
+
+@contextmanager
+def asking_either(bootstrap: str | None, config_file: Path | None, data_dir: Path | None) -> Iterator[Asker]:
+    """Yield a client of the cluster at `bootstrap`, or else of the gateway on the data directory."""
+    if bootstrap is None:
+        with asking(config_file, data_dir) as client:
+            yield client
+        return
+    with reaching(bootstrap, config_file, data_dir) as cluster:
+        from gateway.admin.remote.operations import RemoteClient  # noqa: PLC0415 - slow to import
+
+        yield RemoteClient(cluster)
 
 
 @contextmanager

@@ -14,7 +14,7 @@ from gateway.admin.groups.messages import (
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from gateway.admin.options import AsJson, ConfigFile, DataDir, OtherCluster, asking_either, stop
 from gateway.admin.printing import moment, print_json, print_lines, shown
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -27,7 +27,7 @@ offsets.retention.minutes are over.
 
 The consumers of a share group read the same partitions together and acknowledge record by record (KIP-932).
 
-The commands ask the gateway that runs on --data-dir.
+The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap.
 """
 
 Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.id of the consumers.")]
@@ -44,6 +44,7 @@ def list_groups(
             "--state", metavar="STATE", help="Only groups in this state; may be repeated.", show_default="all"
         ),
     ] = None,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -65,7 +66,7 @@ def list_groups(
       Reconciling           some members still revoke or wait for partitions (group.protocol=consumer)
       Stable                its members read
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         pages = client.ask_all(ListGroupsRequest(states or []))
     rows = [row for page in pages for row in page.groups]
     offline = pages[-1].offline_partitions
@@ -78,6 +79,7 @@ def list_groups(
 @app.command("describe")
 def describe(
     group: Group,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -108,7 +110,7 @@ def describe(
       holes             stretches of records that are done, after the start
       most deliveries   the highest delivery count of a record after the start
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         pages = client.ask_all(DescribeGroupRequest(group))
     partitions = [row for page in pages for row in page.partitions]
     description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
@@ -161,6 +163,7 @@ def reset(
         int | None, typer.Option("--to-offset", metavar="N", help="To this offset.", show_default=False)
     ] = None,
     execute: Execute = False,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -188,7 +191,7 @@ def reset(
         selections = None if topics is None else reset_options.topic_selections(topics)
     except ValueError as error:
         raise stop(str(error), code=2) from None
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         done = client.ask(ResetOffsetsRequest(group, target, value, selections, execute))
     if as_json:
         print_json(done)
@@ -202,6 +205,7 @@ def reset(
 def delete(
     groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="The groups.", show_default=False)],
     execute: Execute = False,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -212,7 +216,7 @@ def delete(
     deleted. Consumers that return to a deleted group begin at auto.offset.reset. Exits with 1 when a group can't be
     deleted.
     """
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         done = client.ask(DeleteGroupsRequest(groups, execute))
     if as_json:
         print_json(done)

@@ -26,9 +26,9 @@ class GroupRow(msgspec.Struct, frozen=True):
     type: str
     protocol_type: str
     protocol_name: str | None
-    members: int
-    committed_partitions: int
-    total_lag: int
+    members: int | None
+    committed_partitions: int | None
+    total_lag: int | None
 
 
 class GroupPage(msgspec.Struct, frozen=True):
@@ -63,7 +63,7 @@ class GroupMember(msgspec.Struct, frozen=True):
     group_instance_id: str | None
     client_id: str
     client_host: str
-    session_timeout_ms: int
+    session_timeout_ms: int | None
     rebalance_timeout_ms: int | None
     is_leader: bool
     assignment: dict[str, list[int]] | None
@@ -120,10 +120,10 @@ class GroupDescription(msgspec.Struct, frozen=True):
     group: str
     state: str
     type: str
-    generation_id: int
+    generation_id: int | None
     protocol_type: str
     protocol_name: str | None
-    members: list[GroupMember]
+    members: list[GroupMember] | None
     partitions: list[GroupPartition]
     complete: bool
 

@@ -18,6 +18,7 @@ from gateway.admin.printing import Column, count, counted, duration, print_lines
 from gateway.admin.transactions.tables import print_pending_of_group
 
 NONE: Final = "-"
+UNKNOWN_MEMBERS: Final = "members unknown"
 SHARE: Final = "share"
 LONGEST_METADATA: Final = 60
 
@@ -58,10 +59,11 @@ def print_groups(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) ->
 def print_description(description: GroupDescription) -> None:
     """Print a group: its state, its members, its partitions."""
     protocol = _protocol(description.protocol_type, description.protocol_name)
-    members = counted(len(description.members), "member")
+    members = UNKNOWN_MEMBERS if description.members is None else counted(len(description.members), "member")
+    generation = "" if description.generation_id is None else f"generation {description.generation_id}, "
     print_lines(
         f"Group {shown(description.group)} ({description.type}): {description.state}, {members}, "
-        f"generation {description.generation_id}, protocol {protocol}.",
+        f"{generation}protocol {protocol}.",
         "",
     )
     if description.members:
@@ -156,7 +158,7 @@ def _print_members(members: Iterable[GroupMember]) -> None:
                 NONE if member.group_instance_id is None else shown(member.group_instance_id),
                 shown(member.client_id),
                 shown(member.client_host),
-                duration(member.session_timeout_ms),
+                NONE if member.session_timeout_ms is None else duration(member.session_timeout_ms),
                 _assigned(member.assignment),
             )
             for member in members

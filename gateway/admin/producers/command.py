@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from gateway.admin.options import AsJson, ConfigFile, DataDir, OtherCluster, asking_either, stop
 from gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table
 from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
+
+NONE: Final = "-"
 
 
 def producers(
@@ -21,6 +23,7 @@ def producers(
             "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
         ),
     ] = None,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -41,7 +44,7 @@ def producers(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         pages = client.ask_all(ListProducersRequest(topic, partition))
     rows = [row for page in pages for row in page.producers]
     counters = pages[-1].counters
@@ -49,7 +52,8 @@ def producers(
         print_json({"producers": rows, "counters": counters})
         return
     _print_producers(rows)
-    print_lines(*_about(counters))
+    if counters is not None:
+        print_lines(*_about(counters))
 
 
 def _print_producers(rows: list[ProducerRow]) -> None:
@@ -68,9 +72,9 @@ def _print_producers(rows: list[ProducerRow]) -> None:
                 str(row.producer_id),
                 str(row.producer_epoch),
                 str(row.last_sequence),
-                str(row.last_offset),
-                duration(row.age_ms),
-                str(row.retained_batches),
+                NONE if row.last_offset is None else str(row.last_offset),
+                NONE if row.age_ms is None else duration(row.age_ms),
+                NONE if row.retained_batches is None else str(row.retained_batches),
             )
             for row in rows
         ],

@@ -19,12 +19,12 @@ class ProducerRow(msgspec.Struct, frozen=True):
     producer_id: int
     producer_epoch: int
     last_sequence: int
-    last_offset: int
+    last_offset: int | None
     last_timestamp: int
     coordinator_epoch: int
     current_txn_start_offset: int
-    age_ms: int
-    retained_batches: int
+    age_ms: int | None
+    retained_batches: int | None
 
 
 class ProducerCounters(msgspec.Struct, frozen=True):
@@ -47,7 +47,7 @@ class ProducerPage(msgspec.Struct, frozen=True):
 
     producers: list[ProducerRow]
     complete: bool
-    counters: ProducerCounters
+    counters: ProducerCounters | None
 
 
 class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):

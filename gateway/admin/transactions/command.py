@@ -9,8 +9,16 @@ from typing import Annotated
 import msgspec
 import typer
 
-from gateway.admin.client import Client
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, is_confirmed, stop
+from gateway.admin.options import (
+    AsJson,
+    Asker,
+    ConfigFile,
+    DataDir,
+    OtherCluster,
+    asking_either,
+    is_confirmed,
+    stop,
+)
 from gateway.admin.printing import print_json, print_lines
 from gateway.admin.times import duration_ms
 from gateway.admin.transactions import tables
@@ -31,7 +39,7 @@ HELP = """Look at transactions, and end those that hang.
 A producer with a transactional.id writes to many partitions, and commits what it consumed, all or nothing. Until its
 transaction ends, readers of committed records wait before the first record of it in every partition.
 
-The commands ask the gateway that runs on --data-dir; list and describe also read that directory when no gateway runs.
+The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap; list and describe also read that directory when no gateway runs.
 """
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The transactional.id of the producer.")]
@@ -77,6 +85,7 @@ def list_transactions(
             show_default=False,
         ),
     ] = None,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -100,7 +109,7 @@ def list_transactions(
       CompleteAbort    the last one was aborted
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = ListTransactionsRequest(states or [], producer_ids or [], _duration_ms(longer_than), pattern)
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         gateway, pages = client.ask_or_read_all(request)
     rows = [row for page in pages for row in page.transactions]
     listing = TransactionListing(gateway, rows, pages[-1].offline_partitions)
@@ -113,6 +122,7 @@ def list_transactions(
 @app.command("describe")
 def describe(
     name: Name,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -128,7 +138,7 @@ def describe(
     Then the offsets that the transaction holds, which are committed or dropped with the transaction. A superseded offset never
     takes effect, because the group has committed another one since.
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         gateway, pages = client.ask_or_read_all(DescribeTransactionRequest(name))
     partitions = [row for page in pages for row in page.partitions]
     description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
@@ -142,6 +152,7 @@ def describe(
 def find_hanging(
     topic: Topic = None,
     partition: Partition = None,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -159,7 +170,7 @@ def find_hanging(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         pages = client.ask_all(FindHangingRequest(topic, partition))
     rows = [row for page in pages for row in page.hanging]
     offline = pages[-1].offline_partitions
@@ -194,6 +205,7 @@ def abort(
         ),
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    bootstrap: OtherCluster = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -211,7 +223,7 @@ def abort(
       seqgate transactions abort --topic orders --partition 3 --start-offset 1042 --yes
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = _abort_request(name, topic, partition, start_offset)
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir) as client:
         if as_json:
             print_json(_abort(client, request, execute=yes))
             return
@@ -235,7 +247,7 @@ def _abort_request(
 
 
 def _abort(
-    client: Client,
+    client: Asker,
     request: AbortTransactionRequest | AbortHangingRequest,
     *,
     execute: bool,

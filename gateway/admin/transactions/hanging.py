@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from typing import Final
 
 from gateway.admin.coordinators import offline_partitions
 from gateway.admin.live_gateway import LiveGateway
@@ -29,6 +28,7 @@ from gateway.admin.transactions.messages import (
     TransactionAbort,
 )
 from gateway.admin.transactions.pending_offsets import Known, known_producers, pending_of_transaction
+from gateway.admin.transactions.reasons import NOT_PART, OVERDUE, UNKNOWN_PRODUCER
 from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.rules import Producer
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
@@ -37,11 +37,6 @@ from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.services import Services
 from log import LogError
 from seq_validator import ProducerEntry
-
-UNKNOWN_PRODUCER: Final = "unknown producer"
-NOT_PART: Final = "not part"
-OVERDUE: Final = "overdue"
-REASONS: Final = (UNKNOWN_PRODUCER, NOT_PART, OVERDUE)
 
 
 async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> HangingPage:

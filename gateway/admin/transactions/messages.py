@@ -39,7 +39,7 @@ class TransactionRow(msgspec.Struct, frozen=True):
     producer_id: int
     producer_epoch: int
     timeout_ms: int
-    last_update_ms: int
+    last_update_ms: int | None
     start_ms: int | None
     age_ms: int | None
     partition_count: int
@@ -108,7 +108,7 @@ class TransactionDescription(TransactionRow, frozen=True):
 
     partitions: list[TransactionPartition]
     pending_offsets: list[PendingOffset]
-    pending_offset_count: int
+    pending_offset_count: int | None
     complete: bool
 
 
@@ -129,7 +129,7 @@ class DescribeTransactionRequest(PagedRequest[TransactionDescription], tag="tran
 class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that a partition has open from `first_offset` on, and why it counts as hanging.
 
-    `reason` is one of the words in `gateway.admin.transactions.hanging`. `age_ms` is the time since the producer last wrote to the
+    `reason` is one of the words in `gateway.admin.transactions.reasons`. `age_ms` is the time since the producer last wrote to the
     partition, by the gateway's clock; `last_timestamp` is the timestamp of its newest record.
     """
 
@@ -198,7 +198,7 @@ class TransactionAbort(msgspec.Struct, frozen=True):
     age_ms: int
     partitions: list[TransactionPartition]
     partition_count: int
-    pending_offset_count: int
+    pending_offset_count: int | None
     fenced_by: FencedBy | None
 
 

@@ -65,8 +65,9 @@ def print_description(gateway: str, description: TransactionDescription) -> None
         f"Transactional id {shown(description.transactional_id)}: {description.state}, "
         f"producer {description.producer_id}, epoch {description.producer_epoch}, "
         f"timeout {duration(description.timeout_ms)}.",
-        f"Last heard of {moment(description.last_update_ms)}.",
     )
+    if description.last_update_ms is not None:
+        print_lines(f"Last heard of {moment(description.last_update_ms)}.")
     if description.start_ms is not None:
         print_lines(
             f"Its transaction began {moment(description.start_ms)}, {_length(description.age_ms)} ago.", ""
@@ -198,7 +199,9 @@ def _print_partitions(partitions: Sequence[TransactionPartition]) -> None:
     )
 
 
-def _print_pending(pending: Sequence[PendingOffset], total: int) -> None:
+def _print_pending(pending: Sequence[PendingOffset], total: int | None) -> None:
+    if total is None:
+        return
     if not total:
         print_lines("It holds no offsets of groups.")
         return

@@ -326,6 +326,26 @@ class TestFindHanging:
         assert hanging(gateway) == []
         assert "0 hanging transactions." in transactions(gateway, "find-hanging").stdout
 
+    def test_the_kafka_protocol_tells_the_same_and_aborts(self, gateway: GatewayProcess) -> None:
+        producer = writing(gateway, "billing", 0)
+        known = transactions(gateway, "describe", "billing", "--json").json["producer_id"]
+        leave_open(gateway, "nobody", next_producer_id(gateway.bootstrap), 0)
+        leave_open(gateway, "billing", known, 1)
+        there = ("--bootstrap", gateway.bootstrap)
+        found = seqgate("transactions", "find-hanging", *there, "--json", code=1).document["hanging"]
+        expected = hanging(gateway)
+        for row in (*found, *expected):
+            assert row.pop("age_ms") >= 0
+        assert found == expected
+        for row in found:
+            place = ("--topic", row["topic"], "--partition", str(row["partition"]))
+            first = ("--start-offset", str(row["first_offset"]), "--yes")
+            assert (
+                "Aborted in 1 partition." in seqgate("transactions", "abort", *place, *first, *there).stdout
+            )
+        assert hanging(gateway) == []
+        producer.commit_transaction(WAIT_S)
+
     def test_tells_why_each_hangs(self, gateway: GatewayProcess) -> None:
         producer = writing(gateway, "billing", 0)
         known = transactions(gateway, "describe", "billing", "--json").json["producer_id"]

@@ -1,0 +1,246 @@
+"""The groups of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of kafka-python.
+
+Other than a running gateway, the Kafka protocol does not tell when an offset was committed, nor which open transactions hold
+offsets; these fields stay empty. kafka-python describes the members of classic groups only, and nothing of share groups but their state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+from kafka.admin import GroupState, OffsetSpec
+
+from gateway.admin.groups.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupRequest,
+    GroupDeletion,
+    GroupDeletions,
+    GroupDescription,
+    GroupMember,
+    GroupPage,
+    GroupPartition,
+    GroupRow,
+    ListGroupsRequest,
+)
+from gateway.admin.remote.cluster import Cluster, topic_partition
+from gateway.admin.remote.errors import nearest_hint
+from gateway.admin.request import ControlError
+
+CLASSIC: Final = "classic"
+SHARE: Final = "share"
+EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
+Place = tuple[str, int]
+
+
+def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
+    """Return all groups by their ids."""
+    try:
+        states = [GroupState.build_from(state) for state in request.states] or None
+    except (KeyError, ValueError) as error:
+        raise ControlError(f"there is no state of groups like one of {', '.join(request.states)}") from error
+    found = listed(cluster, states)
+    members = _member_counts(cluster, found.values())
+    committed = committed_offsets(
+        cluster, [row["group_id"] for row in found.values() if group_type(row) != SHARE]
+    )
+    ends = _ends(cluster, {place for offsets in committed.values() for place in offsets})
+    return GroupPage(
+        [_row(found[name], members.get(name), committed.get(name), ends) for name in sorted(found)], True, []
+    )
+
+
+def listed(cluster: Cluster, states: Any = None) -> dict[str, dict[str, Any]]:
+    """Return what ListGroups tells of each group, by its id."""
+    return {row["group_id"]: row for row in cluster.admin.list_groups(states_filter=states)}
+
+
+def group_type(row: Mapping[str, Any]) -> str:
+    """Return the type of a group: classic, consumer or share."""
+    return str(row.get("group_type") or CLASSIC).lower()
+
+
+def _member_counts(cluster: Cluster, rows: Iterable[Mapping[str, Any]]) -> dict[str, int]:
+    classic = [row["group_id"] for row in rows if group_type(row) == CLASSIC]
+    if not classic:
+        return {}
+    described = cluster.admin.describe_groups(classic)
+    return {name: len(found["members"]) for name, found in described.items() if found["error"] is None}
+
+
+def committed_offsets(cluster: Cluster, names: list[str]) -> dict[str, dict[Place, Any]]:
+    """Return the committed offsets of each group, by partition."""
+    if not names:
+        return {}
+    found = cluster.admin.list_group_offsets(dict.fromkeys(names))
+    return {
+        name: {tuple(place): offset for place, offset in offsets.items() if offset.offset >= 0}
+        for name, offsets in found.items()
+    }
+
+
+def _ends(cluster: Cluster, places: set[Place]) -> dict[Place, int]:
+    """Return the high watermark of each partition that exists."""
+    return offsets_of(cluster, _existing(cluster, places), OffsetSpec.LATEST)
+
+
+def _existing(cluster: Cluster, places: set[Place]) -> list[Place]:
+    led = {
+        (topic["name"], row["partition_index"])
+        for topic in cluster.all_topics()
+        for row in topic["partitions"]
+        if row["error_code"] == 0 and row["leader_id"] >= 0
+    }
+    return sorted(places & led)
+
+
+def offsets_of(cluster: Cluster, places: Sequence[Place], spec: Any) -> dict[Place, int]:
+    """Return the offset that `spec` names in each partition: an OffsetSpec, or a timestamp."""
+    if not places:
+        return {}
+    found = cluster.admin.list_partition_offsets({topic_partition(*place): spec for place in places})
+    return {tuple(place): int(answer.offset) for place, answer in found.items()}
+
+
+def _row(
+    row: Mapping[str, Any],
+    members: int | None,
+    committed: Mapping[Place, Any] | None,
+    ends: Mapping[Place, int],
+) -> GroupRow:
+    lag = None
+    if committed is not None:
+        lag = sum(max(0, ends[place] - offset.offset) for place, offset in committed.items() if place in ends)
+    return GroupRow(
+        group=row["group_id"],
+        state=row.get("group_state") or "Unknown",
+        type=group_type(row),
+        protocol_type=row["protocol_type"],
+        protocol_name=None,
+        members=members,
+        committed_partitions=None if committed is None else len(committed),
+        total_lag=lag,
+    )
+
+
+def describe_group(cluster: Cluster, request: DescribeGroupRequest) -> GroupDescription:
+    """Return a group with all its partitions."""
+    groups = listed(cluster)
+    row = groups.get(request.group)
+    if row is None:
+        raise ControlError(f"there is no group {request.group}{nearest_hint(request.group, groups)}")
+    if group_type(row) == SHARE:
+        raise ControlError(
+            f"{request.group} is a share group, which the command describes only over the control socket; "
+            f"kafka-share-groups.sh --describe --group {request.group} describes it from elsewhere"
+        )
+    classic = None
+    if group_type(row) == CLASSIC:
+        classic = cluster.admin.describe_groups([request.group])[request.group]
+        if classic["error"] is not None:
+            raise ControlError(classic["error"])
+    members = None if classic is None else [_member(member) for member in classic["members"]]
+    return GroupDescription(
+        group=request.group,
+        state=row.get("group_state") or "Unknown",
+        type=group_type(row),
+        generation_id=None,
+        protocol_type=row["protocol_type"],
+        protocol_name=None if classic is None else classic["protocol_data"] or None,
+        members=members,
+        partitions=_partitions(cluster, request.group, members or []),
+        complete=True,
+    )
+
+
+def _member(member: Mapping[str, Any]) -> GroupMember:
+    return GroupMember(
+        member_id=member["member_id"],
+        group_instance_id=member["group_instance_id"],
+        client_id=member["client_id"],
+        client_host=member["client_host"],
+        session_timeout_ms=None,
+        rebalance_timeout_ms=None,
+        is_leader=False,
+        assignment=_assignment(member["member_assignment"]),
+    )
+
+
+def _assignment(decoded: Any) -> dict[str, list[int]] | None:
+    """Return partitions by topic; None where kafka-python could not decode the assignment."""
+    if not decoded:
+        return {}
+    if not isinstance(decoded, Mapping):
+        return None
+    return {row["topic"]: list(row["partitions"]) for row in decoded["assigned_partitions"]}
+
+
+def _partitions(cluster: Cluster, group: str, members: Iterable[GroupMember]) -> list[GroupPartition]:
+    committed = committed_offsets(cluster, [group]).get(group, {})
+    owners = {
+        (topic, partition): member.member_id
+        for member in members
+        for topic, partitions in (member.assignment or {}).items()
+        for partition in partitions
+    }
+    places = {*committed, *owners}
+    existing = _existing(cluster, places)
+    starts = offsets_of(cluster, existing, OffsetSpec.EARLIEST)
+    ends = offsets_of(cluster, existing, OffsetSpec.LATEST)
+    rows = []
+    for place in sorted(places):
+        offset = committed.get(place)
+        end = ends.get(place)
+        rows.append(
+            GroupPartition(
+                *place,
+                committed_offset=None if offset is None else offset.offset,
+                log_start_offset=starts.get(place),
+                high_watermark=end,
+                lag=None if offset is None or end is None else max(0, end - offset.offset),
+                metadata=None if offset is None else offset.metadata,
+                commit_timestamp=None,
+                age_ms=None,
+                member_id=owners.get(place),
+                pending=[],
+                delivery=None,
+            )
+        )
+    return rows
+
+
+def delete_groups(cluster: Cluster, request: DeleteGroupsRequest) -> GroupDeletions:
+    """Delete each group that has no members, or report which groups could be deleted."""
+    known = listed(cluster)
+    names = list(dict.fromkeys(request.groups))
+    committed = committed_offsets(
+        cluster, [name for name in names if name in known and group_type(known[name]) != SHARE]
+    )
+    entries = [_planned(name, known.get(name), len(committed.get(name, ()))) for name in names]
+    wanted = [entry.group for entry in entries if entry.refusal is None]
+    if not request.execute or not wanted:
+        return GroupDeletions(entries)
+    results = dict(cluster.admin.delete_groups(wanted))
+    return GroupDeletions([_deleted(entry, results.get(entry.group)) for entry in entries])
+
+
+def _planned(name: str, row: Mapping[str, Any] | None, count: int) -> GroupDeletion:
+    if row is None:
+        return GroupDeletion(name, None, 0, deleted=False, refusal=f"there is no group {name}")
+    state = row.get("group_state") or "Unknown"
+    refused = None if state in EMPTY_STATES else in_use(name, state)
+    return GroupDeletion(name, state, count, deleted=False, refusal=refused)
+
+
+def in_use(name: str, state: str) -> str:
+    """Return the sentence that refuses to change a group with members."""
+    return f"group {name} is in use: state {state}; stop its consumers, or wait until their sessions end"
+
+
+def _deleted(entry: GroupDeletion, result: str | None) -> GroupDeletion:
+    if entry.refusal is not None or result is None:
+        return entry
+    refused = None if result == "OK" else f"{entry.group} was not deleted: {result}"
+    return GroupDeletion(
+        entry.group, entry.state, entry.committed_partitions, deleted=refused is None, refusal=refused
+    )

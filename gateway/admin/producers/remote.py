@@ -1,0 +1,31 @@
+"""The active producers of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of kafka-python."""
+
+from __future__ import annotations
+
+from gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
+from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.partitions import led_partitions
+
+
+def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
+    """Return all active producers by topic, partition and id, as DescribeProducers tells of them."""
+    found = cluster.admin.describe_producers(led_partitions(cluster, request.topic, request.partition))
+    rows = [
+        ProducerRow(
+            topic=place.topic,
+            partition=place.partition,
+            producer_id=producer.producer_id,
+            producer_epoch=producer.producer_epoch,
+            last_sequence=producer.last_sequence,
+            last_offset=None,
+            last_timestamp=producer.last_timestamp,
+            coordinator_epoch=producer.coordinator_epoch,
+            current_txn_start_offset=producer.current_transaction_start_offset,
+            age_ms=None,
+            retained_batches=None,
+        )
+        for place, state in found.items()
+        for producer in state.active_producers
+    ]
+    rows.sort(key=lambda row: (row.topic, row.partition, row.producer_id))
+    return ProducerPage(rows, True, None)

@@ -1,0 +1,64 @@
+"""The list of operations that any cluster answers over the Kafka protocol, and the client that commands ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from gateway.admin.groups import remote as groups
+from gateway.admin.groups import remote_reset
+from gateway.admin.groups.messages import (
+    DeleteGroupsRequest,
+    DescribeGroupRequest,
+    ListGroupsRequest,
+    ResetOffsetsRequest,
+)
+from gateway.admin.producers import remote as producers
+from gateway.admin.producers.messages import ListProducersRequest
+from gateway.admin.remote.cluster import Cluster
+from gateway.admin.request import RUNNING, Request
+from gateway.admin.transactions import remote as transactions
+from gateway.admin.transactions import remote_hanging
+from gateway.admin.transactions.messages import (
+    AbortHangingRequest,
+    AbortTransactionRequest,
+    DescribeTransactionRequest,
+    FindHangingRequest,
+    ListTransactionsRequest,
+)
+
+A = TypeVar("A")
+
+OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    ListProducersRequest: producers.list_producers,
+    ListGroupsRequest: groups.list_groups,
+    DescribeGroupRequest: groups.describe_group,
+    ResetOffsetsRequest: remote_reset.reset_offsets,
+    DeleteGroupsRequest: groups.delete_groups,
+    ListTransactionsRequest: transactions.list_transactions,
+    DescribeTransactionRequest: transactions.describe_transaction,
+    FindHangingRequest: remote_hanging.find_hanging,
+    AbortTransactionRequest: transactions.abort_transaction,
+    AbortHangingRequest: remote_hanging.abort_hanging,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteClient:
+    """Asks a cluster what `Client` asks the gateway on a data directory; every answer comes in one page."""
+
+    cluster: Cluster
+
+    def ask(self, request: Request[A]) -> A:
+        """Return the answer of the cluster."""
+        answer: A = OPERATIONS[type(request)](self.cluster, request)
+        return answer
+
+    def ask_all(self, request: Request[A]) -> list[A]:
+        """Return the answer of the cluster as the only page."""
+        return [self.ask(request)]
+
+    def ask_or_read_all(self, request: Request[A]) -> tuple[str, list[A]]:
+        """Return "running" with the answer of the cluster as the only page."""
+        return RUNNING, [self.ask(request)]
