@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from log.durability.durability import Durability, LocalDurability
@@ -56,6 +56,8 @@ class LogEnvironment:
     durability: Durability = field(init=False)
     producer_limit: ProducerLimit | None = None
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
+    tables: list[dict[Any, Any]] = field(default_factory=list)
+    """The tables with entries for partitions or their producers. The owner may rebuild them in place."""
     damage: DamageRegister = field(default_factory=DamageRegister)
     recovery_points_lost: bool = False
     """Whether the file of recovery points was lost. Then any gap in a segment may be due to compaction, and is no
@@ -66,8 +68,11 @@ class LogEnvironment:
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
 
     def __post_init__(self, made_durable_by: Durability | None) -> None:
-        """Take the durability, by default that of the storage's disk."""
+        """Take the durability, by default that of the storage's disk, and the tables of the parts."""
         self.durability = LocalDurability(self.storage) if made_durable_by is None else made_durable_by
+        self.tables.append(self.deletions.paths)
+        if self.producer_limit is not None:
+            self.tables.append(self.producer_limit.producers)
 
     def names_of(self, topic_id: uuid.UUID) -> TopicNames:
         """Return the producer names of a topic. Its open partitions share one object."""

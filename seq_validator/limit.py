@@ -42,12 +42,12 @@ class ProducerLimit:
     """
 
     __slots__ = (
-        "_order",
         "_sorted",
         "evictions",
         "max_in_all",
         "max_per_partition",
         "min_idle_ms",
+        "producers",
         "refusals",
         "touch",
     )
@@ -67,33 +67,34 @@ class ProducerLimit:
         self.min_idle_ms = min_idle_ms
         self.evictions = 0
         self.refusals = 0
-        self._order: OrderedDict[ProducerEntry, ProducerTable] = OrderedDict()
+        self.producers: OrderedDict[ProducerEntry, ProducerTable] = OrderedDict()
+        """The remembered producers, the longest idle first. The owner may rebuild the table in place."""
         self._sorted = True
         # The bound method is kept, because the table calls it for every appended batch.
-        self.touch = self._order.move_to_end
+        self.touch = self.producers.move_to_end
 
     def __len__(self) -> int:
         """Return the number of remembered producers, over all tables."""
-        return len(self._order)
+        return len(self.producers)
 
     def enter(self, table: ProducerTable, entry: ProducerEntry) -> None:
         """Count a new entry of `table` that is active now."""
-        self._order[entry] = table
+        self.producers[entry] = table
 
     def enter_restored(self, table: ProducerTable, entry: ProducerEntry) -> None:
         """Count a new entry of `table` that was last active in the past."""
-        self._order[entry] = table
+        self.producers[entry] = table
         self._sorted = False
 
     def leave(self, entry: ProducerEntry) -> None:
         """Stop counting an entry that its table forgot."""
-        del self._order[entry]
+        del self.producers[entry]
 
     def refuses(self, table: ProducerTable, now_ms: int) -> bool:
         """Return True, and count a refusal, when `table` has no room for one more producer, and no producer can be evicted."""
         if len(table) >= self.max_per_partition:
             longest_idle = table.longest_idle()
-        elif len(self._order) >= self.max_in_all:
+        elif len(self.producers) >= self.max_in_all:
             longest_idle = self._longest_idle()
         else:
             return False
@@ -109,11 +110,11 @@ class ProducerLimit:
             if longest_idle is None or not self._is_idle(longest_idle, now_ms):
                 break
             self._evict(table, longest_idle)
-        while len(self._order) >= self.max_in_all:
+        while len(self.producers) >= self.max_in_all:
             longest_idle = self._longest_idle()
             if longest_idle is None or not self._is_idle(longest_idle, now_ms):
                 break
-            self._evict(self._order[longest_idle], longest_idle)
+            self._evict(self.producers[longest_idle], longest_idle)
 
     def _evict(self, table: ProducerTable, entry: ProducerEntry) -> None:
         table.forget(entry)
@@ -124,8 +125,8 @@ class ProducerLimit:
 
     def _longest_idle(self) -> ProducerEntry | None:
         if not self._sorted:
-            order = sorted(self._order.items(), key=lambda item: item[0].last_active_ms)
-            self._order.clear()
-            self._order.update(order)
+            order = sorted(self.producers.items(), key=lambda item: item[0].last_active_ms)
+            self.producers.clear()
+            self.producers.update(order)
             self._sorted = True
-        return next((entry for entry in self._order if not entry.has_open_transaction), None)
+        return next((entry for entry in self.producers if not entry.has_open_transaction), None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from gateway.metadata.records import (
     ConfigRecord,
@@ -67,6 +67,11 @@ class MetadataImage:
         """The ids of deleted topics; None once the start no longer needs them."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
         self._unified_names: dict[str, set[str]] = {}
+
+    @property
+    def tables(self) -> list[dict[Any, Any]]:
+        """The tables with entries for topics. They may be rebuilt in place."""
+        return [self.topics_by_name, self.topics_by_id, self._unified_names]
 
     def configs(self, resource_type: int, resource_name: str) -> Mapping[str, str]:
         """Return the values set on a resource, by name; empty when none is set. The caller must not change them."""

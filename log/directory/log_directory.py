@@ -69,6 +69,7 @@ class LogDirectory:
         self._config = LogConfig()
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
+        environment.tables += [self._logs, self._stored]
         self._deletion = PartitionDeletion(environment, path)
         self._recovery_points = RecoveryPoints(environment, str(path))
 

@@ -111,24 +111,25 @@ class DeletionQueue:
     def __init__(self) -> None:
         """Begin with no paths."""
         self._heap: list[_Waiting] = []
-        self._waiting: dict[str, _Waiting] = {}
+        self.paths: dict[str, _Waiting] = {}
+        """The queued deletions by path. The owner may rebuild the table in place."""
 
     def __len__(self) -> int:
-        return len(self._waiting)
+        return len(self.paths)
 
     def __contains__(self, path: str) -> bool:
         """Return whether the path is queued or being deleted."""
-        return path in self._waiting
+        return path in self.paths
 
     def add(self, path: str, due_ms: int, *, is_directory: bool = False) -> None:
         """Queue a file, or a directory with all its files, for deletion from `due_ms` on."""
         entry = _Waiting(due_ms, path, is_directory)
-        self._waiting[path] = entry
+        self.paths[path] = entry
         heapq.heappush(self._heap, entry)
 
     def withdraw(self, path: str) -> None:
         """Take the path out of the queue."""
-        self._waiting.pop(path, None)
+        self.paths.pop(path, None)
 
     def prepare(
         self,
@@ -143,17 +144,17 @@ class DeletionQueue:
         entries: list[_Waiting] = []
         while self._heap and self._heap[0].due_ms <= now_ms and len(entries) < max_files:
             entry = heapq.heappop(self._heap)
-            if self._waiting.get(entry.path) is entry:
+            if self.paths.get(entry.path) is entry:
                 entries.append(entry)
         return DeletionTicket(storage, durable, entries, max_files, max_bytes) if entries else None
 
     def complete(self, ticket: DeletionTicket, now_ms: int) -> None:
         """Take back a ticket that ran. Entries that it did not reach stay queued; failed entries are due after RETRY_MS."""
         for entry in ticket.entries:
-            if self._waiting.get(entry.path) is not entry:
+            if self.paths.get(entry.path) is not entry:
                 continue
             if entry.path in ticket.done:
-                del self._waiting[entry.path]
+                del self.paths[entry.path]
             elif entry.path in ticket.failed:
                 self.add(entry.path, now_ms + RETRY_MS, is_directory=entry.is_directory)
             else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
@@ -113,6 +113,10 @@ class Partitions:
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
         """The number of open partitions whose topics were deleted since the start."""
+        self.tables: list[dict[Any, Any]] = [self.by_name, self.by_id, self.by_key, self.flushed_by_time]
+        """The tables here and elsewhere with entries for topics or partitions. After many deletions they are rebuilt in place,
+        so that they need less memory.
+        """
         self.when_closed: list[Callable[[Partition], None]] = []
         """Called for each open partition of a deleted topic, so that no reference keeps its log in memory."""
 

@@ -153,6 +153,11 @@ class TopicLifecycle:
         for key in wanted:
             self._partitions.get(*key)
         self._metadata_log.add_listener(self.changed)
+        self._partitions.tables += [
+            self._policies,
+            *self._metadata_log.image.tables,
+            *self._directory.environment.tables,
+        ]
 
     async def changed(self, records: Sequence[MetadataRecord]) -> None:
         """Carry out the records of one change on the partition logs."""

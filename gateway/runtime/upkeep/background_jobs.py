@@ -64,7 +64,7 @@ class BackgroundJobs:
         self._log_directory = log_directory
         self._lifecycle = lifecycle
         self._long_lived = LongLived()
-        self._freed_memory = FreedMemory()
+        self._freed_memory = FreedMemory(partitions.tables)
         self.retention = Retention(clock)
         self._file_deletion = FileDeletion(config, clock, log_directory)
         self._delayed = DelayedDelivery(
