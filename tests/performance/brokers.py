@@ -121,6 +121,10 @@ class SeqgateBroker(Broker):
         self.start_s = time.monotonic() - begin
         self.pid = self._gateway.pid
 
+    def log_text(self) -> str:
+        """Return what the gateway logged so far."""
+        return self._gateway.stderr_text()
+
     def stop(self) -> None:
         self._gateway.stop(STOP_TIMEOUT_S)
 

@@ -11,18 +11,29 @@ from __future__ import annotations
 import argparse
 import re
 import time
+from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from gateway.runtime.upkeep.freed_memory import GIVE_BACK_AFTER
 from tests.performance.brokers import Broker, SeqgateBroker
 from tests.performance.report import MIB
 from tests.support.batches import Batch, records
 from tests.support.wire import Wire
 
 PER_REQUEST = 100
-SETTINGS = {"log.segment.delete.delay.ms": "1000", "seqgate.deletion.max.files.per.second": "100000"}
-QUIET_S = 12.0
-"""Seconds to wait after the last file is deleted, until the gateway has given memory back."""
+SETTINGS = {
+    "log.segment.delete.delay.ms": "1000",
+    "log.flush.offset.checkpoint.interval.ms": "1000",
+    "seqgate.deletion.max.files.per.second": "100000",
+}
+"""What a gateway keeps of a deleted topic for a minute, it keeps for a second here."""
+GIVEN_BACK = "giving their memory back"
+"""The gateway logs this once many deletions are over."""
+POLL_S = 0.1
+STEADY_S = 5.0
+"""Time (s) without a change of the resident memory after which it counts as steady."""
+TIMEOUT_S = 600.0
 WARM_UP_TOPICS = 20
 """Topics used before the measurement, because the first requests of each kind build their codecs."""
 PAGE = Path(__file__).parents[2] / "docs" / "scale.md"
@@ -52,16 +63,32 @@ def delete(wire: Wire, names: list[str]) -> None:
         assert not any(row["error_code"] for row in answer["responses"]), answer
 
 
-def await_deletion(data_dir: Path, timeout_s: float) -> None:
-    """Wait until the files of all deleted partitions are gone."""
-    deadline = time.monotonic() + timeout_s
-    while any(data_dir.glob("*-delete")):
-        assert time.monotonic() < deadline, "files of deleted topics are still there"
-        time.sleep(0.2)
+def await_until(is_reached: Callable[[], bool], what: str) -> None:
+    """Poll the gateway's process and files."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not is_reached():
+        assert time.monotonic() < deadline, f"not within {TIMEOUT_S:.0f} s: {what}"
+        time.sleep(POLL_S)
 
 
-def measure(broker: Broker, data_dir: Path, topics: int) -> list[float]:
+class Steady:
+    """Tells whether the resident memory of a broker has not changed for STEADY_S."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+        self._size_bytes = 0
+        self._since_s = 0.0
+
+    def __call__(self) -> bool:
+        size_bytes, now_s = self._broker.resident_bytes(), time.monotonic()
+        if size_bytes != self._size_bytes:
+            self._size_bytes, self._since_s = size_bytes, now_s
+        return now_s - self._since_s >= STEADY_S
+
+
+def measure(broker: SeqgateBroker, topics: int) -> list[float]:
     """Return the resident MiB before, with all topics in use, and after their deletion."""
+    data_dir = broker.directory / "data"
     with Wire(broker.bootstrap, timeout_s=120.0) as wire:
         for kind, count in (("warm-up", WARM_UP_TOPICS), ("churn", topics)):
             names = [f"{kind}-{number}" for number in range(count)]
@@ -69,8 +96,10 @@ def measure(broker: Broker, data_dir: Path, topics: int) -> list[float]:
             use(wire, names)
             used = broker.resident_bytes()
             delete(wire, names)
-            await_deletion(data_dir, 600.0)
-            time.sleep(QUIET_S)
+            await_until(lambda: not any(data_dir.glob("*-delete")), "the files of deleted topics are gone")
+            if count >= GIVE_BACK_AFTER:
+                await_until(lambda: GIVEN_BACK in broker.log_text(), "the gateway gives memory back")
+            await_until(Steady(broker), "the resident memory is steady")
     return [size_bytes / MIB for size_bytes in (before, used, broker.resident_bytes())]
 
 
@@ -82,20 +111,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--topics", type=int, default=3_000)
+    parser.add_argument("--topics", type=int, nargs="+", default=[3_000])
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    with TemporaryDirectory(prefix="seqgate-deletions-") as path:
-        broker = SeqgateBroker(Path(path), SETTINGS)
-        with broker:
-            found = row(arguments.topics, *measure(broker, Path(path) / "data", arguments.topics))
+    found = []
+    for topics in arguments.topics:
+        with (
+            TemporaryDirectory(prefix="seqgate-deletions-") as path,
+            SeqgateBroker(Path(path), SETTINGS) as broker,
+        ):
+            found.append(row(topics, *measure(broker, topics)))
     table = "\n".join(
         (
-            f"`python -m tests.performance.deletions --topics {arguments.topics}`:",
+            f"`python -m tests.performance.deletions --topics {' '.join(map(str, arguments.topics))}`:",
             "",
             "| topics created, used, deleted | resident MiB before | in use | after | after : before |",
             "| ---: | ---: | ---: | ---: | ---: |",
-            found,
+            *found,
             "",
         )
     )

@@ -10,9 +10,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import gc
+import logging
 import sys
 from collections.abc import Sequence
 from typing import Any, Final
+
+logger = logging.getLogger(__name__)
 
 GIVE_BACK_AFTER: Final = 500
 """The number of closed partitions after which memory is given back, which takes some milliseconds."""
@@ -41,6 +44,7 @@ class FreedMemory:
         self._closed_before = closed
         if goes_on or closed - self._given_back_at < GIVE_BACK_AFTER:
             return False
+        logger.info("%d partitions were deleted: giving their memory back", closed - self._given_back_at)
         self._given_back_at = closed
         for table in self._tables:
             shrink(table)
