@@ -21,8 +21,8 @@ _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
     """Return the directory of the metadata log.
 
-    Raises ControlError when `data_dir` is no data directory, or one of a later release. `otherwise` continues the error with
-    what else the operator can name.
+    Raises ControlError when `data_dir` is no data directory, or one of a later release. `otherwise` is appended to the
+    error; it says how to name another store.
     """
     directory = data_dir / _METADATA_DIRECTORY
     if not directory.is_dir():

@@ -43,7 +43,7 @@ class Endpoint(NamedTuple):
 
 @dataclass(slots=True)
 class NodeServices:
-    """The node itself: its settings, time, event loop, identity and long tasks. Every handler reaches these."""
+    """The node itself: its settings, time, event loop, identity and long tasks. Every handler can use these."""
 
     config: Config
     clock: Clock
@@ -85,7 +85,7 @@ class PartitionServices:
 
 @dataclass(slots=True)
 class TopicServices:
-    """The metadata of topics, and what carries its changes out."""
+    """The metadata of topics, and the parts that carry out changes of topics."""
 
     metadata_log: MetadataLog
     lifecycle: TopicLifecycle
@@ -112,7 +112,7 @@ class UpkeepServices:
 
 @dataclass(slots=True)
 class Services:
-    """All records. A parameter of this type reaches everything; prefer the record that is needed."""
+    """All services. A function that takes this type can use every part; take only the services that it needs."""
 
     node: NodeServices
     partitions: PartitionServices

@@ -191,7 +191,9 @@ class Server:
         self._idle_timer = self.loop.call_later(max(0.05, min(idle_s / 4, STALLED_S / 2)), self.close_idle)
 
     def _drop_vanished(self) -> None:
-        """Drop connections whose client has hung up during a long poll with more requests after it, which nobody reads."""
+        """Drop long polls whose client has hung up. The gateway does not read from these connections, so it asks the
+        kernel.
+        """
         waiting = {
             connection.fileno(): connection for connection in self._connections if connection.waits_unread
         }

@@ -130,7 +130,7 @@ class _Cleaner:
             for segment in self.job.segments
         }
 
-    # The first pass.
+    # --- first pass: the newest offset of each key
 
     def fill_map(self) -> None:
         """Map each key from first_dirty_offset on to its newest offset, until the map is full."""
@@ -167,7 +167,7 @@ class _Cleaner:
             self.map.account_for(header.last_offset)
         return True
 
-    # The second pass.
+    # --- second pass: writing the records that stay
 
     def clean_group(self, group: list[SourceSegment], kept: KeptRecords, aborted: _Aborted) -> None:
         output = _Output(self.storage, self.environment, self.job, group[0].base_offset, self.throttle)

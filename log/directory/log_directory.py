@@ -215,7 +215,7 @@ class LogDirectory:
             self._deletion.remove(directory, 0)
             return None
 
-    # Partitions.
+    # --- partitions
 
     def get(self, topic: str, partition: int, *, is_mended: bool = True) -> PartitionLog | None:
         """Return the log of a partition, and open the log if necessary; None without one. Raises OSError, IncompatibleFormat.
@@ -353,7 +353,7 @@ class LogDirectory:
         """
         return self.environment.delete_due(now_ms, FILES_PER_STEP)
 
-    # Checkpoints and the close.
+    # --- checkpoints and the close
 
     def checkpoint(self) -> None:
         """Write the recovery points of all logs, so that a start after a crash reads little. Raises OSError."""

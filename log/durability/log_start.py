@@ -46,7 +46,7 @@ class LogStartCapture:
     __slots__ = ("_log_start", "_offset")
 
     def __init__(self, log_start: LogStart, offset: int) -> None:
-        """Take the file and the offset."""
+        """Create for the file that holds the log start offset, and the new offset."""
         self._log_start = log_start
         self._offset = offset
 

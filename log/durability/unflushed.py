@@ -39,7 +39,7 @@ class Unflushed:
     )
 
     def __init__(self, storage: Storage, place: LogPlace) -> None:
-        """Begin with nothing; `reset` sets the durable end."""
+        """Create without unflushed files; `reset` sets the durable end offset."""
         self._storage = storage
         self.place = place
         self.generation = 0

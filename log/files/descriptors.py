@@ -43,7 +43,7 @@ class Descriptors:
         """Return the number of files that are open now."""
         return len(self._open)
 
-    # Opening.
+    # --- opening
 
     def create(self, file: DataFile) -> None:
         """Create the file empty, or empty it, and open it."""
@@ -92,7 +92,7 @@ class Descriptors:
             if len(self._open) <= enough:
                 return
 
-    # Pinning.
+    # --- pinning
 
     def may_pin(self, count: int) -> bool:
         """Return whether `count` more files can be pinned without exceeding the limit."""
@@ -114,7 +114,7 @@ class Descriptors:
         elif len(self._open) > self.limit:
             self._close_least_recently_used(keep=None)
 
-    # Closing.
+    # --- closing
 
     def release(self, file: DataFile) -> None:
         """Close the descriptor, at once or when the last pin goes."""

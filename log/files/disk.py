@@ -38,7 +38,7 @@ class Disk(Protocol):
     def tells_cached(self) -> bool:
         """Whether `is_cached` and `read_cached` may be called."""
 
-    # Descriptors.
+    # --- descriptors
 
     def open(self, path: str, flags: int, mode: int = ..., /) -> int:
         """Open the file and return a new descriptor."""
@@ -73,13 +73,13 @@ class Disk(Protocol):
     def lock(self, descriptor: int, /) -> None:
         """Lock the file for this process, until the descriptor is closed. Raises OSError when another process holds the lock."""
 
-    # The page cache; see log.files.page_cache.
+    # --- page cache; see log.files.page_cache
 
     def be_asked(self, descriptor: int, /) -> None:
         """Switch off read-ahead for an open file, as `is_cached` and `read_cached` require."""
 
     def is_cached(self, descriptor: int, position: int, size_bytes: int, /) -> bool:
-        """Return whether the bytes can be read without waiting. Raises page_cache.Untold."""
+        """Return whether the bytes can be read without waiting. Raises page_cache.Untold if the system can't say."""
 
     def read_cached(self, descriptor: int, buffer: memoryview, position: int, /) -> int:
         """Read into the buffer and return the number of bytes; -1 if the read would wait. Raises page_cache.Untold."""
@@ -90,7 +90,7 @@ class Disk(Protocol):
     def drop_cached(self, descriptor: int, position: int, size_bytes: int, /) -> None:
         """Drop the durable pages of the bytes from the page cache. A size of 0 stands for the rest of the file."""
 
-    # Names.
+    # --- file names
 
     def replace(self, source: str, target: str, /) -> None:
         """Rename, replacing `target` atomically."""

@@ -57,7 +57,7 @@ class Storage:
         self._locks: dict[str, int] = {}
         weakref.finalize(self, _unlock_all, disk.close, self._locks)
 
-    # Data files.
+    # --- data files
 
     def create(self, file: DataFile) -> None:
         """Create the file empty, or empty it, and open it."""
@@ -118,7 +118,7 @@ class Storage:
         """
         self._disk.drop_cached(file.descriptor if file.descriptor >= 0 else self.descriptors.open(file), 0, 0)
 
-    # The page cache.
+    # --- the page cache
 
     def is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
         """Return whether these bytes, at least one, can be read without waiting for the disk. Checks samples only."""
@@ -222,7 +222,7 @@ class Storage:
             raise NotCached((Place(file.path, position, size_bytes),))
         return bytes(buffer[:count])
 
-    # Whole files and directories.
+    # --- whole files and directories
 
     def read_file(self, path: str) -> bytes:
         """Return the whole content. Raises FileNotFoundError."""

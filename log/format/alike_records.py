@@ -30,7 +30,7 @@ class RecordLayout(NamedTuple):
     timestamp_delta_bytes: int
     offset_delta_bytes: int
     key_and_value: tuple[tuple[bytes, int], ...]
-    """For the key and the value: the varint of the length, and the number of bytes after the varint."""
+    """Of the key and of the value: the length as a varint, and the number of bytes."""
     before: bytes
     """The headers before the digits."""
     digits: int

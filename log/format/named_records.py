@@ -39,7 +39,7 @@ class _Tail(NamedTuple):
     before: bytes
     """The bytes from the count of headers up to the value of the sequence header."""
     after: bytes
-    """The bytes after that value, up to the end of the record."""
+    """The bytes after the value of the sequence header, up to the end of the record."""
     size_bytes: int
     name: bytes
     epoch: int

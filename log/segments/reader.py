@@ -159,7 +159,7 @@ class LogReader:
         return FileRegion(self._storage, segment.file, position, size_bytes, segment.base_offset)
 
     def find_sound(self, offset: int, max_bytes: int, log_end_offset: int) -> tuple[FileRegion | None, int]:
-        """Return the next sound batches at or after `offset`, and the offset from which on they count."""
+        """Return the next undamaged batches at or after `offset`, and the offset after the damage that was skipped."""
         while offset < log_end_offset:
             damaged = self.damage_at(offset)
             if damaged is None:

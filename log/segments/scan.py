@@ -96,7 +96,7 @@ class SegmentScan:
             reason="the file ends before it",
         )
 
-    # What is sound.
+    # --- sound batches
 
     def _sound_at(self, position: int) -> BatchHeader | None:
         """Return the header of the batch at `position`; None unless the batch is whole and its CRC is right."""
@@ -152,7 +152,7 @@ class SegmentScan:
                 return None
         return self._data[start : start + size_bytes]
 
-    # What is damaged.
+    # --- damaged bytes
 
     def _damaged_here(self) -> DamagedRange:
         """Return the damaged range that begins at the scan's position. Raises IncompatibleFormat."""

@@ -94,7 +94,7 @@ class Segment:
         """Return the path of one of the segment's files."""
         return f"{self.directory}/{offset_name(self.base_offset, suffix)}"
 
-    # Writing.
+    # --- writing
 
     def must_roll(self, batch: BatchHeader, last_offset: int, config: LogConfig, now_ms: int) -> bool:
         """Return whether the batch belongs into a new segment: by size, time, full index, or offsets too far apart.
@@ -198,7 +198,7 @@ class Segment:
         self._indexes = self.indexes()
         self._environment.index_cache.drop(self.file.path)
 
-    # Reading.
+    # --- reading
 
     @property
     def max_timestamp(self) -> int:

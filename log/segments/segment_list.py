@@ -55,7 +55,7 @@ class SegmentList:
         """Return the number of segments."""
         return len(self.segments)
 
-    # The list.
+    # --- segments in order
 
     def add(self, segment: Segment) -> None:
         """Close the active segment, and make `segment` the active one."""
@@ -122,7 +122,7 @@ class SegmentList:
             with contextlib.suppress(OSError):
                 self._storage.forget_cached(segment.file)
 
-    # Batches.
+    # --- batches
 
     def headers_from(self, number: int, offset: int) -> Iterator[BatchHeader]:
         """Yield the headers of the batches of one segment that end at `offset` or later."""

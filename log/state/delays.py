@@ -70,7 +70,7 @@ class Delays:
         self._config = config
         self.records.hold_ms = config.delivery_delay_hold_ms
 
-    # Judging.
+    # --- judging a batch before it is written
 
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int) -> DueTimes:
         """Return which records of a batch are due later.
@@ -106,7 +106,7 @@ class Delays:
                 later.append((offset_delta, due_ms))
         return DueTimes(later, undated)
 
-    # Folding in.
+    # --- folding in a written batch
 
     def fold_in(self, batch: BatchHeader, view: memoryview, due_times: DueTimes) -> None:
         """Track the delayed records of a batch that was written. A marker ends its transaction."""
@@ -171,7 +171,7 @@ class Delays:
         self._log_start_offset = log_start_offset
         self.records.discard_below(log_start_offset)
 
-    # The side file.
+    # --- the side file
 
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
         """Load the side file. Return the offset to replay from. Raises OSError, IncompatibleFormat."""

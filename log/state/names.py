@@ -100,7 +100,7 @@ class Names:
         """The record headers from which names are decoded now."""
         return self._headers.names
 
-    # A start.
+    # --- at a start
 
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
         """Load the newest snapshot. Return the offset to replay from. Raises OSError."""
@@ -212,7 +212,7 @@ class Names:
                     producer_id, commit=False, marker_offset=-1, high_watermark=high_watermark
                 )
 
-    # Batches.
+    # --- batches
 
     def records_of(self, batch: BatchHeader, view: memoryview) -> list[NamedRecord]:
         """Return the records of a batch that carry a name. Raises InvalidRecord, UnsupportedCompressionType."""
@@ -287,7 +287,7 @@ class Names:
         if self._unsaved_from is None:
             self._unsaved_from = batch.base_offset
 
-    # What is remembered.
+    # --- the remembered names
 
     @property
     def is_ready(self) -> bool:
@@ -309,7 +309,7 @@ class Names:
         self.changed = True
         return self.table.expire(now_ms, self._config.deduplication_expiration_ms)
 
-    # Saving.
+    # --- snapshots
 
     def unsaved_below(self, offset: int) -> bool:
         """Return whether a record before `offset` may have a name that is in no durable snapshot.

@@ -125,7 +125,7 @@ class RecordStates:
         self._stop_deduplicating()
         self.rules = None
 
-    # Settings.
+    # --- changed settings
 
     def change(self, config: LogConfig, before: LogConfig) -> None:
         """Use other settings of the topic from now on. Raises OSError, StorageFailed.
@@ -165,7 +165,7 @@ class RecordStates:
             self.capture_delays()
         self._make_rules(config)
 
-    # Judging.
+    # --- judging a batch before it is written
 
     def judge(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> Found:
         """Return the rules' findings about a batch. Raises LogError, OSError.
@@ -201,7 +201,7 @@ class RecordStates:
                 raise
             return rules.judge(batch, view, now_ms, high_watermark)
 
-    # What is remembered.
+    # --- the remembered state
 
     @property
     def delayed(self) -> DelayedRecords | None:
@@ -239,7 +239,7 @@ class RecordStates:
         if self.names is not None:
             self.names.topic_names.is_whole = True
 
-    # Delays.
+    # --- delays
 
     def release_due(self, now_ms: int) -> bool:
         """Release records that are due, the earliest first and a bounded number. Return whether any were due."""
@@ -289,7 +289,7 @@ class RecordStates:
         self._unflushed.add_capture(capture)
         return True
 
-    # Names.
+    # --- producer names
 
     def _begin_deduplicating(self, config: LogConfig) -> None:
         """Restore the newest snapshot. `replay_names` replays the log after the snapshot later. Raises OSError."""

@@ -58,7 +58,7 @@ class SimulatedProcess:
             for descriptor in list(self._opened):
                 self.close(descriptor)
 
-    # Descriptors.
+    # --- descriptors
 
     def open(self, path: str, flags: int, mode: int = 0o777, /) -> int:
         disk = self.disk
@@ -185,7 +185,7 @@ class SimulatedProcess:
                 raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN), path)
             self.disk.locks[id(node)] = self, descriptor
 
-    # The page cache.
+    # --- the page cache
 
     def be_asked(self, descriptor: int, /) -> None:
         with self.disk.lock:
@@ -216,7 +216,7 @@ class SimulatedProcess:
                 size_bytes = size_bytes or len(file.cached) - position
                 file.cold.update(_blocks(position, size_bytes))
 
-    # Names.
+    # --- file names
 
     def replace(self, source: str, target: str, /) -> None:
         disk = self.disk
@@ -317,7 +317,7 @@ class SimulatedProcess:
     def list_files(self, path: str, /) -> dict[str, int]:
         return {entry.name: entry.size_bytes for entry in self.entries(path) if not entry.is_directory}
 
-    # Used by all calls.
+    # --- used by all calls
 
     def _check_alive(self, path: str) -> None:
         if not self.is_alive:

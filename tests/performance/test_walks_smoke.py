@@ -1,4 +1,4 @@
-"""The counter of walks sees everything that a request touches, from the socket to the disk."""
+"""The counter of Python calls sees every file that a request passes through, from the socket to the disk."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ class NamesLife(NamesThatOutliveRecords):
         lost.
         """
 
-    # Starting.
+    # --- starting
 
     @property
     def config(self) -> LogConfig:  # type: ignore[override]
@@ -120,7 +120,7 @@ class NamesLife(NamesThatOutliveRecords):
             history.start_offset = log.log_end_offset
             self.is_start_promised = False
 
-    # Sending.
+    # --- sending
 
     def send(
         self,
@@ -298,7 +298,7 @@ class NamesLife(NamesThatOutliveRecords):
                 self.counts["acknowledged"] += 1
         self.answers = [answer for answer in self.answers if answer.last_offset >= high_watermark]
 
-    # Making durable.
+    # --- making durable
 
     def flush(self, between: Callable[[], object] = lambda: None) -> None:
         """Flush once; call `between` during the flush."""
@@ -335,7 +335,7 @@ class NamesLife(NamesThatOutliveRecords):
     def capture(self) -> None:
         settings.capture_names(self.log)
 
-    # Turning it off and on.
+    # --- turning deduplication off and on
 
     def toggle(self) -> None:
         is_on = not self.topic_config.deduplicates
@@ -356,7 +356,7 @@ class NamesLife(NamesThatOutliveRecords):
         """Replay one more part of the log for names."""
         self.log.record_states.replay_names(max_bytes, self.now_ms())
 
-    # Ending.
+    # --- ending
 
     def kill(self) -> None:
         """Kill the process; the page cache stays."""

@@ -43,7 +43,7 @@ def _with_rows(event: Event, partition: TopicPartition, rows: dict[int, bytes | 
 
 
 def lose_a_line(history: History, chance: Random) -> list[Event] | None:
-    """Remove a line that is acknowledged, or that lies below another of its name, from every answer."""
+    """Remove from every answer a line that was acknowledged, or that a later line of its name proves stored."""
     lines = Lines(Facts(history))
     found = [
         (partition, offset)

@@ -124,7 +124,7 @@ def _print(page: SweepPage) -> None:
                     leak.kind,
                     shown(leak.place),
                     "" if leak.size_bytes is None else count(leak.size_bytes),
-                    "removed" if leak.removed else "" if leak.removable else "look at it",
+                    "removed" if leak.removed else "" if leak.removable else "check it by hand",
                 )
                 for leak in page.leaks
             ],

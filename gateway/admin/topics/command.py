@@ -227,7 +227,7 @@ def delete(
 
 
 def _report(outcomes: Sequence[TopicOutcome], *, as_json: bool) -> None:
-    """Print what became of each topic; end the command with 1 when the cluster refused one."""
+    """Print the outcome for each topic; end the command with 1 when the cluster refused one."""
     if as_json:
         print_json({"topics": list(outcomes)})
     else:

@@ -181,7 +181,7 @@ class ClassicGroup:
             members=members,
         )
 
-    # State.
+    # --- state
 
     def clock_was_set(self, by_ms: int) -> None:
         """Move every deadline by as much, so that each member has as much time left as before."""
@@ -224,7 +224,7 @@ class ClassicGroup:
         waiting = sum(member.awaiting_join is not None for member in self.members.values())
         return waiting == len(self.members) and not self.pending_members
 
-    # Members.
+    # --- members
 
     def add(self, member: Member, waiter: Waiter) -> None:
         """Add a member that waits with `waiter` for the end of the rebalance; the first member becomes the leader."""
@@ -293,7 +293,7 @@ class ClassicGroup:
         self.leader = joined
         return True
 
-    # Protocols.
+    # --- protocols
 
     def supports(self, protocol_type: str, names: Iterable[str]) -> bool:
         """Return whether a member with these protocols has one in common with all members of the group."""
@@ -358,7 +358,7 @@ class ClassicGroup:
             topics |= subscribed
         return frozenset(topics)
 
-    # Answers.
+    # --- answers
 
     def generation_reply(self, member_id: str, *, skip_assignment: bool = False) -> JoinReply:
         """Return the JoinGroup answer for the present generation; only the leader's answer lists the members."""

@@ -34,7 +34,7 @@ from gateway.coordinator.group.effects import JoinReply, SyncReply
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, Subscription, read_subscription
 from gateway.coordinator.places import Place
 
-# Joining.
+# --- joining a group
 
 
 def join(

@@ -56,7 +56,7 @@ class Join:
     can_skip_assignment: bool
 
 
-# Joining.
+# --- joining a group
 
 
 def join(group: ClassicGroup, request: Join, waiter: Waiter, limits: GroupLimits, effects: Effects) -> None:
@@ -211,7 +211,7 @@ def _replace_static(
         complete_when_all_joined(group, effects)
 
 
-# Rebalancing.
+# --- rebalancing
 
 
 def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
@@ -291,7 +291,7 @@ def join_time_is_up(group: ClassicGroup, limits: GroupLimits, effects: Effects) 
         _complete_join(group, effects)
 
 
-# Sync.
+# --- sync
 
 
 def sync(

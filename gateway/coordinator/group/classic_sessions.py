@@ -79,7 +79,7 @@ def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
         complete_when_all_joined(group, effects)
 
 
-# Time.
+# --- timeouts
 
 
 def next_deadline_ms(group: ClassicGroup) -> int:

@@ -245,7 +245,7 @@ class ConsumerGroup:
         places = {(topic_id, partition) for topic_id, count in topics.values() for partition in range(count)}
         return NOWHERE.union(*self.targets.values()) == places
 
-    # Records.
+    # --- records
 
     def replay(self, record: ConsumerRecord, now_ms: int, session_timeout_ms: int) -> None:
         """Replay a record; it restarts its member's session and rebalance timeouts."""

@@ -46,7 +46,7 @@ from gateway.coordinator.group.consumer_request import (
 )
 from gateway.coordinator.places import Place
 
-# One heartbeat.
+# --- one heartbeat
 
 
 def heartbeat(
@@ -199,7 +199,7 @@ def _update_member(
     )
 
 
-# Targets.
+# --- targets
 
 
 def renew_target(
@@ -265,7 +265,7 @@ def _make_target(group: ConsumerGroup, subscriptions: _Subscriptions, records: l
     records.append(AssignmentEpochRecord(group.group_id, group.assignment_epoch))
 
 
-# Reconciliation.
+# --- reconciliation
 
 
 def reconcile(
@@ -314,7 +314,7 @@ def _set_epoch(member: ConsumerMember, member_epoch: int) -> None:
     member.member_epoch = member_epoch
 
 
-# Leaving.
+# --- leaving
 
 
 def leave(group: ConsumerGroup, request: Heartbeat) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
@@ -354,7 +354,7 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[Consumer
     return records
 
 
-# Time.
+# --- timeouts
 
 
 def next_deadline_ms(group: ConsumerGroup) -> int:

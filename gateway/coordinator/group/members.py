@@ -210,7 +210,7 @@ class Members:
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
         return stored.shares.heartbeat(request, stored.topics, effects)
 
-    # Groups that change their protocol.
+    # --- groups that change their protocol
 
     def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
         static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
@@ -253,7 +253,7 @@ class Members:
         stored.groups[group.group_id] = converted
         effects.records.append(GroupMetadataRecord(group.group_id, converted.metadata()))
 
-    # Time.
+    # --- timeouts
 
     def expire(self, group_id: str, effects: Effects) -> None:
         """Remove the members of one group whose time is up, and end its phases whose time is up."""

@@ -21,7 +21,7 @@ from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, read_subscription
 from gateway.coordinator.places import Place
 
-# To the consumer protocol.
+# --- to the consumer protocol
 
 
 def may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
@@ -96,7 +96,7 @@ def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
         group.answer_sync(member, SyncReply(error_code=sync_again), effects)
 
 
-# To the classic protocol.
+# --- to the classic protocol
 
 
 def may_downgrade(group: ConsumerGroup, limits: ConsumerLimits, max_classic_size: int) -> bool:

@@ -104,7 +104,7 @@ class ShareGroup:
             self.places_seen = NOWHERE.union(*self.targets.values())
         return self.places_seen == places
 
-    # Records.
+    # --- records
 
     def replay(self, record: ShareGroupRecord, now_ms: int, session_timeout_ms: int) -> None:
         """Replay a record; it restarts its member's session."""

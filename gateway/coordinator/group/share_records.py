@@ -48,7 +48,7 @@ KINDS: Final = frozenset((MEMBER, GROUP_EPOCH, ASSIGNMENT_EPOCH, TARGET, CURRENT
 
 
 class ShareMemberValue(NamedTuple):
-    """A member's own description."""
+    """A member as it describes itself: its rack, client and subscribed topics."""
 
     rack_id: str | None
     client_id: str

@@ -76,7 +76,7 @@ class StoredGroups:
             for sharer in share_group.members.values():
                 sharer.session_deadline_ms = moved(sharer.session_deadline_ms, by_ms)
 
-    # Records.
+    # --- records
 
     def replay(self, record: GroupRecord | Pending | TransactionEnd, now_ms: int) -> None:
         """Replay a record while the log is loaded."""

@@ -115,7 +115,7 @@ class SharePartition:
         """Return how many offsets are handed out and not done."""
         return sum(len(run) for run in self.runs if run.delivery_count and run.state not in DONE)
 
-    # Acquiring.
+    # --- acquiring
 
     def acquire(
         self,
@@ -217,7 +217,7 @@ class SharePartition:
         if self.end_offset < new_first:
             self.runs.append(Run(self.end_offset, new_first - 1, DeliveryState.ARCHIVED))
 
-    # Acknowledging.
+    # --- acknowledging
 
     def acknowledge(
         self, member_id: str, said: Sequence[Acknowledgement], limits: ShareLimits, now_ms: int
@@ -337,7 +337,7 @@ class SharePartition:
         )
         return max(0, offset - self.start_offset - done)
 
-    # What is stored.
+    # --- stored records
 
     def stored_batches(self) -> list[StateBatch]:
         """Return all state that must be stored beside the start offset."""

@@ -27,7 +27,7 @@ Readers = dict[TopicPartition, list[Reader]]
 
 
 class GroupMoves:
-    """Carries out the moves with the coordinators of the groups."""
+    """Moves groups and share groups forward, through their coordinators."""
 
     def __init__(self, groups: GroupCoordinator, shares: ShareCoordinator) -> None:
         self._groups = groups

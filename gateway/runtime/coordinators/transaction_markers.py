@@ -86,7 +86,7 @@ class TransactionMarkers:
             try:
                 offset = self._append_unless_ended(partition, decided, coordinator_epoch)
             except LogError as error:
-                logger.warning("no marker in %s-%d: %s", *place, error)
+                logger.warning("the marker of a transaction could not be written to %s-%d: %s", *place, error)
                 left.add(place)
                 continue
             if offset is not None:

@@ -136,7 +136,7 @@ class ColdReads:
         """Return the number of blocks that are queued or being read."""
         return len(self._loads)
 
-    # For readers.
+    # --- calls by readers
 
     def attempt(self, work: Callable[[], T]) -> T:
         """Run `work` without waiting for the disk. Raises NotCached, and the errors of `work`."""
@@ -214,7 +214,7 @@ class ColdReads:
             del load.queue[load.key]
             del self._loads[load.key]
 
-    # Inside.
+    # --- internals
 
     def _is_in_sequence(self, key: BlockKey) -> bool:
         """Whether the reader of this block seems to read the file in sequence: it is the first block, or follows a
@@ -275,7 +275,9 @@ class ColdReads:
             job.size_bytes = self.storage.bring_in(job.place)
             failed = False
         except OSError as error:
-            logger.debug("%s: %s", job, error)  # the reader of this block gets the same error
+            logger.debug(
+                "%s could not be read ahead: %s", job, error
+            )  # the reader of this block gets the same error
         except Exception:
             logger.exception("old data could not be read ahead")
         if isinstance(job, _Load):

@@ -168,7 +168,7 @@ class Partition:
         self.flush_finished()
 
     def flush_captures(self) -> None:
-        """Flush in the background the captures that a changed configuration needs."""
+        """Flush in the background the state files that a configuration change has made necessary."""
         if self.log.unflushed.has_captures:
             self.start_flush()
 

@@ -129,7 +129,7 @@ class Compaction:
         except TimeoutError:
             return
 
-    # Choosing partitions.
+    # --- choosing partitions
 
     async def _due(self) -> list[Partition]:
         """Return the partitions to clean, the dirtiest first."""
@@ -203,7 +203,7 @@ class Compaction:
             await worker.close()
         return did_something
 
-    # One partition.
+    # --- cleaning one partition
 
     async def _clean(self, partition: Partition, worker: Cleaner, threads: int) -> bool:
         """Clean a partition; return whether it is cleaner now."""

@@ -148,7 +148,7 @@ class StateSweep:
                 else:
                     self._transactions.abort_overdue()
             except Unavailable as error:
-                logger.warning("%s of %s stays: %s", kind, owner, error)
+                logger.warning("%s of %s could not be removed: %s", kind, owner, error)
                 continue
             removed += of_owner
         return removed

@@ -226,7 +226,8 @@ class Scene:
 
     @contextlib.contextmanager
     def bounded(self, *, growth_bytes: int = GROWTH_BYTES, log_bytes: int = 1 << 20) -> Iterator[None]:
-        """Check that the block keeps within these limits, and that the gateway closes all its sockets."""
+        """Check that the `with` block makes memory and log grow by less than this, and that all its sockets are
+        closed."""
         memory, sockets, logged = self.resident_bytes(), self.open_sockets(), self.log_bytes()
         yield
         grown = self.resident_bytes() - memory

@@ -42,7 +42,7 @@ def _stable(peer: Peer, suffix: str = "stable") -> GroupMember:
     return member
 
 
-# FindCoordinator.
+# --- FindCoordinator
 
 
 @scenario_for_each(range(7))
@@ -82,7 +82,7 @@ def find_share_coordinator(peer: Peer) -> None:
         peer.call("find_coordinator", 6, key_type=2, coordinator_keys=[key])
 
 
-# ListGroups.
+# --- ListGroups
 
 
 @scenario_for_each(range(6))
@@ -138,7 +138,7 @@ def list_groups_of_types(peer: Peer, types: list[str]) -> None:
         peer.call("list_groups", 5, only_own=True, states_filter=states, types_filter=types)
 
 
-# DescribeGroups.
+# --- DescribeGroups
 
 
 @scenario_for_each(range(7))
@@ -184,7 +184,7 @@ def describe_static_members(peer: Peer) -> None:
         peer.call("describe_groups", version, groups=[member.group_id])
 
 
-# DeleteGroups.
+# --- DeleteGroups
 
 
 @scenario_for_each(range(3))

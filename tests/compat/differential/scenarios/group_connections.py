@@ -39,7 +39,7 @@ def _two(peer: Peer) -> tuple[GroupMember, GroupMember]:
     return leader, other
 
 
-# Connections.
+# --- connections
 
 
 @scenario
@@ -112,7 +112,7 @@ def asks_ahead(peer: Peer) -> None:
     )
 
 
-# Two members.
+# --- two members
 
 
 @scenario
@@ -177,7 +177,7 @@ def everyone_leaves_at_once(peer: Peer) -> None:
     leader.join()
 
 
-# Names.
+# --- names
 
 
 @scenario_for_each(

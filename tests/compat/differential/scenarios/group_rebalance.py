@@ -202,7 +202,7 @@ def new_member_while_the_assignment_is_awaited(peer: Peer) -> None:
     third.joined(pending.answer())
 
 
-# Static members.
+# --- static members
 
 
 @scenario_for_each(range(5, 10))

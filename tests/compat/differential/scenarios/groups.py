@@ -84,7 +84,7 @@ def pending_member_with_an_instance_id(peer: Peer) -> None:
     member.join()
 
 
-# Joining.
+# --- joining a group
 
 
 @scenario_for_each(range(10))

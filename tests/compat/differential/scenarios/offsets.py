@@ -32,7 +32,7 @@ def _nowhere(peer: Peer) -> Topic:
     return Topic(peer.name("nowhere"), OTHER_ID)
 
 
-# OffsetCommit.
+# --- OffsetCommit
 
 
 @scenario_for_each(COMMIT_VERSIONS)
@@ -192,7 +192,7 @@ def commit_to_a_topic_of_the_broker(peer: Peer) -> None:
     fetch_offsets(peer, group_id, [fetched(offsets_topic, 0)])
 
 
-# OffsetFetch.
+# --- OffsetFetch
 
 
 def _with_offsets(peer: Peer) -> tuple[Topic, Topic, str]:

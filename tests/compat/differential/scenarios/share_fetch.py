@@ -41,7 +41,7 @@ def life(peer: Peer, version: int) -> None:
     offsets_of(member)
 
 
-# Sessions.
+# --- sessions
 
 
 @scenario

@@ -76,7 +76,7 @@ def _empty_group(peer: Peer, *sizes: int, partitions: int = 1) -> tuple[ShareMem
     return member, member.topics[0]
 
 
-# Describe.
+# --- describe
 
 
 @scenario_for_each(range(2))
@@ -162,7 +162,7 @@ def describe_after_records_are_deleted(peer: Peer) -> None:
     offsets_of(member)
 
 
-# Alter.
+# --- alter
 
 
 @scenario_for_each({"the first": 0, "between": 1, "the end": 4, "behind the end": 9, "-1": -1, "-2": -2})
@@ -231,7 +231,7 @@ def alter_a_group_of_another_kind(peer: Peer) -> None:
     forget(peer, classic.group_id, topic.name)
 
 
-# Delete.
+# --- delete
 
 
 @scenario
