@@ -11,7 +11,6 @@ import os
 import resource
 import signal
 import sys
-import time
 from pathlib import Path
 
 import uvloop
@@ -21,7 +20,7 @@ from gateway.admin.server import ControlServer
 from gateway.config import Config, Listener
 from gateway.handlers import APIS
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
-from gateway.runtime.loop.log_rate_limit import LineLimit
+from gateway.runtime.loop import log_output
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.services import Endpoint, Services
@@ -250,7 +249,7 @@ class Gateway:
 
 def run(config: Config, *, guide: bool = False) -> None:
     """Run a gateway until SIGINT or SIGTERM. Raises StartFailed."""
-    _log_to_stderr()
+    _begin_logging(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     _raise_open_files_limit()
@@ -258,11 +257,12 @@ def run(config: Config, *, guide: bool = False) -> None:
     uvloop.run(_serve(config, guide))
 
 
-def _log_to_stderr() -> None:
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
-    handler.addFilter(LineLimit(time.monotonic))
-    logging.basicConfig(level=logging.INFO, handlers=[handler])
+def _begin_logging(config: Config) -> None:
+    file = config.optional_str("seqgate.logging.file")
+    try:
+        log_output.begin(config.str("seqgate.logging.level"), config.str("seqgate.logging.format"), file)
+    except OSError as error:
+        raise StartFailed(f"seqgate.logging.file {file} can't be written to: {error.strerror}") from None
 
 
 async def _serve(config: Config, guide: bool) -> None:

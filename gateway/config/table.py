@@ -12,6 +12,7 @@ from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
+from gateway.config.log_lines import LOGGING_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
 from gateway.config.reads import READ_SETTINGS
@@ -24,6 +25,7 @@ from gateway.config.transactions import TRANSACTION_SETTINGS
 SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
     *NETWORK_SETTINGS,
+    *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,

@@ -39,12 +39,14 @@ class Connection(asyncio.BufferedProtocol):
         "last_active_s",
         "listener_name",
         "peer_host",
+        "peer_port",
     )
 
     def __init__(self, server: ConnectionOwner[Connection], listener_name: str) -> None:
         self._server = server
         self.listener_name = listener_name
         self.peer_host = ""
+        self.peer_port = -1
         self.active = True
         """Whether bytes came since the last `Server.close_idle`."""
         self.last_active_s = 0.0
@@ -57,13 +59,22 @@ class Connection(asyncio.BufferedProtocol):
         self._sender: RecordSender | None = None
         self._gone_callbacks: dict[Hashable, Callable[[], None]] | None = None
 
+    @property
+    def name(self) -> str:
+        """The address and port of the client, for people."""
+        host = f"[{self.peer_host}]" if ":" in self.peer_host else self.peer_host
+        return f"{host}:{self.peer_port}" if self.peer_port >= 0 else host
+
     # the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = transport = cast("asyncio.Transport", transport)
         self._intake.attach(transport)
         peer = transport.get_extra_info("peername")
-        self.peer_host = peer[0] if isinstance(peer, tuple) else "unix"
+        if isinstance(peer, tuple):
+            self.peer_host, self.peer_port = peer[:2]
+        else:  # a client that has reset the connection already has no address any more
+            self.peer_host = "unknown"
         connected = transport.get_extra_info("socket")
         if connected is not None:
             self._server.suit_peer(connected, self.peer_host)
@@ -150,7 +161,7 @@ class Connection(asyncio.BufferedProtocol):
             return
         except Exception:
             # another connection may have called this method: an error must not reach it
-            logger.exception("a request of %s can't be begun", self.peer_host)
+            logger.exception("a request of %s can't be begun", self.name)
             self.close("its request failed in the gateway")
             return
         if isinstance(answer, Deferred):
@@ -298,7 +309,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._intake.stops & CLOSING:
             return
         self._intake.stops |= CLOSING
-        logger.warning("closing the connection of %s: %s", self.peer_host, reason)
+        logger.warning("closing the connection of %s: %s", self.name, reason)
         self.hang_up()
 
     def hang_up(self) -> None:
@@ -312,6 +323,6 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self, reason: str) -> None:
         """Close at once; answers that the client has not read are lost."""
         self._intake.stops |= CLOSING
-        logger.warning("dropping the connection of %s: %s", self.peer_host, reason)
+        logger.warning("dropping the connection of %s: %s", self.name, reason)
         if self._transport is not None:
             self._transport.abort()

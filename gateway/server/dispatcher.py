@@ -109,7 +109,7 @@ class Dispatcher:
         except (CloseConnection, MalformedRequest):
             raise
         except Exception as error:
-            logger.exception("%s v%d of %s failed", api.name, api_version, peer.peer_host)
+            logger.exception("%s v%d of %s failed", api.name, api_version, peer.name)
             raise CloseConnection(f"{api.name} failed: {error}") from error
         if api.is_eager:
             return self._begin_eagerly(api, context, request)
@@ -205,10 +205,10 @@ class Dispatcher:
         try:
             begun = api.begin(context, request)
         except (CloseConnection, MalformedRequest) as error:
-            logger.warning("%s of %s: %s", api.name, context.peer_host, error)
+            logger.warning("%s of %s: %s", api.name, context.peer.name, error)
             deferred.fail()
         except Exception:
-            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)
+            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer.name)
             deferred.fail()
         else:
             deferred.follow(begun)
@@ -221,7 +221,7 @@ class Dispatcher:
             request, _ = await asyncio.to_thread(schema.read, memoryview(frame), position)
         except MalformedRequest as error:
             logger.warning(
-                "%s v%d of %s is malformed: %s", api.name, context.api_version, context.peer_host, error
+                "%s v%d of %s is malformed: %s", api.name, context.api_version, context.peer.name, error
             )
             return None
         return request
@@ -236,7 +236,7 @@ class Dispatcher:
                 return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)
             return encode_response(api.key, context.correlation_id, response)
         except Exception:
-            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer_host)
+            logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer.name)
             return None
 
     @property

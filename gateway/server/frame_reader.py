@@ -7,6 +7,7 @@ parts gets memory of its own. This memory grows with the bytes that really arriv
 from __future__ import annotations
 
 from gateway.protocol.frames import MalformedRequest
+from gateway.protocol.strangers import size_complaint
 
 SIZE_BYTES = 4
 FIRST_PART_BYTES = 8 << 10
@@ -87,7 +88,7 @@ class FrameReader:
             raw = bytes(view[position : position + SIZE_BYTES])
         size = int.from_bytes(raw, "big", signed=True)
         if not 0 <= size <= self.max_bytes:
-            raise MalformedRequest(f"a request of {size} bytes; at most {self.max_bytes} are allowed")
+            raise MalformedRequest(size_complaint(size, self.max_bytes))
         return size, position + missing
 
     def start(self, size: int, memory_bytes: int = FIRST_PART_BYTES) -> None:

@@ -167,7 +167,7 @@ class Intake:
             rest = self._consume_frames(view)
         except MalformedRequest as error:
             if self._requester is not None:
-                self._requester.close(f"malformed request: {error}")
+                self._requester.close(f"it can't be read: {error}")
             rest = len(view)
         except MemoryError:
             self._abort()

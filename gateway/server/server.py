@@ -154,7 +154,7 @@ class Server:
         else:
             return True
         self.refused_connections += 1
-        logger.warning("refused a connection of %s: %s", connection.peer_host, reason)
+        logger.warning("refused a connection of %s: %s", connection.name, reason)
         return False
 
     def dismiss(self, connection: Connection) -> None:

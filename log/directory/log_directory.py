@@ -129,14 +129,16 @@ class LogDirectory:
                 self.checkpoint()
             except OSError as error:
                 logger.warning("%s: the names of deleted partitions can't be used yet: %s", self.path, error)
-        logger.info(
-            "%s: %d partitions loaded after %s",
-            self.path,
-            len(self),
-            "a clean stop, no record data read"
-            if self.was_clean
-            else f"a crash or first start, {len(self._logs)} of them checked, {cut} torn bytes cut off",
-        )
+        logger.info("%s: %s", self.path, self._told_start(cut))
+
+    def _told_start(self, cut: int) -> str:
+        """Return what this start found, in words."""
+        if self.was_clean:
+            return f"clean stop: {len(self)} partitions, no record data read"
+        if not self._stored:
+            return "new data directory"
+        torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
+        return f"unclean stop: {len(self)} partitions, {len(self._logs)} of them checked, {torn}"
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
         """Return whether the log is unchanged since its clean stop. Only a start after a crash looks at the log's files."""

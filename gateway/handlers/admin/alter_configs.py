@@ -12,17 +12,32 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME
 from gateway.handlers.admin.metadata_change import change_metadata
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
-from gateway.metadata.image import BROKER_LOGGER_RESOURCE
+from gateway.metadata.image import (
+    BROKER_LOGGER_RESOURCE,
+    BROKER_RESOURCE,
+    CLIENT_METRICS_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+)
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop import loggers
 from gateway.runtime.services import TopicServices
 
 API_KEY: Final = 33
+_KINDS: Final = {
+    TOPIC_RESOURCE: "topic",
+    BROKER_RESOURCE: "broker",
+    BROKER_LOGGER_RESOURCE: "logger of broker",
+    CLIENT_METRICS_RESOURCE: "client metrics",
+    GROUP_RESOURCE: "group",
+}
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -78,8 +93,35 @@ async def _alter(
     if isinstance(errors, ApiError):
         return [errors] * len(alterations)
     if not validate_only:
-        _set_levels(alteration for alteration, error in zip(alterations, errors, strict=True) if not error)
+        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
+        _set_levels(altered)
+        log_change(
+            context, "altered the configuration of", [_described(alteration) for alteration in altered]
+        )
     return errors
+
+
+def _described(alteration: Alteration) -> str:
+    """Return a resource and its changes, for people. The value of a sensitive setting stays out."""
+    kind = _KINDS.get(alteration.resource_type, f"resource {alteration.resource_type}")
+    changes = [_change(change) for change in alteration.changes]
+    if alteration.replace:
+        changes.append("all others to their defaults")
+    return f"{kind} {alteration.resource_name or 'default'} ({', '.join(changes)})"
+
+
+def _change(change: ConfigChange) -> str:
+    setting = BY_TOPIC_NAME.get(change.name) or BY_NAME.get(change.name)
+    value = "[hidden]" if setting is not None and setting.sensitive else change.value
+    match change.operation:
+        case Operation.DELETE:
+            return f"{change.name} to its default"
+        case Operation.APPEND:
+            return f"{change.name}+={value}"
+        case Operation.SUBTRACT:
+            return f"{change.name}-={value}"
+        case _:
+            return f"{change.name}={value}"
 
 
 def _set_levels(alterations: Iterable[Alteration]) -> None:

@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.admin.metadata_change import change_metadata
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
 from gateway.protocol.messages import build, response_module
@@ -35,6 +36,10 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     )
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
+    if not request.validate_only:
+        counts = {topic.name: topic.count for topic in topics}
+        grown = [str(result.name) for result in results if not result.error]
+        log_change(context, "added partitions to topic", [f"{name} (now {counts[name]})" for name in grown])
     module = response_module(37, context.api_version)
     return build(
         module.CreatePartitionsResponse,

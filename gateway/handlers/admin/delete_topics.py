@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.admin.metadata_change import change_metadata
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topics import TopicResult, TopicToDelete, delete_topics
 from gateway.protocol.messages import build, response_module
@@ -31,6 +32,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         results = _disabled(context.api_version)
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
+    log_change(context, "deleted topic", [str(result.name) for result in results if not result.error])
     module = response_module(20, context.api_version)
     return build(
         module.DeleteTopicsResponse,

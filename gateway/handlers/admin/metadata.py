@@ -25,6 +25,7 @@ from gateway.handlers.admin.metadata_change import fresh_topic_id
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.partition_state import PartitionState, partition_state
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -175,6 +176,8 @@ def _create_soon(context: RequestContext[Services], name: str) -> None:
         error = decision.answer[0].error
         if error is not None and error.error_code is not ErrorCode.topic_already_exists:
             logger.warning("topic %s is not created although a client asked for it: %s", name, error.message)
+        elif error is None:
+            log_change(context, "creates topic", [f"{name} (named in Metadata, auto.create.topics.enable)"])
         return decision
 
     context.services.topics.metadata_log.commit_soon(("create", name), decide)

@@ -88,6 +88,10 @@ class Peer(Protocol):
     peer_host: str
     listener_name: str
 
+    @property
+    def name(self) -> str:
+        """The address and port of the client, for people."""
+
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
         """Call back once when the connection closes, at once if it has closed already."""
 

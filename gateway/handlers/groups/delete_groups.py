@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
@@ -22,7 +23,7 @@ API_KEY: Final = 42
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Delete the groups one after another; each gets its own result, and a repeated group only one."""
     module = response_module(API_KEY, context.api_version)
-    results = []
+    results, deleted = [], []
     limit = TimeLimit(context)
     for group_id in dict.fromkeys(request.groups_names):
         try:
@@ -30,6 +31,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         except TimeoutError:
             error = ErrorCode.request_timed_out
         results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
+        if error is ErrorCode.none:
+            deleted.append(group_id)
+    log_change(context, "deleted group", deleted)
     return build(module.DeleteGroupsResponse, results=tuple(results))
 
 

@@ -96,7 +96,7 @@ def _answer(
     try:
         deferred.resolve(_encoded(context, found, error_code_of(error) if error_code is None else error_code))
     except Exception:
-        logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer_host)
+        logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer.name)
         deferred.fail()
 
 

@@ -11,6 +11,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.operations import Unavailable
@@ -40,6 +41,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if isinstance(outcome, ErrorCode):
         return build(module.OffsetDeleteResponse, error_code=outcome, topics=())
     errors = dict(zip(places, outcome, strict=True))
+    deleted = [f"{name}-{index}" for (name, index), error in errors.items() if error is ErrorCode.none]
+    log_change(context, f"deleted the offsets of group {group_id} for", deleted)
     answered = [(name, [(index, errors[name, index]) for index in indexes]) for name, indexes in known]
     if refused:
         for name, rows in answered:

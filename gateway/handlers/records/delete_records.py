@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
@@ -42,13 +43,15 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         offsets.update((entry.partition_index, entry.offset) for entry in topic.partitions)
     topics = []
     for topic_name, offsets in wanted.items():
-        partitions = []
+        partitions, deleted = [], []
         async for index, offset in in_slices(offsets.items()):
             name = f"{topic_name}-{index}"
             try:
                 low_watermark, error_code = await limit.run(_delete(context, topic_name, index, offset), name)
             except TimeoutError:
                 low_watermark, error_code = _NO_LOW_WATERMARK, ErrorCode.request_timed_out
+            if error_code is ErrorCode.none:
+                deleted.append(f"{name} (before {low_watermark})")
             partitions.append(
                 build(
                     module.DeleteRecordsPartitionResult,
@@ -57,6 +60,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                     error_code=error_code,
                 )
             )
+        log_change(context, "deleted records of", deleted)
         topics.append(build(module.DeleteRecordsTopicResult, name=topic_name, partitions=tuple(partitions)))
     return build(module.DeleteRecordsResponse, topics=tuple(topics))
 

@@ -166,7 +166,7 @@ class _Waiting:
             if not self._waits_on(read):
                 self.deferred.resolve(_answer(self.context, self.fetch_context, read))
         except Exception:
-            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer_host)
+            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer.name)
             self.deferred.fail()
 
     async def _look_in_slices(self) -> None:
@@ -180,7 +180,7 @@ class _Waiting:
             if not self._waits_on(read):
                 self.deferred.resolve(_answer(self.context, self.fetch_context, read))
         except Exception:
-            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer_host)
+            logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer.name)
             self.deferred.fail()
 
     def _waits_on(self, read: _Read) -> bool:

@@ -132,10 +132,10 @@ def _append_in_slices(
                 pass
             deferred.follow(appending.answer())
         except CloseConnection as error:
-            logger.warning("a Produce of %s fails: %s", context.peer_host, error)
+            logger.warning("a Produce of %s fails: %s", context.peer.name, error)
             deferred.fail()
         except Exception:
-            logger.exception("a Produce of %s can't be carried out", context.peer_host)
+            logger.exception("a Produce of %s can't be carried out", context.peer.name)
             deferred.fail()
         finally:
             room.release_kept(kept_bytes)
@@ -223,7 +223,7 @@ class _Appending:
         )
         if isinstance(info, ProduceRow):
             rows.append(info)
-            log_refusal(context.peer_host, context.client_id, partition, info)
+            log_refusal(context.peer.name, context.client_id, partition, info)
             return
         rows.append(appended_row(partition, info))
         if request.acks and not partition.is_persisted(info.answer_after):

@@ -124,7 +124,7 @@ class PendingAnswer:
             frame = encode_produce_response(context.api_version, context.correlation_id, self.topics)
         except struct.error as error:
             # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced by three
-            logger.warning("a Produce of %s can't be answered: %s", context.peer_host, error)
+            logger.warning("a Produce of %s can't be answered: %s", context.peer.name, error)
             self.deferred.fail()
             return
         self.deferred.resolve(frame)
@@ -287,15 +287,15 @@ def refused_row(partition: Partition, code: int, message: str, *, appended: bool
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message[:_MESSAGE_CHARACTERS])
 
 
-def log_refusal(peer_host: str, client_id: str, partition: Partition, row: ProduceRow) -> None:
+def log_refusal(peer_name: str, client_id: str, partition: Partition, row: ProduceRow) -> None:
     """Log why a batch was refused."""
     logger.info(
-        "refused a batch of %s (client %r) for %s-%d with error %d: %s",
-        peer_host,
+        "refused a batch of %s (client %r) for %s-%d with %s: %s",
+        peer_name,
         client_id,
         partition.topic,
         partition.index,
-        row.error_code,
+        ErrorCode(row.error_code).name.upper(),
         row.error_message,
     )
 
@@ -308,4 +308,6 @@ def close_on_error(topics: Topics) -> None:
     for _, rows in topics:
         for row in rows:
             if row.error_code:
-                raise CloseConnection(f"an acks=0 request failed with error {row.error_code}")
+                raise CloseConnection(
+                    f"an acks=0 request failed with {ErrorCode(row.error_code).name.upper()}"
+                )

@@ -95,7 +95,7 @@ class ProduceRepeats:
         acks = target.acks
         info = append_batch(self._services, api_version, partition, records, None, self._clock.now_ms())
         if isinstance(info, ProduceRow):
-            log_refusal(peer.peer_host, target.client_id, partition, info)
+            log_refusal(peer.name, target.client_id, partition, info)
             if not acks:
                 close_on_error([(target.key, [info])])
             return target.refuse(correlation_id, info)

@@ -144,12 +144,12 @@ def _go_on(
     try:
         answer = begin(context, request)
     except CloseConnection as error:
-        logger.warning("a Produce of %s that waited fails: %s", context.peer_host, error)
+        logger.warning("a Produce of %s that waited fails: %s", context.peer.name, error)
         deferred.fail()
         return
     except Exception:
         # this loop serves all held requests: an error of one must not stop the others
-        logger.exception("a Produce of %s that waited can't be carried out", context.peer_host)
+        logger.exception("a Produce of %s that waited can't be carried out", context.peer.name)
         deferred.fail()
         return
     deferred.follow(answer)

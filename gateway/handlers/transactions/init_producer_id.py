@@ -54,7 +54,7 @@ async def _idempotent(context: RequestContext[CoordinatorServices]) -> Any:
     try:
         producer_id = await context.services.producer_ids.next_producer_id()
     except NoProducerIds as error:
-        logger.warning("no producer id for %s: %s", context.peer_host, error)
+        logger.warning("no producer id for %s: %s", context.peer.name, error)
         return _answer(context, ErrorCode.coordinator_load_in_progress)
     return _answer(context, ErrorCode.none, Producer(producer_id, FIRST_EPOCH))
 

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from typing import Final
 
 LINES_PER_SECOND = 20
+UNLIMITED: Final = "gateway.changes"
+"""The logger whose lines always pass: the record of who changed what must be whole. Each line needs a durable change."""
 KINDS = 1000
 """The number of kinds of lines that are remembered. Beyond it all counts start again."""
 MAX_CHARACTERS: Final = 2_000
@@ -18,8 +20,8 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 class LineLimit(logging.Filter):
     """A filter for the log handler: at most `lines_per_second` lines of one kind, which is a place in the code.
 
-    Errors always pass, except those with a traceback: a client can repeat a request that always fails. The first line
-    after dropped ones says how many were dropped.
+    Errors always pass, except those with a traceback: a client can repeat a request that always fails. Lines of the logger
+    `UNLIMITED` always pass. The first line after dropped ones says how many were dropped.
     """
 
     def __init__(self, now_s: Callable[[], float], lines_per_second: int = LINES_PER_SECOND) -> None:
@@ -29,7 +31,7 @@ class LineLimit(logging.Filter):
         self._kinds: dict[tuple[str, int], tuple[int, int, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.levelno >= logging.ERROR and not record.exc_info:
+        if record.name == UNLIMITED or (record.levelno >= logging.ERROR and not record.exc_info):
             _make_harmless(record)
             return True
         kind = (record.pathname, record.lineno)

@@ -8,7 +8,6 @@ from typing import Final
 
 ROOT: Final = "root"
 TRACE: Final = 5
-START_LEVEL: Final = logging.INFO
 _LEVELS: Final[Mapping[str, int]] = {
     "TRACE": TRACE,
     "DEBUG": logging.DEBUG,
@@ -17,6 +16,16 @@ _LEVELS: Final[Mapping[str, int]] = {
     "ERROR": logging.ERROR,
     "FATAL": logging.CRITICAL,
 }
+
+
+_start_level = logging.INFO
+
+
+def set_start_level(level: str) -> None:
+    """Set the level of `root`, to which it also returns when its own level is deleted."""
+    global _start_level  # noqa: PLW0603 - loggers belong to the process as well
+    _start_level = _LEVELS[level]
+    logging.getLogger().setLevel(_start_level)
 
 
 def levels() -> dict[str, str]:
@@ -31,7 +40,7 @@ def levels() -> dict[str, str]:
 
 def set_level(name: str, level: str | None) -> None:
     """Set the level of a logger. With None the logger inherits again, and `root` returns to its level at the start."""
-    inherited = START_LEVEL if name == ROOT else logging.NOTSET
+    inherited = _start_level if name == ROOT else logging.NOTSET
     logger = logging.getLogger(None if name == ROOT else name)
     logger.setLevel(inherited if level is None else _LEVELS[level])
 

@@ -37,7 +37,7 @@ LIMITS: Final = (
     "idle for more than",
     "its client is gone",
     "items; at most 200000 are allowed",
-    "malformed request",
+    "can't be read: ",
 )
 """Parts of the log lines that report a reached limit."""
 

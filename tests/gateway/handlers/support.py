@@ -46,6 +46,7 @@ class FakePeer:
     """A client connection that ends when a test closes it."""
 
     peer_host = "127.0.0.1"
+    name = "127.0.0.1:50312"
     listener_name = "PLAINTEXT"
 
     def __init__(self) -> None:

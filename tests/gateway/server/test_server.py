@@ -25,6 +25,7 @@ class FakeLoop:
 
 class FakeConnection:
     peer_host = "127.0.0.1"
+    name = "127.0.0.1:50312"
 
     def __init__(self, **state: Any) -> None:
         self.last_active_s = FakeLoop.now_s

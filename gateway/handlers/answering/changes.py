@@ -1,0 +1,31 @@
+"""Logs who changed what: one line for each request that changed metadata, groups or records on purpose.
+
+created topic orders (4 partitions), by User:ANONYMOUS at 192.0.2.7:50312 (client 'admin-1')
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import Any
+
+from gateway.handlers.answering.api import RequestContext
+from gateway.runtime.loop.log_rate_limit import UNLIMITED
+
+NAMES_IN_A_LINE = 20
+"""The most things that a line names; it counts the others."""
+PRINCIPAL = "User:ANONYMOUS"
+"""The principal of every client, as in Kafka where clients do not log in."""
+
+logger = logging.getLogger(UNLIMITED)
+
+
+def log_change(context: RequestContext[Any], action: str, names: Sequence[str]) -> None:
+    """Log that this request did `action` to the things of these names; nothing when there are none."""
+    if not names:
+        return
+    more = len(names) - NAMES_IN_A_LINE
+    listed = ", ".join(names[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
+    logger.info(
+        "%s %s, by %s at %s (client %r)", action, listed, PRINCIPAL, context.peer.name, context.client_id
+    )

@@ -1,0 +1,61 @@
+"""Where the gateway's log lines go, and how they look: text or JSON, to stderr or to a file."""
+
+from __future__ import annotations
+
+import json
+import logging
+import sys
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from logging.handlers import WatchedFileHandler
+from typing import Final
+
+from gateway.runtime.loop import loggers
+from gateway.runtime.loop.log_rate_limit import LineLimit
+
+TEXT, JSON = "text", "json"
+FORMATS: Final = (TEXT, JSON)
+_TEXT_LINE: Final = "%(asctime)s %(levelname)s %(name)s: %(message)s"
+
+
+class _Utc(logging.Formatter):
+    """Times in UTC with milliseconds and zone, such as 2026-11-22T18:32:32.417Z."""
+
+    def formatTime(self, record: logging.LogRecord, datefmt: str | None = None) -> str:  # noqa: ARG002, N802
+        moment = datetime.fromtimestamp(record.created, UTC)
+        return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+
+
+class JsonLines(_Utc):
+    """One JSON object per line: time, level, logger, message, and error when there is a traceback."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {
+            "time": self.formatTime(record),
+            "level": record.levelname,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line, ensure_ascii=False)
+
+
+def handler_for(line_format: str, file: str | None, now_s: Callable[[], float]) -> logging.Handler:
+    """Return the handler of all log lines. A file that was renamed or deleted, by log rotation, is opened again.
+
+    Raises OSError when the file can't be opened.
+    """
+    handler: logging.Handler = (
+        logging.StreamHandler(sys.stderr) if file is None else WatchedFileHandler(file, encoding="utf-8")
+    )
+    handler.setFormatter(JsonLines() if line_format == JSON else _Utc(_TEXT_LINE))
+    handler.addFilter(LineLimit(now_s))
+    return handler
+
+
+def begin(level: str, line_format: str, file: str | None) -> None:
+    """Send all log lines of this process from `level` up to stderr or to `file`. Raises OSError."""
+    logging.basicConfig(handlers=[handler_for(line_format, file, time.monotonic)])
+    loggers.set_start_level(level)

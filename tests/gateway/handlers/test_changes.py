@@ -1,0 +1,107 @@
+"""The record of changes: who changed which topic, configuration, group or record."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers.admin import alter_configs, incremental_alter_configs
+from gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
+from gateway.handlers.groups import delete_groups
+from gateway.handlers.records import delete_records
+from gateway.metadata.configs import Operation
+from gateway.runtime.loop.log_rate_limit import UNLIMITED
+from tests.gateway.handlers.requests import TIMEOUT, create, delete, grow
+from tests.gateway.handlers.support import Node, open_node
+
+BY = ", by User:ANONYMOUS at 127.0.0.1:50312 (client 'test')"
+
+
+def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
+    found = [record.getMessage() for record in caplog.records if record.name == UNLIMITED]
+    caplog.clear()
+    return found
+
+
+async def test_topics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with open_node(tmp_path) as node:
+        await create(node, "orders", 4)
+        await create(node, "orders", 4)
+        await create(node, "only-checked", validate_only=True)
+        assert lines(caplog) == [f"created topic orders (4 partitions){BY}"]
+        await grow(node, "orders", 6)
+        assert lines(caplog) == [f"added partitions to topic orders (now 6){BY}"]
+        await delete(node, "orders", "gone")
+        assert lines(caplog) == [f"deleted topic orders{BY}"]
+
+
+async def test_configurations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with open_node(tmp_path) as node:
+        await create(node, "orders")
+        lines(caplog)
+        await _alter_incrementally(node)
+        assert lines(caplog) == [
+            "altered the configuration of topic orders (retention.ms=5, cleanup.policy+=compact, segment.ms to its default)"
+            + BY
+        ]
+
+        def replace(module: Any) -> dict[str, Any]:
+            config = module.AlterableConfig(name="retention.ms", value="7")
+            resource = module.AlterConfigsResource(resource_type=2, resource_name="orders", configs=(config,))
+            return {"resources": (resource,), "validate_only": False}
+
+        await node.ask(alter_configs.API, 2, replace)
+        assert lines(caplog) == [
+            f"altered the configuration of topic orders (retention.ms=7, all others to their defaults){BY}"
+        ]
+
+
+async def _alter_incrementally(node: Node) -> None:
+    def make(module: Any) -> dict[str, Any]:
+        changes = (
+            ("retention.ms", "5", Operation.SET),
+            ("cleanup.policy", "compact", Operation.APPEND),
+            ("segment.ms", None, Operation.DELETE),
+        )
+        configs = tuple(
+            module.AlterableConfig(name=name, value=value, config_operation=int(operation))
+            for name, value, operation in changes
+        )
+        resource = module.AlterConfigsResource(resource_type=2, resource_name="orders", configs=configs)
+        return {"resources": (resource,), "validate_only": False}
+
+    answer = await node.ask(incremental_alter_configs.API, 1, make)
+    assert [row.error_code for row in answer.responses] == [0]
+
+
+async def test_deleted_records_and_groups(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
+    async with open_node(tmp_path) as node:
+        await create(node, "orders")
+        lines(caplog)
+
+        def make(module: Any) -> dict[str, Any]:
+            partition = module.DeleteRecordsPartition(partition_index=0, offset=0)
+            missing = module.DeleteRecordsPartition(partition_index=9, offset=0)
+            topic = module.DeleteRecordsTopic(name="orders", partitions=(partition, missing))
+            return {"topics": (topic,), "timeout": TIMEOUT}
+
+        await node.ask(delete_records.API, 2, make)
+        assert lines(caplog) == [f"deleted records of orders-0 (before 0){BY}"]
+        await node.ask(delete_groups.API, 2, lambda _: {"groups_names": ("nobody",)})
+        assert lines(caplog) == []
+
+
+async def test_a_line_names_so_many_and_counts_the_rest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with open_node(tmp_path) as node:
+        context = node.context(delete_groups.API, 2)
+        log_change(context, "deleted group", [str(number) for number in range(NAMES_IN_A_LINE + 3)])
+    (line,) = lines(caplog)
+    assert line.endswith(f"19 and 3 more{BY}")
