@@ -32,6 +32,7 @@ def rich_life() -> Life:
     """Return a disk with several segments and aborted transactions, flushed."""
     life = Life(new_disk())
     life.open()
+    life.flush()  # a log rolls only after its first flush
     for number in range(36):
         life.append(number % 3, 1 + number % 2)
         if number % 5 == 0:
