@@ -95,11 +95,14 @@ def build_batch(
     if codec not in compression.CODEC_IDS:
         raise ValueError(f"unknown codec {codec!r}; the codecs are {', '.join(compression.CODEC_IDS)}")
     base_timestamp = listed[0].timestamp
+    max_timestamp = base_timestamp
     body = bytearray()
     for offset_delta, record in enumerate(listed):
-        _write_record(body, record, offset_delta, record.timestamp - base_timestamp)
-    payload = compression.compress(compression.CODEC_IDS[codec], bytes(body))
+        timestamp = record.timestamp
+        _write_record(body, record, offset_delta, timestamp - base_timestamp)
+        max_timestamp = max(max_timestamp, timestamp)
     attributes = compression.CODEC_IDS[codec]
+    payload = compression.compress(attributes, bytes(body))
     attributes |= TRANSACTIONAL_FLAG if is_transactional else 0
     attributes |= CONTROL_FLAG if is_control else 0
     attributes |= TIMESTAMP_TYPE_FLAG if is_log_append_time else 0
@@ -113,7 +116,7 @@ def build_batch(
             attributes,
             len(listed) - 1,
             base_timestamp,
-            max(record.timestamp for record in listed),
+            max_timestamp,
             producer_id,
             producer_epoch,
             base_sequence,
@@ -283,8 +286,8 @@ def _write_record(
     content = b"".join(
         (
             b"\x00",
-            _varint(timestamp_delta),
-            _varint(offset_delta),
+            _varint(timestamp_delta) if timestamp_delta else b"\x00",
+            _varint(offset_delta) if offset_delta else b"\x00",
             _sized(record.key),
             _sized(record.value),
             _headers(headers) if headers else b"\x00",

@@ -113,7 +113,11 @@ class Segment:
         if first is None:
             first = self._read_first_timestamp()
         waited_ms = batch.max_timestamp - first if first >= 0 else now_ms - self.created_ms
-        return waited_ms > self._roll_after_ms(config) or self.indexes().is_full(config.segment_index_bytes)
+        after_ms = self._roll_after_ms(config) if config.segment_jitter_ms else config.segment_ms
+        indexes = self._indexes
+        if indexes is None:
+            indexes = self.indexes()
+        return waited_ms > after_ms or indexes.is_full(config.segment_index_bytes)
 
     def time_to_roll_ms(self, config: LogConfig, now_ms: int) -> int:
         """Return from when on (ms) to close the segment even without appends. A time in the future may still be too early.

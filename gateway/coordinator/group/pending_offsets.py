@@ -42,11 +42,8 @@ class PendingOffsets:
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, dict[int, _Held]]] = {}
         self._producers: dict[int, set[tuple[str, TopicPartition]]] = {}
-
-    @property
-    def count(self) -> int:
+        self.count = 0
         """The number of pending offsets; one place may have several."""
-        return sum(map(len, self._producers.values()))
 
     def hold(self, pending: Pending) -> None:
         """Hold an offset until its transaction ends."""
@@ -55,7 +52,10 @@ class PendingOffsets:
         holders = self._groups.setdefault(record.group_id, {}).setdefault(place, {})
         holders.pop(pending.producer_id, None)  # the newest must be the last
         holders[pending.producer_id] = _Held(pending)
-        self._producers.setdefault(pending.producer_id, set()).add((record.group_id, place))
+        places = self._producers.setdefault(pending.producer_id, set())
+        self.count -= len(places)
+        places.add((record.group_id, place))
+        self.count += len(places)
 
     def end(self, producer_id: int, *, is_commit: bool) -> list[OffsetCommitRecord]:
         """End a producer's transaction: drop its pending offsets, and return those that a commit makes valid."""
@@ -69,6 +69,7 @@ class PendingOffsets:
                         break
                     held.superseded = True
             del holders[producer_id]
+            self.count -= 1
             self._drop_if_empty(group_id, place)
         return committed
 
@@ -84,7 +85,8 @@ class PendingOffsets:
         if holders is None:
             return
         for producer_id in holders:
-            self._producers[producer_id].discard((group_id, place))
+            self._producers[producer_id].remove((group_id, place))
+            self.count -= 1
             if not self._producers[producer_id]:
                 del self._producers[producer_id]
         holders.clear()

@@ -98,7 +98,7 @@ class StoredGroups:
     def replay_offset(self, record: OffsetRecord, now_ms: int) -> None:
         """Replay a record about offsets; the first offset of an unknown group creates the group."""
         group_id = self.offsets.replay(record)
-        if group_id is not None and not self.knows(group_id):
+        if group_id is not None and group_id not in self.groups and not self.knows(group_id):
             self.groups[group_id] = ClassicGroup(group_id, now_ms)
 
     def stored_keys(self) -> Iterator[RecordKey]:

@@ -35,7 +35,16 @@ _new_tuple = tuple.__new__
 class _Target:
     """What the requests of one shape commit, and their answer."""
 
-    __slots__ = ("_answer", "_api_version", "_places", "_topics", "changes", "committer", "shape")
+    __slots__ = (
+        "_answer",
+        "_api_version",
+        "_last_indexes",
+        "_places",
+        "_topics",
+        "changes",
+        "committer",
+        "shape",
+    )
 
     def __init__(
         self,
@@ -55,14 +64,15 @@ class _Target:
             for entry in entries
         ]
         self._topics = [(key, [entry.partition for entry in entries]) for key, entries in request.topics]
+        self._last_indexes = [(key, max(indexes)) for key, indexes in self._topics]
         self._api_version = context.api_version
         self._answer = self._frame(0, ErrorCode.none)
 
     def is_served(self, topics: dict[str | bytes, TopicPartitions]) -> bool:
         """Whether all partitions exist."""
-        for key, indexes in self._topics:
+        for key, last_index in self._last_indexes:
             topic = topics.get(key)
-            if topic is None or max(indexes) >= topic.count:
+            if topic is None or not topic.has(last_index):
                 return False
         return True
 

@@ -95,13 +95,13 @@ class CoordinatorShards(Generic[S]):
 
     def at(self, index: int) -> LoadedShard[S]:
         """Return the shard of one partition. Raises Unavailable."""
-        name = self.topic.name
-        partition = self._partitions.get(name, index)
         loaded = self._loaded.get(index)
         if loaded is not None:
-            if loaded.partition is partition and loaded.is_current:
+            if not loaded.partition.closed and loaded.is_current:
                 return loaded
             self.lose(loaded)
+        name = self.topic.name
+        partition = self._partitions.get(name, index)
         if partition is None or partition.closed or partition.log.offline:
             raise Unavailable
         try:

@@ -46,7 +46,7 @@ class InternalTopics:
         if topic is None or not topic.partitions:
             return None
         known = self._spread.get(name)
-        if known is None or known[0] != topic.topic_id:
+        if known is None or (known[0] is not topic.topic_id and known[0] != topic.topic_id):
             known = self._spread[name] = topic.topic_id, len(topic.partitions)
         return (java_hash(text) & 0x7FFFFFFF) % known[1]
 
