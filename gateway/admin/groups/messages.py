@@ -75,15 +75,16 @@ class ShareDelivery(msgspec.Struct, frozen=True):
 
     `start_offset` is the oldest record that is not done, `end_offset` follows the newest record that was ever delivered. The
     counts are of records between the two: `acquired` records wait for an acknowledgement, `holes` are stretches of done records,
-    with `done_records` in them. `max_delivery_count` is the highest delivery count of a record.
+    with `done_records` in them. `max_delivery_count` is the highest delivery count of a record. Over the Kafka protocol only
+    `start_offset` is known.
     """
 
     start_offset: int
-    end_offset: int
-    acquired: int
-    holes: int
-    done_records: int
-    max_delivery_count: int
+    end_offset: int | None
+    acquired: int | None
+    holes: int | None
+    done_records: int | None
+    max_delivery_count: int | None
 
 
 class GroupPartition(msgspec.Struct, frozen=True):
@@ -123,7 +124,7 @@ class GroupDescription(msgspec.Struct, frozen=True):
     generation_id: int | None
     protocol_type: str
     protocol_name: str | None
-    members: list[GroupMember] | None
+    members: list[GroupMember]
     partitions: list[GroupPartition]
     complete: bool
 

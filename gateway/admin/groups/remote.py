@@ -1,7 +1,7 @@
 """The groups of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of kafka-python.
 
 Other than a running gateway, the Kafka protocol does not tell when an offset was committed, nor which open transactions hold
-offsets; these fields stay empty. kafka-python describes the members of classic groups only, and nothing of share groups but their state.
+offsets; these fields stay empty.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from gateway.admin.groups.messages import (
     GroupPartition,
     GroupRow,
     ListGroupsRequest,
+    ShareDelivery,
 )
+from gateway.admin.groups.remote_members import consumer_members, share_members, share_places
 from gateway.admin.remote.cluster import Cluster, topic_partition
-from gateway.admin.remote.errors import nearest_hint
+from gateway.admin.remote.errors import nearest_hint, refusal_of_text
 from gateway.admin.request import ControlError
 
 CLASSIC: Final = "classic"
+CONSUMER: Final = "consumer"
 SHARE: Final = "share"
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 Place = tuple[str, int]
@@ -41,6 +44,11 @@ def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
         raise ControlError(f"there is no state of groups like one of {', '.join(request.states)}") from error
     found = listed(cluster, states)
     members = _member_counts(cluster, found.values())
+    members |= {
+        name: len(consumer_members(cluster, name).members)
+        for name, row in found.items()
+        if group_type(row) == CONSUMER
+    }
     committed = committed_offsets(
         cluster, [row["group_id"] for row in found.values() if group_type(row) != SHARE]
     )
@@ -129,28 +137,57 @@ def describe_group(cluster: Cluster, request: DescribeGroupRequest) -> GroupDesc
     row = groups.get(request.group)
     if row is None:
         raise ControlError(f"there is no group {request.group}{nearest_hint(request.group, groups)}")
-    if group_type(row) == SHARE:
-        raise ControlError(
-            f"{request.group} is a share group, which the command describes only over the control socket; "
-            f"kafka-share-groups.sh --describe --group {request.group} describes it from elsewhere"
-        )
-    classic = None
-    if group_type(row) == CLASSIC:
-        classic = cluster.admin.describe_groups([request.group])[request.group]
-        if classic["error"] is not None:
-            raise ControlError(classic["error"])
-    members = None if classic is None else [_member(member) for member in classic["members"]]
+    kind = group_type(row)
+    members, generation, protocol = _members(cluster, request.group, kind)
     return GroupDescription(
         group=request.group,
         state=row.get("group_state") or "Unknown",
-        type=group_type(row),
-        generation_id=None,
+        type=kind,
+        generation_id=generation,
         protocol_type=row["protocol_type"],
-        protocol_name=None if classic is None else classic["protocol_data"] or None,
+        protocol_name=protocol,
         members=members,
-        partitions=_partitions(cluster, request.group, members or []),
+        partitions=_share_partitions(cluster, request.group)
+        if kind == SHARE
+        else _partitions(cluster, request.group, members),
         complete=True,
     )
+
+
+def _members(cluster: Cluster, group: str, kind: str) -> tuple[list[GroupMember], int | None, str | None]:
+    """Return members, group epoch and the protocol that the members agreed on."""
+    if kind == SHARE:
+        return share_members(cluster, group)
+    if kind == CONSUMER:
+        return consumer_members(cluster, group)
+    found = cluster.admin.describe_groups([group])[group]
+    if found["error"] is not None:
+        raise ControlError(refusal_of_text(found["error"]) or found["error"])
+    return [_member(member) for member in found["members"]], None, found["protocol_data"] or None
+
+
+def _share_partitions(cluster: Cluster, group: str) -> list[GroupPartition]:
+    """Return the partitions that a share group has read; `delivery` has only the oldest record that is not done."""
+    found = share_places(cluster, group)
+    existing = _existing(cluster, set(found))
+    starts = offsets_of(cluster, existing, OffsetSpec.EARLIEST)
+    ends = offsets_of(cluster, existing, OffsetSpec.LATEST)
+    return [
+        GroupPartition(
+            *place,
+            committed_offset=None,
+            log_start_offset=starts.get(place),
+            high_watermark=ends.get(place),
+            lag=found[place].lag,
+            metadata=None,
+            commit_timestamp=None,
+            age_ms=None,
+            member_id=None,
+            pending=[],
+            delivery=ShareDelivery(found[place].start_offset, None, None, None, None, None),
+        )
+        for place in sorted(found)
+    ]
 
 
 def _member(member: Mapping[str, Any]) -> GroupMember:

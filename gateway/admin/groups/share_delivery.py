@@ -54,7 +54,7 @@ def delivery(found: SharePartition) -> ShareDelivery:
 
 def share_lag(found: ShareDelivery, high_watermark: int) -> int:
     """Return the number of records that are not done, as in DescribeShareGroupOffsets (KIP-1226)."""
-    return max(0, high_watermark - found.start_offset - found.done_records)
+    return max(0, high_watermark - found.start_offset - (found.done_records or 0))
 
 
 def total_share_lag(partitions: Partitions, delivered: Delivered) -> int:

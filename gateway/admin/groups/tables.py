@@ -18,7 +18,6 @@ from gateway.admin.printing import Column, count, counted, duration, print_lines
 from gateway.admin.transactions.tables import print_pending_of_group
 
 NONE: Final = "-"
-UNKNOWN_MEMBERS: Final = "members unknown"
 SHARE: Final = "share"
 LONGEST_METADATA: Final = 60
 
@@ -59,7 +58,7 @@ def print_groups(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) ->
 def print_description(description: GroupDescription) -> None:
     """Print a group: its state, its members, its partitions."""
     protocol = _protocol(description.protocol_type, description.protocol_name)
-    members = UNKNOWN_MEMBERS if description.members is None else counted(len(description.members), "member")
+    members = counted(len(description.members), "member")
     generation = "" if description.generation_id is None else f"generation {description.generation_id}, "
     print_lines(
         f"Group {shown(description.group)} ({description.type}): {description.state}, {members}, "
@@ -223,7 +222,7 @@ def _print_share_partitions(description: GroupDescription) -> None:
     )
     print_table(columns, [_share_cells(row) for row in description.partitions])
     lag = sum(row.lag or 0 for row in description.partitions)
-    acquired = sum(row.delivery.acquired for row in description.partitions if row.delivery is not None)
+    acquired = sum(row.delivery.acquired or 0 for row in description.partitions if row.delivery is not None)
     print_lines(
         f"{counted(len(description.partitions), 'partition')}, {counted(lag, 'record')} to acknowledge, "
         f"{acquired:,} of them acquired."
@@ -236,12 +235,14 @@ def _share_cells(row: GroupPartition) -> tuple[str, ...]:
         shown(row.topic),
         str(row.partition),
         NONE if delivery is None else str(delivery.start_offset),
-        NONE if delivery is None else str(delivery.end_offset),
+        NONE if delivery is None else _known(delivery.end_offset),
         _known(row.high_watermark),
         NONE if row.lag is None else count(row.lag),
-        NONE if delivery is None else count(delivery.acquired),
-        NONE if delivery is None else count(delivery.holes),
-        NONE if delivery is None else count(delivery.max_delivery_count),
+        NONE if delivery is None or delivery.acquired is None else count(delivery.acquired),
+        NONE if delivery is None or delivery.holes is None else count(delivery.holes),
+        NONE
+        if delivery is None or delivery.max_delivery_count is None
+        else count(delivery.max_delivery_count),
     )
 
 

@@ -29,9 +29,10 @@ logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one se
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """A cluster that answered: the addresses that were given, and kafka-python's admin client for it."""
+    """A cluster that answered: the addresses that were given, the one that was reached, and kafka-python's admin client."""
 
     addresses: tuple[str, ...]
+    reached: tuple[str, int]
     admin: Any
 
     def all_topics(self) -> list[dict[str, Any]]:
@@ -79,7 +80,7 @@ def connected(addresses: Sequence[tuple[str, int]]) -> Iterator[Cluster]:
             f"{shown_address(*reached)} accepts connections, but does not answer over the Kafka protocol: {sentence(error)}"
         ) from error
     try:
-        yield Cluster(shown, admin)
+        yield Cluster(shown, reached, admin)
     except kafka_errors.KafkaError as error:
         raise ControlError(sentence(error)) from error
     finally:

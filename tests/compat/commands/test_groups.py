@@ -9,6 +9,7 @@ from confluent_kafka import Consumer, TopicPartition
 
 from tests.compat.commands.conftest import Peer
 from tests.compat.groups.members import await_that
+from tests.support.kafka_tools import run_tool
 
 Fresh = Callable[[str], str]
 
@@ -84,14 +85,12 @@ def test_a_group_with_members(peer: Peer, topic: str, members: tuple[str, str]) 
     await_that(lambda: peer.json("groups", "describe", name)["state"] == "Stable", "the group is stable")
     described = peer.json("groups", "describe", name)
     assert described["type"] == protocol
-    if protocol == "classic":
-        (member,) = described["members"]
-        assert (member["client_id"], member["assignment"]) == ("desk", {topic: [0, 1]})
-        assert [row["member_id"] for row in described["partitions"]] == [member["member_id"]] * 2
-        assert "1 member" in peer.run("groups", "describe", name).stdout
-    else:
-        assert described["members"] is None
-        assert "members unknown" in peer.run("groups", "describe", name).stdout
+    (member,) = described["members"]
+    assert (member["client_id"], member["assignment"]) == ("desk", {topic: [0, 1]})
+    assert [row["member_id"] for row in described["partitions"]] == [member["member_id"]] * 2
+    assert "1 member" in peer.run("groups", "describe", name).stdout
+    (row,) = [row for row in peer.json("groups", "list")["groups"] if row["group"] == name]
+    assert (row["type"], row["members"]) == (protocol, 1)
     for command in (
         ("reset", name, "--topic", topic, "--to-earliest"),
         ("reset", name, "--topic", topic, "--to-latest"),
@@ -137,3 +136,26 @@ def test_a_deletion(peer: Peer, group: str, fresh: Fresh) -> None:
     assert f"there is no group {missing}" in told.stderr
     wrong = peer.run("groups", "describe", group, code=1).stderr
     assert wrong.startswith(f"seqgate: there is no group {group}")
+
+
+def test_a_share_group(peer: Peer, topic: str, fresh: Fresh) -> None:
+    name = fresh("share")
+    peer.run("configs", "set", "group", name, "share.auto.offset.reset=earliest")
+    run_tool(
+        "kafka-console-share-consumer",
+        *("--bootstrap-server", peer.bootstrap, "--topic", topic, "--group", name),
+        *("--max-messages", "20", "--timeout-ms", "30000"),
+    ).expect_success()
+    await_that(lambda: peer.json("groups", "describe", name)["state"] == "Empty", "the member has left")
+    described = peer.json("groups", "describe", name)
+    assert (described["type"], described["members"]) == ("share", [])
+    assert [row["lag"] for row in described["partitions"]] == [0, 0]
+    # Seqgate moves the start at once, Kafka with its next snapshot.
+    assert all(row["delivery"]["start_offset"] in {0, 10} for row in described["partitions"])
+    assert "(share): Empty" in peer.run("groups", "describe", name).stdout
+    (row,) = [row for row in peer.json("groups", "list")["groups"] if row["group"] == name]
+    assert (row["type"], row["total_lag"]) == ("share", None)
+    assert (
+        f"{name} is a share group"
+        in peer.run("groups", "reset", name, "--topic", topic, "--to-latest", code=1).stderr
+    )
