@@ -348,7 +348,7 @@ def is_expired(transaction: Transaction, expiration_ms: int, now_ms: int) -> boo
 
 def _fresh(producer_id: int | None) -> int:
     if producer_id is None:
-        raise AssertionError("this rule must be given a fresh producer id")
+        raise NeedsProducerId
     return producer_id
 
 
@@ -363,6 +363,7 @@ __all__ = [
     "COMMIT",
     "VERSION_2",
     "EndRequest",
+    "NeedsProducerId",
     "Producer",
     "TransactionLimits",
     "TransactionRefused",

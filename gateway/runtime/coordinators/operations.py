@@ -43,6 +43,9 @@ Operation = Callable[[S, int], Change[A]]
 Answered = Callable[[Any, Exception | None], None]
 """Called once, with the answer of an operation or with the error that refuses it."""
 
+Noted = Callable[[Any, int], None]
+"""Called with the answer of an operation and the last offset of its round, which is written and not durable yet."""
+
 
 class Unavailable(Exception):
     """The coordinator can't answer now; `error_code` tells the client to retry."""
@@ -70,13 +73,21 @@ class Applied(NamedTuple, Generic[A]):
 class _Asked:
     """One operation of a round, the request that waits for it, and its result."""
 
-    __slots__ = ("answered", "change", "error", "operation")
+    __slots__ = ("answered", "change", "error", "noted", "operation")
 
-    def __init__(self, operation: Operation[Any, Any], answered: Answered | None) -> None:
+    def __init__(
+        self, operation: Operation[Any, Any], answered: Answered | None, noted: Noted | None = None
+    ) -> None:
         self.operation = operation
         self.answered = answered
+        self.noted = noted
         self.change: Change[Any] | None = None
         self.error: Exception | None = None
+
+    def note(self, last_offset: int) -> None:
+        """Tell that the round is written, unless the operation was refused."""
+        if self.noted is not None and self.change is not None and self.error is None:
+            self.noted(self.change.answer, last_offset)
 
     def succeed(self) -> None:
         """Send the answer: the operation's changes are durable."""
@@ -126,16 +137,26 @@ class Operations(Generic[S]):
         self.ask(loaded, operation, partial(settle, waiter))
         return await waiter
 
-    def ask(self, loaded: LoadedShard[S], operation: Operation[S, A], answered: Answered) -> None:
-        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error."""
+    def ask(
+        self,
+        loaded: LoadedShard[S],
+        operation: Operation[S, A],
+        answered: Answered,
+        noted: Noted | None = None,
+    ) -> None:
+        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error.
+
+        Calls `noted` before, in the turn in which the round is written: for a caller with work to begin as soon as the
+        state has changed.
+        """
         asked = self._asked.get(loaded)
         if asked is None:
-            self._asked[loaded] = [_Asked(operation, answered)]
+            self._asked[loaded] = [_Asked(operation, answered, noted)]
             # an extra round during the flush would be one more batch and become durable no sooner
             if not self._flusher.is_flushing or loaded.partition.flush_messages != 1:
                 self._schedule()
         else:
-            asked.append(_Asked(operation, answered))
+            asked.append(_Asked(operation, answered, noted))
 
     def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
         """Carry out an operation at once, behind those that wait for a round. Raises Unavailable, and the errors of
@@ -210,9 +231,15 @@ class Operations(Generic[S]):
             if loaded.write():
                 self._on_write(loaded)
             last_offset = loaded.partition.log.log_end_offset - 1
+            for one in asked:
+                one.note(last_offset)
         except Unavailable as error:
             self._fail(loaded, asked, error)
         except (LogError, ValueError, MemoryError) as error:
+            self._fail(loaded, asked, self._unwritten(loaded, error))
+        except Exception as error:
+            # whoever waits for the round must not wait for ever because of a bug
+            logger.exception("a round failed in an unexpected way")
             self._fail(loaded, asked, self._unwritten(loaded, error))
         else:
             self.when_persisted(loaded, last_offset, lambda error: _answer(asked, error))
@@ -267,11 +294,15 @@ def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
     is lost.
     """
     for one in asked:
-        if one.error is None:
+        if one.error is not None:
+            continue
+        try:
             if error is None:
                 one.succeed()
             else:
                 one.fail(error)
+        except Exception:
+            logger.exception("an operation could not be answered")
 
 
 def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> None:

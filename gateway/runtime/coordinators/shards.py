@@ -16,7 +16,14 @@ from typing import Generic, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transactional import TransactionEnd
-from gateway.runtime.coordinators.operations import Answered, Applied, Operation, Operations, Unavailable
+from gateway.runtime.coordinators.operations import (
+    Answered,
+    Applied,
+    Noted,
+    Operation,
+    Operations,
+    Unavailable,
+)
 from gateway.runtime.coordinators.rewriting import is_worth_a_rewrite, rewrite
 from gateway.runtime.coordinators.shard import Codec, LoadedShard, State
 from gateway.runtime.loop.clock import Clock
@@ -161,9 +168,18 @@ class CoordinatorShards(Generic[S]):
         """
         return await self._operations.run(loaded, operation)
 
-    def ask(self, loaded: LoadedShard[S], operation: Operation[S, A], answered: Answered) -> None:
-        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error."""
-        self._operations.ask(loaded, operation, answered)
+    def ask(
+        self,
+        loaded: LoadedShard[S],
+        operation: Operation[S, A],
+        answered: Answered,
+        noted: Noted | None = None,
+    ) -> None:
+        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error.
+
+        Calls `noted` before, in the turn in which the round is written.
+        """
+        self._operations.ask(loaded, operation, answered, noted)
 
     def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
         """Carry out an operation at once. Raises Unavailable, and the errors of `operation`."""

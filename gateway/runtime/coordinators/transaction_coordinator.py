@@ -1,7 +1,8 @@
 """The transaction coordinator of this node: decides about transactions, and lets requests wait for durable records.
 
-A change is appended to `__transaction_state` and replayed in the same turn. An end is decided when its record is
-durable. Then all markers are written, and finally the record which completes the end. No request waits for that final
+InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn and EndTxn join the next round (see `operations`). A batch or an offset
+commit that adds its partition is applied at once, because its own answer waits for that record. An end is decided when its
+record is durable. Then all markers are written, and finally the record which completes the end. No request waits for that final
 record: if a crash loses it, the markers are written again. A producer with the answer to its EndTxn can therefore begin
 the next transaction. Source: Kafka's `TransactionCoordinator`, `TransactionStateManager`.
 """
@@ -41,13 +42,13 @@ from gateway.runtime.coordinators.transaction_reconciliation import (
     owners,
     warn_of_strangers,
 )
-from gateway.runtime.coordinators.transaction_state import TransactionState, Written
+from gateway.runtime.coordinators.transaction_state import Judge, TransactionState, Written
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
-from pid_allocator import NoProducerIds, ProducerIdAllocator
+from pid_allocator import ProducerIdAllocator
 
 logger = logging.getLogger(__name__)
 
@@ -73,7 +74,6 @@ class TransactionCoordinator:
         self._clock = clock
         self._partitions = partitions
         self._internal_topics = internal_topics
-        self._producer_ids = producer_ids
         self.markers = markers
         self.verifies: bool
         self.limits: TransactionLimits
@@ -97,7 +97,7 @@ class TransactionCoordinator:
             on_load=self._resume,
             on_lost=self._give_up,
         )
-        self._state = TransactionState(self.shards, internal_topics)
+        self._state = TransactionState(self.shards, internal_topics, producer_ids, self._begin_ending)
 
     def _take_limits(self) -> None:
         config = self._config
@@ -177,18 +177,20 @@ class TransactionCoordinator:
             return
         logger.info("%s-%d takes part in the transaction of %s again", *one.place, transactional_id)
         places = frozenset({one.place})
-        self._state.apply(
-            loaded,
-            transactional_id,
-            lambda current, now_ms: rules.add_partitions(
-                current,
-                one.producer,
-                places,
-                0 if current is None else current.client_version,
-                NO_LIMIT,
-                now_ms,
-            ),
-        )
+        # refused where an operation that waited for the round has begun another producer just now
+        with contextlib.suppress(TransactionRefused):
+            self._state.apply(
+                loaded,
+                transactional_id,
+                lambda current, now_ms: rules.add_partitions(
+                    current,
+                    one.producer,
+                    places,
+                    0 if current is None else current.client_version,
+                    NO_LIMIT,
+                    now_ms,
+                ),
+            )
 
     # --- state
 
@@ -204,14 +206,6 @@ class TransactionCoordinator:
         """Return the partition and offset of an id's newest record, while that record is not durable."""
         return self._state.unpersisted(transactional_id)
 
-    async def _fresh_producer_id(self) -> int:
-        """Return a new producer id. Raises Unavailable."""
-        try:
-            return await self._producer_ids.next_producer_id()
-        except NoProducerIds as error:
-            logger.warning("no producer id: %s", error)
-            raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
-
     # --- producers
 
     async def begin_producer(self, transactional_id: str, timeout_ms: int, claimed: Producer) -> Producer:
@@ -224,18 +218,15 @@ class TransactionCoordinator:
         async def attempt() -> Producer:
             current = self.find(transactional_id)
             self._check_room(current)
-            fresh_producer_id = None
-            if rules.begin_needs_producer_id(current, claimed):
-                fresh_producer_id = await self._fresh_producer_id()
 
-            def judge(current: Transaction | None, now_ms: int) -> Transaction:
+            def begin(current: Transaction | None, fresh_id: int | None, now_ms: int) -> Transaction:
                 self._check_room(current)
-                return rules.begin_producer(current, timeout_ms, claimed, fresh_producer_id, now_ms)
+                return rules.begin_producer(current, timeout_ms, claimed, fresh_id, now_ms)
 
-            written = self._state.apply(self._state.of(transactional_id), transactional_id, judge)
-            assert written is not None
+            is_needed = rules.begin_needs_producer_id(current, claimed)
+            written = await self._state.change_with_id(transactional_id, begin, is_needed=is_needed)
+            assert written.value is not None
             if written.value.state in DECIDED:
-                self._begin_ending(transactional_id, written)
                 raise TransactionRefused(ErrorCode.concurrent_transactions)
             await self.shards.persisted(written.loaded, written.last_offset)
             return Producer(written.value.producer_id, written.value.producer_epoch)
@@ -258,7 +249,7 @@ class TransactionCoordinator:
     ) -> None:
         """Carry out AddPartitionsToTxn, durably. Raises TransactionRefused, Unavailable."""
         loaded = self._state.of(transactional_id)
-        self._add(loaded, transactional_id, producer, places, client_version)
+        await self._state.change(loaded, transactional_id, self._adding(producer, places, client_version))
         found = self.unpersisted(transactional_id)
         if found is not None:
             await self.shards.persisted(loaded, found[1])
@@ -291,25 +282,20 @@ class TransactionCoordinator:
         """
         loaded = self._state.of(transactional_id)
         if client_version >= rules.VERSION_2:
-            self._add(loaded, transactional_id, producer, frozenset({place}), client_version)
+            self._state.apply(
+                loaded, transactional_id, self._adding(producer, frozenset({place}), client_version)
+            )
         elif self.verifies:
             rules.check_partition(loaded.shard.transactions.get(transactional_id), producer, place)
         return self.unpersisted(transactional_id)
 
-    def _add(
-        self,
-        loaded: _Loaded,
-        transactional_id: str,
-        producer: Producer,
-        places: frozenset[TopicPartition],
-        client_version: int,
-    ) -> None:
+    def _adding(self, producer: Producer, places: frozenset[TopicPartition], client_version: int) -> Judge:
         most = self.limits.max_partitions
 
         def judge(current: Transaction | None, now_ms: int) -> Transaction | None:
             return rules.add_partitions(current, producer, places, client_version, most, now_ms)
 
-        self._state.apply(loaded, transactional_id, judge)
+        return judge
 
     # --- ends
 
@@ -321,23 +307,21 @@ class TransactionCoordinator:
         """
 
         async def attempt() -> Producer:
-            current = self.find(transactional_id)
-            fresh_producer_id = None
-            if rules.end_needs_producer_id(current, request):
-                fresh_producer_id = await self._fresh_producer_id()
-            loaded = self._state.of(transactional_id)
-            decided = self._state.apply(
-                loaded,
+            is_needed = rules.end_needs_producer_id(self.find(transactional_id), request)
+            decided = await self._state.change_with_id(
                 transactional_id,
-                lambda current, now_ms: rules.end(current, request, fresh_producer_id, now_ms),
+                lambda current, fresh_id, now_ms: rules.end(current, request, fresh_id, now_ms),
+                is_needed=is_needed,
             )
-            if decided is None:
-                ended = loaded.shard.transactions[transactional_id]
-                return Producer(ended.producer_id, ended.producer_epoch)
-            ending = self._begin_ending(transactional_id, decided)
+            value = decided.value
+            assert value is not None
+            if not decided.is_new:
+                return Producer(value.producer_id, value.producer_epoch)
+            ending = self.endings.of(transactional_id)
             await self.shards.persisted(decided.loaded, decided.last_offset)
-            await wait_for_end(ending)
-            completed = rules.complete(decided.value, 0)
+            if ending is not None:
+                await wait_for_end(ending)
+            completed = rules.complete(value, 0)
             return Producer(completed.producer_id, completed.producer_epoch)
 
         return await self.endings.retry(transactional_id, attempt)
@@ -353,7 +337,8 @@ class TransactionCoordinator:
         return self.endings.begin(transactional_id, decided.loaded, work)
 
     async def _end(self, transactional_id: str, decided: Written, left: Sequence[OpenInPartition]) -> None:
-        loaded, value, last_offset = decided
+        loaded, value, last_offset, _ = decided
+        assert value is not None
         try:
             await self.shards.persisted(loaded, last_offset)
             await self.markers.write(value, loaded.partition.leader_epoch)
@@ -377,13 +362,11 @@ class TransactionCoordinator:
                 continue
             for transactional_id in loaded.shard.overdue(now_ms):
                 try:
-                    written = self._state.apply(loaded, transactional_id, _fenced)
+                    written = self._state.apply(loaded, transactional_id, _fenced_if_overdue)
                 except Unavailable:
                     break
-                if written is None:
-                    continue
-                logger.info("the transaction of %s took too long and is aborted", transactional_id)
-                self._begin_ending(transactional_id, written)
+                if written.is_new:
+                    logger.info("the transaction of %s took too long and is aborted", transactional_id)
 
     def forget_expired(self) -> None:
         """Forget the transactional ids that have not been used for long."""
@@ -391,10 +374,12 @@ class TransactionCoordinator:
         for loaded in self.shards:
             if not loaded.is_current:
                 continue
-            expired = loaded.shard.expired(expiration_ms, self._clock.now_ms())
             with contextlib.suppress(Unavailable):
-                self._state.forget(loaded, expired)
+                self._state.forget_expired(loaded, expiration_ms)
 
 
-def _fenced(current: Transaction | None, now_ms: int) -> Transaction | None:
-    return None if current is None else rules.fence(current, now_ms)
+def _fenced_if_overdue(current: Transaction | None, now_ms: int) -> Transaction | None:
+    # an operation that waited for the round may have ended the transaction just now
+    if current is None or not rules.is_overdue(current, now_ms):
+        return None
+    return rules.fence(current, now_ms)

@@ -35,8 +35,12 @@ class TransactionEndings:
         return ending
 
     def _forget(self, transactional_id: str, ending: asyncio.Task[None]) -> None:
-        if self._running.get(transactional_id, (None, None))[1] is ending:
+        if self.of(transactional_id) is ending:
             del self._running[transactional_id]
+
+    def of(self, transactional_id: str) -> asyncio.Task[None] | None:
+        """Return the task that finishes the end of a transactional id; None when there is none."""
+        return self._running.get(transactional_id, (None, None))[1]
 
     def give_up(self, owner: object) -> None:
         """Cancel the tasks of an owner."""
@@ -55,12 +59,12 @@ class TransactionEndings:
             try:
                 return await attempt()
             except TransactionRefused as error:
-                running = self._running.get(transactional_id)
+                running = self.of(transactional_id)
                 left_s = deadline_s - loop.time()
                 is_busy = error.error_code is ErrorCode.concurrent_transactions
                 if not is_busy or running is None or left_s <= 0:
                     raise
-                await wait_for_end(running[1], left_s)
+                await wait_for_end(running, left_s)
 
     async def finish(self) -> None:
         """Wait until all ends are complete."""

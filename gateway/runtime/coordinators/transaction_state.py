@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -9,26 +11,61 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change
 from gateway.coordinator.transaction.records import Transaction, TransactionRecord
+from gateway.coordinator.transaction.rules import NeedsProducerId
 from gateway.coordinator.transaction.shard import TransactionShard
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.coordinator.transaction.states import DECIDED
+from gateway.runtime.coordinators.operations import Operation, Unavailable, settle
 from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.internal_topics import InternalTopics
+from pid_allocator import NoProducerIds, ProducerIdAllocator
+
+logger = logging.getLogger(__name__)
+
+Judge = Callable[[Transaction | None, int], Transaction | None]
+"""Decides what a transactional id becomes at a time (ms), None for no change. May raise."""
 
 
 class Written(NamedTuple):
-    """A state of a transactional id, and the partition and offset of its record."""
+    """A state of a transactional id, and the shard and offset that must be durable before an answer tells it."""
 
     loaded: LoadedShard[TransactionShard]
-    value: Transaction
+    value: Transaction | None
     last_offset: int
+    is_new: bool = True
+    """Whether the change has written a record; otherwise the state was so before."""
+
+
+class _Outcome(NamedTuple):
+    after: Transaction | None
+    is_new: bool
+
+
+def _operation(transactional_id: str, judge: Judge) -> Operation[TransactionShard, _Outcome]:
+    def operation(shard: TransactionShard, now_ms: int) -> Change[_Outcome]:
+        before = shard.transactions.get(transactional_id)
+        after = judge(before, now_ms)
+        if after is None:
+            return Change(_Outcome(before, False))
+        return Change(_Outcome(after, True), (TransactionRecord(transactional_id, after),))
+
+    return operation
 
 
 class TransactionState:
     """Finds transactional ids and changes them, each change by one record."""
 
-    def __init__(self, shards: CoordinatorShards[TransactionShard], internal_topics: InternalTopics) -> None:
+    def __init__(
+        self,
+        shards: CoordinatorShards[TransactionShard],
+        internal_topics: InternalTopics,
+        producer_ids: ProducerIdAllocator,
+        on_decided: Callable[[str, Written], object],
+    ) -> None:
+        """`on_decided` is called with every decided end, in the turn in which the decision is written."""
+        self._on_decided = on_decided
+        self._producer_ids = producer_ids
         self._shards = shards
         self._internal_topics = internal_topics
         self._unpersisted: dict[str, tuple[Partition, int]] = {}
@@ -55,32 +92,77 @@ class TransactionState:
         """Return the number of known transactional ids."""
         return sum(len(loaded.shard.transactions) for loaded in self._shards)
 
-    def apply(
+    async def change(
+        self, loaded: LoadedShard[TransactionShard], transactional_id: str, judge: Judge
+    ) -> Written:
+        """Change the state of a transactional id with the shard's next round.
+
+        Returns once the round is written; the caller waits until it is durable (`CoordinatorShards.persisted`).
+        Raises Unavailable, and the errors of `judge`.
+        """
+        waiter: asyncio.Future[Written] = asyncio.get_running_loop().create_future()
+
+        def noted(outcome: _Outcome, last_offset: int) -> None:
+            settle(waiter, self._note(loaded, transactional_id, outcome, last_offset))
+
+        operation = _operation(transactional_id, judge)
+        self._shards.ask(loaded, operation, lambda _, error: settle(waiter, None, error), noted)
+        return await waiter
+
+    async def change_with_id(
+        self,
+        transactional_id: str,
+        judge: Callable[[Transaction | None, int | None, int], Transaction | None],
+        *,
+        is_needed: bool,
+    ) -> Written:
+        """Change a transactional id as `change` does; `judge` gets a fresh producer id where it needs one."""
+        fresh_id = await self._fresh_producer_id() if is_needed else None
+        loaded = self.of(transactional_id)
+        try:
+            return await self.change(
+                loaded, transactional_id, lambda current, now_ms: judge(current, fresh_id, now_ms)
+            )
+        except NeedsProducerId:
+            # an operation of the same round has used up the epochs, or forgotten the id
+            return await self.change_with_id(transactional_id, judge, is_needed=True)
+
+    async def _fresh_producer_id(self) -> int:
+        """Return a new producer id. Raises Unavailable."""
+        try:
+            return await self._producer_ids.next_producer_id()
+        except NoProducerIds as error:
+            logger.warning("no producer id: %s", error)
+            raise Unavailable(ErrorCode.coordinator_load_in_progress) from error
+
+    def apply(self, loaded: LoadedShard[TransactionShard], transactional_id: str, judge: Judge) -> Written:
+        """Change the state of a transactional id at once. Raises Unavailable, and the errors of `judge`."""
+        outcome, last_offset = self._shards.apply(loaded, _operation(transactional_id, judge))
+        return self._note(loaded, transactional_id, outcome, last_offset)
+
+    def _note(
         self,
         loaded: LoadedShard[TransactionShard],
         transactional_id: str,
-        judge: Callable[[Transaction | None, int], Transaction | None],
-    ) -> Written | None:
-        """Replace the state of a transactional id with the one that `judge` decides on at a time (ms).
+        outcome: _Outcome,
+        last_offset: int,
+    ) -> Written:
+        """Remember the newest record of an id, and begin an end that it decides."""
+        written = Written(loaded, outcome.after, last_offset, outcome.is_new)
+        if outcome.is_new:
+            self._unpersisted[transactional_id] = loaded.partition, last_offset
+            if outcome.after is not None and outcome.after.state in DECIDED:
+                self._on_decided(transactional_id, written)
+        return written
 
-        Returns None where `judge` changes nothing. Raises Unavailable, and the errors of `judge`.
-        """
+    def forget_expired(self, loaded: LoadedShard[TransactionShard], expiration_ms: int) -> None:
+        """Forget the transactional ids that have not been used for so long. Raises Unavailable."""
 
-        def operation(shard: TransactionShard, now_ms: int) -> Change[Transaction | None]:
-            after = judge(shard.transactions.get(transactional_id), now_ms)
-            return Change(after, () if after is None else (TransactionRecord(transactional_id, after),))
+        def operation(shard: TransactionShard, now_ms: int) -> Change[list[str]]:
+            expired = shard.expired(expiration_ms, now_ms)
+            return Change(expired, [TransactionRecord(name, None) for name in expired])
 
-        value, last_offset = self._shards.apply(loaded, operation)
-        if value is None:
-            return None
-        self._unpersisted[transactional_id] = loaded.partition, last_offset
-        return Written(loaded, value, last_offset)
-
-    def forget(self, loaded: LoadedShard[TransactionShard], transactional_ids: Sequence[str]) -> None:
-        """Forget transactional ids. Raises Unavailable."""
-        records = [TransactionRecord(name, None) for name in transactional_ids]
-        self._shards.apply(loaded, lambda _, __: Change(None, records))
-        self.lost(transactional_ids)
+        self.lost(self._shards.apply(loaded, operation).answer)
 
     def lost(self, transactional_ids: Sequence[str]) -> None:
         """Forget the undurable records of these transactional ids."""

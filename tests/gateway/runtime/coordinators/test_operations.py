@@ -170,6 +170,38 @@ class TestRefusals:
             assert found[3] is ErrorCode.none
             assert offsets(node.services.coordinators.groups) == {"a": 1, "b": 2}
 
+    async def test_an_unexpected_error_leaves_nobody_waiting(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.coordinators.groups
+            await groups.ensure_topic()
+            loaded = groups.shards.at(0)
+            broken = groups.shards.run(loaded, lambda *_: Change(None, [None]))
+            async with asyncio.timeout(5):
+                found = await outcomes(commit(node, "a", 1), broken, commit(node, "b", 2))
+            assert codes(found) == [ErrorCode.not_coordinator] * 3
+            assert "AttributeError" in caplog.text
+            assert await outcomes(commit(node, "a", 3), commit(node, "b", 4)) == [ErrorCode.none] * 2
+            assert offsets(groups) == {"a": 3, "b": 4}
+
+    async def test_an_answer_that_fails_keeps_none_of_the_others_back(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.coordinators.groups
+            await groups.ensure_topic()
+
+            def answer(_: ErrorCode) -> None:
+                raise LookupError("a bug")
+
+            others = [asyncio.create_task(commit(node, name, 1)) for name in ("a", "b")]
+            groups.begin_commit(Committer("g"), [record("g", 1)], answer)
+            async with asyncio.timeout(5):
+                assert await outcomes(*others) == [ErrorCode.none] * 2
+            assert batch_sizes(node) == [3], "all were in one round"
+            assert "a bug" in caplog.text
+
     async def test_a_record_that_no_batch_can_hold(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
             groups = node.services.coordinators.groups

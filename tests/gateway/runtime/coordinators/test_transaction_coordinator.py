@@ -23,6 +23,7 @@ from gateway.coordinator.transaction.states import (
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators import transaction_endings
 from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.partitions.log_replay import replay_batches
 from gateway.runtime.partitions.partition import Partition
 from log import Storage, StorageFailed
 from tests.faults.directory_life import ROOT, new_disk
@@ -131,6 +132,39 @@ class TestTransactions:
             await last.transact(Attempt("last"), commit=True)
             assert outcomes(node)["left"] == [Outcome.ABORTED]
 
+    async def test_operations_of_one_turn_are_one_batch(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            await create(node, TOPIC, PARTITIONS)
+            transactions = node.services.coordinators.transactions
+            await transactions.ensure_topic()
+            clients = [Client(node, f"{NAME}-{number}") for number in range(20)]
+            await asyncio.gather(*(client.begin() for client in clients))
+            assert len({client.producer for client in clients}) == 20
+            places = frozenset({(TOPIC, 0)})
+            await asyncio.gather(
+                *(
+                    transactions.add_partitions(client.transactional_id, client.producer, places, 0)
+                    for client in clients
+                )
+            )
+            log = partition(node, 0, TRANSACTION_STATE_TOPIC).log
+            assert [header.record_count for header, _ in replay_batches(log, 0)] == [20, 20]
+
+    async def test_two_producers_that_begin_together_when_the_epochs_are_used_up(
+        self, tmp_path: Path
+    ) -> None:
+        """Only the first one's round shows that the second one needs another producer id."""
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            before = client.producer.producer_id
+            write(node, current(node)._replace(producer_epoch=32_765))
+            others = [Client(node, NAME) for _ in range(2)]
+            await asyncio.gather(*(other.begin() for other in others))
+            first, second = (other.producer for other in others)
+            assert first == Producer(before, 32_766)
+            assert second.producer_epoch == 0
+            assert second.producer_id not in {-1, before}
+
     async def test_the_epochs_of_an_id_are_used_up(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
             client = await prepared(node)
@@ -197,6 +231,29 @@ class TestTime:
             refused = await refusal(client.end(commit=True))
             expected = ErrorCode.invalid_txn_state if version == 12 else ErrorCode.producer_fenced
             assert refused is expected
+
+    async def test_one_that_ends_in_the_same_round_is_left_alone(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            await client.write("late", 0)
+            node.clock.time_ms += DAY_MS
+            transactions = node.services.coordinators.transactions
+            ending = asyncio.create_task(client.end(commit=True))
+            await asyncio.sleep(0)
+            transactions.abort_overdue()
+            await ending
+            await transactions.endings.finish()
+            assert outcomes(node)["late"] == [Outcome.COMMITTED]
+
+    async def test_an_id_that_is_used_in_the_same_round_is_kept(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *SETTINGS) as node:
+            client = await prepared(node)
+            node.clock.time_ms += 8 * DAY_MS
+            using = asyncio.create_task(client.begin())
+            await asyncio.sleep(0)
+            node.services.coordinators.transactions.forget_expired()
+            await using
+            assert current(node).producer_epoch == 1
 
     async def test_it_counts_from_before_a_restart(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *SETTINGS) as node:
