@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator
 
 from gateway.admin.request import ControlError
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.registry import Partitions
 
 

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.committer import Committer
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from log import Storage
 from tests.faults.directory_life import ROOT, new_disk

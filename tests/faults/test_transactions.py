@@ -13,7 +13,7 @@ import pytest
 
 from gateway.coordinator.transaction.rules import TransactionRefused
 from gateway.runtime.coordinators import transaction_endings
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from log import Storage
 from tests.faults.directory_life import ROOT, new_disk
 from tests.faults.simulated_disk import SimulatedDisk

@@ -16,7 +16,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 15

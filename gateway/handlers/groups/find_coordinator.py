@@ -18,8 +18,8 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module, response_type
-from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 10

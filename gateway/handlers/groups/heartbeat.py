@@ -11,7 +11,7 @@ from gateway.coordinator.group.committer import Committer
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 12

@@ -16,8 +16,8 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering.api import RequestContext
-from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services

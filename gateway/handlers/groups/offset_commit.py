@@ -29,7 +29,7 @@ from gateway.protocol.offset_commit_codec import (
     encode_offset_commit_response,
     offset_commit_reader,
 )
-from gateway.runtime.coordinators.operations import Unavailable, error_code_of
+from gateway.runtime.operations.operations import Unavailable, error_code_of
 from gateway.runtime.services import Services
 
 API_KEY: Final = 8

@@ -23,8 +23,8 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
 from gateway.handlers.groups.name_offsets import NameOffsets
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
 
 API_KEY: Final = 9

@@ -19,7 +19,7 @@ from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, pro
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from log import (
     Appended,

@@ -10,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import TransactionRefused
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 
 FIRST_PRODUCE_WITH_ABORTABLE: Final = 11
 FIRST_PRODUCE_THAT_ADDS: Final = 12

@@ -20,7 +20,7 @@ from gateway.handlers.sharing.share_session import (
     refused,
 )
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
 
 API_KEY: Final = 79

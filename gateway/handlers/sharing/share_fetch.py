@@ -38,9 +38,9 @@ from gateway.handlers.sharing.share_session import (
     refused,
 )
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
-from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
 from log import NEVER_DUE, LogError, PartitionLog

@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.shard import GroupShard
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."

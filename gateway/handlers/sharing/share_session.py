@@ -28,8 +28,8 @@ from gateway.coordinator.share.share_partition import (
 )
 from gateway.handlers.answering.api import RequestContext
 from gateway.protocol.messages import build
-from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_sessions import ShareSession
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
 

@@ -16,7 +16,7 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 25

@@ -21,7 +21,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
 
 API_KEY: Final = 24

@@ -18,7 +18,7 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
 from pid_allocator import NoProducerIds
 

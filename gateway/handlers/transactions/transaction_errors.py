@@ -10,7 +10,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import TransactionRefused
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 
 FIRST_OFFSETS_WITH_ABORTABLE: Final = 4
 FIRST_OFFSETS_THAT_ADD: Final = 5

@@ -20,7 +20,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.offset_metadata import metadata_fits
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
 

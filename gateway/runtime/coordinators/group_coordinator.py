@@ -33,11 +33,11 @@ from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopi
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_timers import GroupTimers
-from gateway.runtime.coordinators.open_batch import BATCH_OVERHEAD_BYTES
-from gateway.runtime.coordinators.operations import Answered, Operation, Unavailable, settle
-from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.loaded_shard import LoadedShard
+from gateway.runtime.operations.open_batch import BATCH_OVERHEAD_BYTES
+from gateway.runtime.operations.operations import Answered, Operation, Unavailable, settle
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

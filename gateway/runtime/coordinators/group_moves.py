@@ -13,9 +13,9 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.quota.backlog import Move, Reader
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.skipped_records import SkippedRecords
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.shard import GroupShard
-from gateway.runtime.coordinators.shard import LoadedShard
+from gateway.runtime.operations.loaded_shard import LoadedShard
 
 
 class GroupTimers:

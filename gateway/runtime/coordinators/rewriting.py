@@ -10,8 +10,8 @@ import asyncio
 import logging
 from typing import Any, Final
 
-from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.loaded_shard import LoadedShard
 from gateway.runtime.partitions.removal import remove
 from log import retention
 

@@ -16,7 +16,10 @@ from typing import Generic, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transactional import TransactionEnd
-from gateway.runtime.coordinators.operations import (
+from gateway.runtime.coordinators.rewriting import is_worth_a_rewrite, rewrite
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.loaded_shard import Codec, LoadedShard, State
+from gateway.runtime.operations.operations import (
     Answered,
     Applied,
     Noted,
@@ -24,9 +27,6 @@ from gateway.runtime.coordinators.operations import (
     Operations,
     Unavailable,
 )
-from gateway.runtime.coordinators.rewriting import is_worth_a_rewrite, rewrite
-from gateway.runtime.coordinators.shard import Codec, LoadedShard, State
-from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

@@ -9,7 +9,7 @@ from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import SharePartitionKey, ShareSnapshot, ShareUpdate
 from gateway.coordinator.share.share_partition import ShareLimits, SharePartition
 from gateway.coordinator.share.states import ShareStates
-from gateway.runtime.coordinators.operations import Operation
+from gateway.runtime.operations.operations import Operation
 
 
 def changed(

@@ -36,12 +36,12 @@ from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
 from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.operations import Unavailable
-from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.share_changes import changed, expire, forgetting, go_on_at
 from gateway.runtime.coordinators.share_sessions import Peer, ShareSession, ShareWaiters
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.loaded_shard import LoadedShard
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

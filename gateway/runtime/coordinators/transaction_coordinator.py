@@ -31,8 +31,6 @@ from gateway.coordinator.transaction.rules import (
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.coordinator.transaction.states import DECIDED
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators.operations import Unavailable
-from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.coordinators.transaction_endings import TransactionEndings, wait_for_end
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
@@ -44,6 +42,8 @@ from gateway.runtime.coordinators.transaction_reconciliation import (
 )
 from gateway.runtime.coordinators.transaction_state import Judge, TransactionState, Written
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.loaded_shard import LoadedShard
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions

@@ -14,9 +14,9 @@ from gateway.coordinator.transaction.records import Transaction, TransactionReco
 from gateway.coordinator.transaction.rules import NeedsProducerId
 from gateway.coordinator.transaction.shard import TransactionShard
 from gateway.coordinator.transaction.states import DECIDED
-from gateway.runtime.coordinators.operations import Operation, Unavailable, settle
-from gateway.runtime.coordinators.shard import LoadedShard
 from gateway.runtime.coordinators.shards import CoordinatorShards
+from gateway.runtime.operations.loaded_shard import LoadedShard
+from gateway.runtime.operations.operations import Operation, Unavailable, settle
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.internal_topics import InternalTopics
 from pid_allocator import NoProducerIds, ProducerIdAllocator

@@ -1,8 +1,8 @@
 """The metadata log: every change of topics, configurations and producer-id blocks is durable before it takes effect.
 
-A change is decided on the image, appended to the log of `__cluster_metadata` as one batch, and flushed. Only then is it
-replayed into the image and passed to the listeners. The start builds the image by the same replay. Recovery cuts off a
-batch that a crash tore, so a change is stored completely or not at all.
+`DurableFirst` carries a change out: it is decided on the image, appended to the log of `__cluster_metadata` as one batch,
+and flushed. Only then is it replayed into the image and passed to the listeners. The start builds the image by the same
+replay. Recovery cuts off a batch that a crash tore, so a change is stored completely or not at all.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.operations import DurableFirst
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_replay import replay_records
 from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, settings
@@ -83,25 +84,62 @@ def replay_log(log: PartitionLog, image: MetadataImage) -> int:
     return count
 
 
+class _ImageJournal:
+    """The image and its log, as `DurableFirst` drives them."""
+
+    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
+        self.image = MetadataImage()
+        self.log = log
+        self._flusher = flusher
+        self._clock = clock
+        self.listeners: list[Listener] = []
+        self.replayed_end_offset = log.log_start_offset
+        """The offset after the newest record in the image."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether records are in the log and not in the image: their flush failed, and the log was reopened."""
+        return self.replayed_end_offset != self.log.log_end_offset
+
+    def missing(self) -> Sequence[MetadataRecord]:
+        """Return the records that are not in the image. Raises LogError."""
+        return list(read_records(self.log, self.replayed_end_offset))
+
+    def append(self, records: Sequence[MetadataRecord]) -> None:
+        """Write the records in one batch. Raises LogError."""
+        now_ms = self._clock.now_ms()
+        batch = build_batch([NewRecord(encode_record(record), timestamp=now_ms) for record in records])
+        self.log.append(batch, now_ms=now_ms, is_client=False)
+
+    async def fold_in_when_durable(self, records: Sequence[MetadataRecord]) -> None:
+        """Flush the log up to its end, then replay its last `records` into the image and pass them to the listeners."""
+        end_offset = self.log.log_end_offset
+        await self._flusher.flushed(self.log)
+        self.log.advance_high_watermark(end_offset)
+        for record in records:
+            self.image.replay(record)
+        self.replayed_end_offset = end_offset
+        for listener in self.listeners:
+            await listener(records)
+
+
 class MetadataLog:
     """The metadata image, and the only way to change it."""
 
     def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
-        self.image = MetadataImage()
+        self._journal = journal = _ImageJournal(log, flusher, clock)
+        self.image = journal.image
         self._log = log
         self._flusher = flusher
         self._clock = clock
-        self._lock = asyncio.Lock()
-        self._listeners: list[Listener] = []
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._operations = DurableFirst(journal)
         self._under_way: set[Hashable] = set()
-        self._replayed_end_offset = log.log_start_offset
 
     def replay(self) -> None:
         """Build the image from the log, once and before anything else. Raises UnknownRecordError, LogError."""
         count = replay_log(self._log, self.image)
         self._log.advance_high_watermark(self._log.log_end_offset)
-        self._replayed_end_offset = self._log.log_end_offset
+        self._journal.replayed_end_offset = self._log.log_end_offset
         logger.info(
             "metadata loaded: records %d, topics %d, partitions %d",
             count,
@@ -112,12 +150,12 @@ class MetadataLog:
     @property
     def last_offset(self) -> int:
         """The offset of the newest record in the image; -1 without any."""
-        return self._replayed_end_offset - 1
+        return self._journal.replayed_end_offset - 1
 
     @property
     def is_changing(self) -> bool:
         """Whether a change is in progress, so that listeners may not have carried it out yet."""
-        return self._lock.locked()
+        return self._operations.is_running
 
     @property
     def log(self) -> PartitionLog:
@@ -131,7 +169,7 @@ class MetadataLog:
 
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""
-        self._listeners.append(listener)
+        self._journal.listeners.append(listener)
 
     async def commit(self, decide: Decide[T]) -> T:
         """Decide on the present image and carry the decision out; return its answer once it is durable.
@@ -141,14 +179,14 @@ class MetadataLog:
         Raises:
             StorageFailed: the change could not be made durable and is not in the image.
         """
-        return await asyncio.shield(self._start(self._commit(decide)))
+        return await self._operations.run(lambda: decide(self.image))
 
     def commit_soon(self, key: Hashable, decide: Decide[Any]) -> None:
         """Carry out a decision in the background, unless one with this key is in progress or too many are."""
         if key in self._under_way or len(self._under_way) >= MOST_UNDER_WAY:
             return
         self._under_way.add(key)
-        task = self._start(self._commit(decide))
+        task = self._operations.start(lambda: decide(self.image))
         task.add_done_callback(lambda done: self._finish_background(key, done))
 
     def _finish_background(self, key: Hashable, task: asyncio.Task[Any]) -> None:
@@ -156,43 +194,6 @@ class MetadataLog:
         if not task.cancelled() and task.exception() is not None:
             logger.error("metadata change %s failed: %s", key, task.exception())
 
-    def _start(self, work: Any) -> asyncio.Task[Any]:
-        task: asyncio.Task[Any] = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def _commit(self, decide: Decide[T]) -> T:
-        async with self._lock:
-            if self._replayed_end_offset != self._log.log_end_offset:
-                await self._catch_up()
-            decision = decide(self.image)
-            if not decision.records:
-                return decision.answer
-            now_ms = self._clock.now_ms()
-            batch = build_batch(
-                [NewRecord(encode_record(record), timestamp=now_ms) for record in decision.records]
-            )
-            self._log.append(batch, now_ms=now_ms, is_client=False)
-            await self._make_true(decision.records)
-            return decision.answer
-
-    async def _catch_up(self) -> None:
-        """Replay records whose flush failed, and which are in the log again after it was reopened."""
-        await self._make_true(list(read_records(self._log, self._replayed_end_offset)))
-
-    async def _make_true(self, records: Sequence[MetadataRecord]) -> None:
-        """Flush the log up to its end, then replay its last `records` into the image and pass them to the listeners."""
-        end_offset = self._log.log_end_offset
-        await self._flusher.flushed(self._log)
-        self._log.advance_high_watermark(end_offset)
-        for record in records:
-            self.image.replay(record)
-        self._replayed_end_offset = end_offset
-        for listener in self._listeners:
-            await listener(records)
-
     async def close(self) -> None:
         """Wait for the changes in progress."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._operations.finish()

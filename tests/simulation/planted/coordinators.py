@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.coordinator.group import consumer_group, shard
+from gateway.coordinator.group import consumer_group, offset_commits
 from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.coordinators.operations import Operations
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.operations.operations import Operations
 from tests.simulation.planted.fault import Change, fault
 
 
@@ -124,7 +124,7 @@ def offsets_of_transactions_lost() -> list[Change]:
 @fault
 def generation_not_checked() -> list[Change]:
     """a former member of a group may still commit offsets"""
-    return [(shard, "check_commit", lambda *_: None)]
+    return [(offset_commits, "check_commit", lambda *_: None)]
 
 
 @fault

@@ -19,7 +19,7 @@ from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecor
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators import rewriting
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.internal_topics import java_hash
 from log import Storage

@@ -12,8 +12,8 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.share_heartbeat import LEAVING
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.runtime.coordinators.operations import Unavailable
 from gateway.runtime.coordinators.rewriting import rewrite
+from gateway.runtime.operations.operations import Unavailable
 from tests.gateway.handlers.requests import delete
 from tests.gateway.handlers.support import FakePeer, Node, open_node
 from tests.gateway.runtime.share_requests import (

@@ -22,7 +22,7 @@ from gateway.coordinator.transaction.states import (
 )
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators import transaction_endings
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_replay import replay_batches
 from gateway.runtime.partitions.partition import Partition
 from log import Storage, StorageFailed

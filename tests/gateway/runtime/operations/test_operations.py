@@ -17,7 +17,7 @@ from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.operations import Unavailable
+from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_replay import replay_batches
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.requests import create
@@ -192,7 +192,7 @@ class TestRefusals:
             groups = node.services.coordinators.groups
             await groups.ensure_topic()
 
-            def answer(_: ErrorCode) -> None:
+            def answer(*_: object) -> None:
                 raise LookupError("a bug")
 
             others = [asyncio.create_task(commit(node, name, 1)) for name in ("a", "b")]

@@ -8,7 +8,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from gateway.coordinator.stored_versions import newer_version_in
 from gateway.coordinator.transactional import Pending, TransactionEnd
-from gateway.runtime.coordinators.open_batch import OpenBatch, size_of
+from gateway.runtime.operations.open_batch import OpenBatch, size_of
 from gateway.runtime.partitions.log_replay import replay_batches
 from gateway.runtime.partitions.partition import Partition
 from log import IncompatibleFormat

@@ -1,17 +1,25 @@
-"""How a coordinator carries out an operation: judge → append → fold in → wait.
+"""How an operation on state that a log holds is carried out: judge → append → fold in → wait.
 
-    judge     the operation reads the shard's state and yields a `Change`: its answer, and the records of what changes
-    append    the records join the batch that the shard is about to write
+    judge     the operation reads the state and yields a `Change`: its answer, and the records of what changes
+    append    the records join the batch that is about to be written
     fold in   the state replays the records, by the code that also builds it from the log at start
     wait      the batch is written, and no answer is sent before the batch is durable
 
-Operations that arrive in one turn of the event loop form a *round*, and so do operations that arrive during a flush:
-one batch, one flush. A round runs without an await. Each operation sees the changes of earlier ones, but no answer
-shows a state that is ahead of its log. If a batch can't be written, or is lost, the shard is dropped and loaded from
-its log again, and all waiting clients must retry.
+Two classes carry operations out. docs/decisions.md says why they differ.
+
+    `Operations`     folds in, then waits    groups, share groups, transactions: one shard for each partition
+    `DurableFirst`   waits, then folds in    topics and other metadata: everyone reads the image without waiting for it
+
+**Rounds** (`Operations`). Operations that arrive in one turn of the event loop form a *round*, and so do operations that
+arrive during a flush: one batch, one flush. A round runs without an await. Each operation sees the changes of earlier
+ones, but no answer shows a state that is ahead of its log. If a batch can't be written, or is lost, the shard is dropped
+and loaded from its log again, and all waiting clients must retry.
 
 `Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for callers that do not wait,
-or that need the offset to wait for. The metadata log is the one exception to the order; docs/decisions.md says why.
+or that need the offset to wait for.
+
+**One at a time** (`DurableFirst`). Each operation judges a state that has every earlier change, and no change can be taken
+back. So an operation begins when the one before it is durable and folded in.
 Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
 """
 
@@ -21,19 +29,20 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Change, Waiter
-from gateway.runtime.coordinators.shard import LoadedShard, State
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.loaded_shard import LoadedShard, State
 from gateway.runtime.partitions.flusher import Flusher
 from log import InvalidProducerEpoch, LogError, RecordTooLarge
 
 logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 S = TypeVar("S", bound=State)
 
 Operation = Callable[[S, int], Change[A]]
@@ -61,6 +70,16 @@ def error_code_of(error: Exception | None) -> ErrorCode:
         return error.error_code
     logger.error("an operation failed", exc_info=error)
     return ErrorCode.unknown_server_error
+
+
+class Decided(Protocol[A_co]):
+    """Records that carry out a change, all or none, and the answer that is true once they are durable."""
+
+    @property
+    def records(self) -> Sequence[Any]: ...
+
+    @property
+    def answer(self) -> A_co: ...
 
 
 class Applied(NamedTuple, Generic[A]):
@@ -315,3 +334,64 @@ def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> No
     else:
         waiter.set_exception(error)
         waiter.exception()  # the client may be gone
+
+
+class Journal(Protocol):
+    """The log of a state whose changes are durable before they are folded in."""
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the log has records that the state does not have: their flush failed, and the log was recovered."""
+
+    def missing(self) -> Sequence[Any]:
+        """Return these records. Raises LogError."""
+
+    def append(self, records: Sequence[Any]) -> None:
+        """Write the records in one batch. Raises LogError."""
+
+    async def fold_in_when_durable(self, records: Sequence[Any]) -> None:
+        """Flush the log, then replay its last records. Raises StorageFailed; then nothing is replayed."""
+
+
+class DurableFirst:
+    """Runs operations one at a time, each durable before it is folded in.
+
+    An operation continues when its caller is cancelled, because its records may be in the log already.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._lock = asyncio.Lock()
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_running(self) -> bool:
+        """Whether an operation is in progress."""
+        return self._lock.locked()
+
+    def start(self, judge: Callable[[], Decided[A]]) -> asyncio.Task[A]:
+        """Carry out an operation after those before it. The task raises LogError, and what `judge` raises."""
+        task = asyncio.get_running_loop().create_task(self._run(judge))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+    async def run(self, judge: Callable[[], Decided[A]]) -> A:
+        """Carry out an operation as `start` does; returns its answer once it is durable and folded in."""
+        return await asyncio.shield(self.start(judge))
+
+    async def _run(self, judge: Callable[[], Decided[A]]) -> A:
+        journal = self._journal
+        async with self._lock:
+            if journal.is_behind:
+                await journal.fold_in_when_durable(journal.missing())
+            change = judge()
+            if change.records:
+                journal.append(change.records)
+                await journal.fold_in_when_durable(change.records)
+            return change.answer
+
+    async def finish(self) -> None:
+        """Wait for the operations in progress."""
+        while self._tasks:
+            await asyncio.gather(*self._tasks, return_exceptions=True)

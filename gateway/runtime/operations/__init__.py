@@ -1,0 +1,1 @@
+"""The one way to carry out an operation on state that a log makes durable: begin reading with `operations`."""
