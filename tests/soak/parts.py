@@ -29,6 +29,12 @@ PARTS = (
     Part(
         "deduplication", "tests.faults.deduplication.soak", "applications that are killed and send again", 2
     ),
+    Part(
+        "random requests",
+        "tests.compat.differential.random",
+        "random sequences of requests, sent to Apache Kafka too",
+        2,
+    ),
     Part("fuzzing", "tests.fuzzing", "coverage-guided hostile bytes", 2),
     Part("connections", "tests.faults.hostile.soak", "hostile connections", 1),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import datetime as dt
 import io
+import select
 import socket
 import struct
 import uuid
@@ -260,6 +261,10 @@ class Wire:
     def receive_frame(self) -> bytes:
         (size,) = struct.unpack(">i", self._receive_exactly(4))
         return self._receive_exactly(size)
+
+    def has_input(self) -> bool:
+        """Whether bytes, or the end of the connection, can be read at once."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def expect_nothing(self, seconds: float) -> None:
         """Wait `seconds`. Raises AssertionError when bytes arrive, and `Closed` when the peer hangs up."""

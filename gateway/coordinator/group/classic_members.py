@@ -22,7 +22,13 @@ from gateway.coordinator.group.assignment import encode_assignment
 from gateway.coordinator.group.classic_group import GroupError
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.consumer_heartbeat import reconcile, remove, renew_target, replace_static
+from gateway.coordinator.group.consumer_heartbeat import (
+    reconcile,
+    remove,
+    renew_target,
+    replace_static,
+    topics_of,
+)
 from gateway.coordinator.group.consumer_records import (
     ClassicMember,
     ConsumerRecord,
@@ -59,7 +65,8 @@ def join(
     is_new = len(group.members) > size
     changed = _update_member(group, member, request, subscription, records, is_new=is_new)
     renew_target(group, topics, records, changed=changed)
-    reconcile(group, member, places_of(subscription.owned, topics), now_ms, records)
+    subscribed = topics_of(member, topics) if changed else None
+    reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
     member.session_deadline_ms = now_ms + request.session_timeout_ms
     member.join_deadline_ms = NEVER
     member.sync_deadline_ms = now_ms + request.rebalance_timeout_ms

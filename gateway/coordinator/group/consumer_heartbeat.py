@@ -61,7 +61,8 @@ def heartbeat(
     changed = _update_member(group, member, request, records, is_new=is_new)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
     renew_target(group, topics, records, changed=changed)
-    reconcile(group, member, request.owned, now_ms, records)
+    subscribed = topics_of(member, topics) if changed else None
+    reconcile(group, member, request.owned, now_ms, records, subscribed)
     wanted = request.is_full or member.assigned != before
     reply = HeartbeatReply(member.member_id, member.member_epoch, member.assigned if wanted else None)
     return reply, records
@@ -274,19 +275,38 @@ def reconcile(
     owned: frozenset[Place] | None,
     now_ms: int,
     records: list[ConsumerRecord],
+    subscribed: frozenset[uuid.UUID] | None = None,
 ) -> None:
-    """Move a member one step towards its target."""
+    """Move a member one step towards its target. `subscribed` are its topics, given when its subscription has changed."""
     before = member.current()
     if member.state is MemberState.UNREVOKED_PARTITIONS:
-        if owned is None or owned & member.pending_revocation:
-            return
-        _step(group, member, owned)
+        if owned is not None and not owned & member.pending_revocation:
+            _step(group, member, owned)
+        elif subscribed is not None:
+            _revoke_unsubscribed(member, subscribed)
     elif not group.is_reconciled(member):
         _step(group, member, owned)
     if member.current() == before:
         return
     records.append(CurrentRecord(group.group_id, member.member_id, member.current()))
     member.set_revocation_deadline(now_ms)
+
+
+def topics_of(member: ConsumerMember, topics: Topics) -> frozenset[uuid.UUID]:
+    """Return the ids of the topics that a member subscribes to by name."""
+    described = map(topics.describe, member.subscribed_names)
+    return frozenset(topic[0] for topic in described if topic is not None)
+
+
+def _revoke_unsubscribed(member: ConsumerMember, subscribed: frozenset[uuid.UUID]) -> None:
+    """Have a member that still revokes also revoke what it no longer subscribes to; a regular expression may match all."""
+    dropped = frozenset(place for place in member.assigned if place[0] not in subscribed)
+    if dropped and member.subscribed_regex is None:
+        _set_epoch(member, member.member_epoch)
+        member.assigned, member.pending_revocation = (
+            member.assigned - dropped,
+            member.pending_revocation | dropped,
+        )
 
 
 def _step(group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None) -> None:

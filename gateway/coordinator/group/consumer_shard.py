@@ -81,10 +81,7 @@ class ConsumerGroups:
 
         Source: Kafka's ConsumerGroup.validateOffsetFetch.
         """
-        group = self.groups[group_id]
-        if member_epoch < 0 and not group.members:
-            return ErrorCode.none
-        member = group.members.get(member_id)
+        member = self.groups[group_id].members.get(member_id)
         if member is None:
             return ErrorCode.unknown_member_id
         return ErrorCode.none if member.member_epoch == member_epoch else _wrong_epoch(member)

@@ -52,6 +52,7 @@ ZSTD = 4
 SPECIAL_BITS = TRANSACTIONAL_BIT | ZSTD
 """The attribute bits that need checks before the append. A batch without them is appended at once."""
 FIRST_ZSTD_VERSION = 7
+_NO_TRANSACTIONAL_ID: Final = "a transactional batch without a transactional id"
 UNSETTLED = int(ErrorCode.not_enough_replicas_after_append)
 STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 REFUSALS_BEFORE_THE_APPEND = frozenset(
@@ -237,17 +238,17 @@ def _take_part(
     transactional_id: str | None,
 ) -> ProduceRow | None:
     """Add the partition to the batch's transaction; return the refusing row if that fails."""
-    if not transactional_id:
-        is_missing = transactional_id is None
-        code = ErrorCode.transactional_id_authorization_failed if is_missing else ErrorCode.invalid_request
-        message = "a transactional batch without a transactional id"
-        return refused_row(partition, int(code), message, appended=False)
+    if transactional_id is None:
+        code = ErrorCode.transactional_id_authorization_failed
+        return refused_row(partition, int(code), _NO_TRANSACTIONAL_ID, appended=False)
     if len(records) < HEADER_BYTES or partition.log.offline:
         return None  # the log refuses this batch
     producer = Producer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
     row = _refuse_before_taking_part(services, partition, records, producer)
     if row is not None:
         return row
+    if not transactional_id:
+        return refused_row(partition, int(ErrorCode.invalid_request), _NO_TRANSACTIONAL_ID, appended=False)
     client_version = VERSION_2 if api_version >= FIRST_PRODUCE_THAT_ADDS else 0
     place = partition.topic, partition.index
     try:

@@ -73,8 +73,6 @@ async def _commit(
 ) -> ErrorCode:
     if not request.group_id:
         return ErrorCode.invalid_group_id
-    if not request.transactional_id:
-        return ErrorCode.invalid_request
     version = context.api_version
     committer = Committer(request.group_id)
     if version >= FIRST_WITH_MEMBER:
@@ -84,6 +82,8 @@ async def _commit(
     producer = Producer(request.producer_id, request.producer_epoch)
 
     def take_part(place: TopicPartition) -> tuple[Partition, int] | None:
+        if not request.transactional_id:
+            raise TransactionRefused(ErrorCode.invalid_request)
         client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
         return context.services.coordinators.transactions.verify_or_add(
             request.transactional_id, producer, place, client_version

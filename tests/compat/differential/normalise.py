@@ -58,7 +58,7 @@ class Normaliser:
             "producer": [],
             "member": [],
         }
-        self._generated: set[str] = set()
+        self._generated: dict[str, str] = {}
         self._rules: dict[str, Callable[[Any], Any]] = {
             "topic_id": self._topic_id,
             "producer_id": self._producer_id,
@@ -84,7 +84,8 @@ class Normaliser:
             return {"label": exchange.label, "instead": exchange.instead}
         answer = exchange.answer
         if exchange.label.startswith("join_group") and not exchange.request["member_id"]:
-            self._generated.add(answer.get("member_id", ""))
+            prefix = exchange.request["group_instance_id"] or CLIENT_ID
+            self._generated[answer.get("member_id", "")] = prefix
         if exchange.only_own:
             answer = self._own(answer)
         return {"label": exchange.label, **self._value(answer)}
@@ -165,9 +166,10 @@ class Normaliser:
         generated = GENERATED_MEMBER_ID.fullmatch(value)
         if generated is not None:
             return f"{generated[1]}-{self._numbered('member', value)}"
-        # Kafka gives a classic member of a consumer group an id that does not begin with the client id
-        is_generated = value in self._generated and IN_BASE64.fullmatch(value)
-        return f"{CLIENT_ID}-{self._numbered('member', value)}" if is_generated else value
+        # Kafka gives a classic member of a consumer group an id that does not begin with its instance or client id
+        if value in self._generated and IN_BASE64.fullmatch(value):
+            return f"{self._generated[value]}-{self._numbered('member', value)}"
+        return value
 
     def _members(self, value: list[Plain]) -> list[Plain]:
         """Sort members by their first appearance, then by their data: Kafka orders them by random ids."""

@@ -68,6 +68,10 @@ class Pending:
     request: Plain
     correlation_id: int
 
+    def is_there(self) -> bool:
+        """Whether the answer has begun to arrive."""
+        return self.peer.wire.has_input()
+
     def answer(self) -> Plain:
         """Wait for the answer and record it."""
         return self.peer.exchange(

@@ -404,6 +404,24 @@ def subscription_changes(peer: Peer) -> None:
 
 
 @scenario
+def subscription_changes_while_it_gives_back(peer: Peer) -> None:
+    """What is no longer subscribed to is revoked with the rest, at once."""
+    topic, member = alone(peer, partitions=2)
+    other = assignable_topic(peer, "other", partitions=2)
+    both = [topic.name, other.name]
+    member.beat(subscribed_topic_names=both, server_assignor="range")
+    member.confirm()
+    second = Member(peer, member.group_id, both, "m2")
+    second.join()
+    member.beat()
+    member.beat(subscribed_topic_names=[topic.name])
+    describe(peer, member.group_id)
+    member.confirm()
+    second.beat()
+    describe(peer, member.group_id)
+
+
+@scenario
 def other_changes_of_a_member(peer: Peer) -> None:
     _, member = alone(peer)
     member.beat(rack_id="r")

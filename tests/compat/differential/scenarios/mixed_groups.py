@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-from tests.compat.differential.group_member import GroupMember, owning
-from tests.compat.differential.peer import Peer
+from tests.compat.differential.group_member import GroupMember, assignment, owning
+from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
-from tests.compat.differential.scenarios.consumer_groups import Member, alone
+from tests.compat.differential.scenarios.consumer_groups import Member, alone, assignable_topic
 from tests.compat.differential.share_member import ShareMember, share_group
 from tests.support.wire import Plain
 
 
-def _classic(peer: Peer, group_id: str, topic: str) -> GroupMember:
-    return GroupMember(peer, group_id, protocols={"range": owning({topic: []})})
+def _classic(peer: Peer, group_id: str, topic: str, instance_id: str | None = None) -> GroupMember:
+    return GroupMember(peer, group_id, instance_id, {"range": owning({topic: []})})
+
+
+def _alone_by_range(peer: Peer) -> tuple[Topic, Member]:
+    """Return a group that is assigned by range, which sorts static members by their instance ids and not by drawn ids."""
+    topic, member = alone(peer)
+    member.beat(server_assignor="range")
+    return topic, member
 
 
 def _two_classic(peer: Peer) -> tuple[Member, GroupMember, GroupMember]:
     """Return a member of the consumer protocol and two classic ones, each with its assigned partitions."""
-    topic, member = alone(peer)
-    first = _classic(peer, member.group_id, topic.name)
-    second = _classic(peer, member.group_id, topic.name)
+    topic, member = _alone_by_range(peer)
+    first = _classic(peer, member.group_id, topic.name, "i")
+    second = _classic(peer, member.group_id, topic.name, "j")
     for _ in range(3):
         for classic in (first, second):
             classic.join()
@@ -54,14 +61,14 @@ def the_member_of_the_new_protocol_leaves(peer: Peer) -> None:
 
 @scenario
 def one_joins_while_another_stays(peer: Peer) -> None:
-    topic, member = alone(peer)
-    first = _classic(peer, member.group_id, topic.name)
+    topic, member = _alone_by_range(peer)
+    first = _classic(peer, member.group_id, topic.name, "i")
     first.join()
     first.heartbeat()
     first.sync()
     first.heartbeat()
     member.confirm()
-    second = _classic(peer, member.group_id, topic.name)
+    second = _classic(peer, member.group_id, topic.name, "j")
     second.join()
     first.heartbeat()
     first.sync()
@@ -97,3 +104,17 @@ def refused_by_a_share_group(peer: Peer, version: int) -> None:
     classic = _classic(peer, group_id, topic.name)
     for member_id in ("", "given"):
         peer.call("join_group", version, **classic.join_request(member_id=member_id))
+
+
+@scenario
+def a_member_without_a_subscription_joins(peer: Peer) -> None:
+    """What the classic leader has left unassigned stays so until subscriptions or topics change."""
+    topic = assignable_topic(peer, partitions=2)
+    classic = _classic(peer, peer.group(), topic.name)
+    classic.join()
+    classic.sync({classic.member_id: assignment(topic.name, 0)})
+    member = Member(peer, classic.group_id, [])
+    member.join()
+    classic.heartbeat()
+    member.beat(subscribed_topic_names=[topic.name])
+    classic.heartbeat()

@@ -219,3 +219,20 @@ def in_a_transaction(peer: Peer, version: int) -> None:
             )
     producer.end(COMMIT, 5 if version == 5 else 4)
     _fetch(peer, first, topic)
+
+
+@scenario
+def offsets_fetched_from_an_emptied_group(peer: Peer) -> None:
+    """Only a client that names no member at all may read the offsets."""
+    topic, member = alone(peer, partitions=1)
+    member.leave()
+    rows = [{"name": topic.name, "partition_indexes": [0]}]
+    for member_id, epochs in ((None, (-2, -1)), ("", EPOCHS), ("m1", EPOCHS)):
+        for epoch in epochs:
+            asked = {
+                "group_id": member.group_id,
+                "member_id": member_id,
+                "member_epoch": epoch,
+                "topics": rows,
+            }
+            peer.call("offset_fetch", 9, groups=[asked], require_stable=False)

@@ -100,7 +100,7 @@ def offsets_of_an_epoch_that_the_partition_has_left(peer: Peer, version: int) ->
     producer.add_offsets(group_id)
     producer.commit_offsets(group_id, topic, {0: 5}, version)
     producer.end(ABORT, _end_version(version))
-    for more in ({}, *_refusals(topic, version)):
+    for more in ({}, {"transactional_id": ""}, *_refusals(topic, version)):
         zombie.commit_offsets(group_id, topic, {0: 5}, version, **more)
     producer.describe()
 
@@ -154,6 +154,7 @@ def an_epoch_that_the_partition_has_left(peer: Peer, version: int) -> None:
     peer.produce(topic, newer, version=9)
     for crc in (None, 7):
         producer.produce(topic, version=version, crc=crc)
+    peer.produce(topic, producer.batch(topic), version=version, transactional_id="")
     producer.describe()
     describe_producers(peer, topic)
 

@@ -610,6 +610,22 @@ class TestStaticMembers:
         assert snapshot(scene.replayed()) == snapshot(scene.groups)
 
 
+class TestRevokingOneAfterTheOther:
+    def test_what_is_no_longer_subscribed_to_is_revoked_at_once(self) -> None:
+        scene = ConsumerScene(t=2, u=2)
+        first = Client(scene, "a", ("t", "u"))
+        first.beat(server_assignor="range")
+        Client(scene, "b", ("t", "u")).beat()
+        first.beat(keeps_for_now=True)
+        member = scene.member("a")
+        assert len(member.pending_revocation) == 2
+        kept_of_t = member.assigned & scene.cluster.places("t")
+        reply = scene.send(request("a", first.member_epoch, subscribed_names=("t",)))
+        assert reply.assignment == kept_of_t
+        assert member.pending_revocation == scene.cluster.places() - kept_of_t
+        assert snapshot(scene.replayed()) == snapshot(scene.groups)
+
+
 class TestOffsets:
     def test_only_the_present_epoch_may_fetch(self) -> None:
         scene, client = alone()
@@ -620,7 +636,7 @@ class TestOffsets:
         assert check(GROUP, "b", 2) is UNKNOWN
         assert check(GROUP, "", -1) is UNKNOWN
         client.leave()
-        assert check(GROUP, "", -1) is ErrorCode.none
+        assert check(GROUP, "", -1) is UNKNOWN
         assert check(GROUP, "a", 2) is UNKNOWN
 
 

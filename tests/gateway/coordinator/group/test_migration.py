@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.group.assignment import assigned_partitions
+from gateway.coordinator.group.assignment import assigned_partitions, encode_assignment
 from gateway.coordinator.group.classic_group import GroupState
 from gateway.coordinator.group.classic_rebalance import GroupLimits
 from gateway.coordinator.group.committer import Committer
@@ -153,6 +153,17 @@ class TestUpgrade:
             epoch = scene.consumers.members[member_id].member_epoch
             committer = Committer(GROUP, epoch, member_id, has_member_epoch=False)
             assert scene.shard.commits.check(committer, [], scene.now_ms) is expected
+
+    def test_what_the_leader_left_unassigned_stays_so_until_something_changes(self) -> None:
+        scene = MixedScene()
+        (old,) = scene.completing(classic())
+        scene.sync(old, {old: encode_assignment(3, {TOPIC: [0]})})
+        generation_id = scene.generation_id
+        scene.beat("new", names=())
+        assert scene.consumers.group_epoch == generation_id
+        scene.beat("another")
+        assert scene.consumers.group_epoch == generation_id + 1
+        assert frozenset().union(*scene.consumers.targets.values()) == places(ALL)
 
     def test_nobody_joins_again_before_the_next_assignment_is_made(self) -> None:
         scene, old = mixed()

@@ -62,6 +62,15 @@ class TestWhichEpoch:
         scene, kept, _ = settled()
         assert commit_error(scene, "a", member_epoch, *kept) is STALE
 
+    def test_without_a_member_only_of_an_empty_group(self) -> None:
+        scene = ConsumerScene(t=1)
+        client = Client(scene, "a")
+        client.beat()
+        assert commit_error(scene, "", -1, 0) is ErrorCode.unknown_member_id
+        client.leave()
+        assert commit_error(scene, "", -1, 0) is NONE
+        assert commit_error(scene, "a", 2, 0) is ErrorCode.unknown_member_id
+
     def test_an_older_one_without_offsets(self) -> None:
         scene, *_ = settled()
         assert commit_error(scene, "a", 1) is NONE

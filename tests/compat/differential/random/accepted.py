@@ -1,0 +1,36 @@
+"""The differences that random sequences may show: each has its reason in `known_differences` and docs/decisions.md."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+from tests.compat.differential.compare import Difference
+
+
+class Accepted(NamedTuple):
+    """Patterns of the family and the path, and of the pairs of values for which it holds."""
+
+    family: str
+    path: str
+    only_where: Callable[[object, object], bool] = lambda *_: True
+
+
+ACCEPTED: tuple[Accepted, ...] = (
+    # the header is checked, not each record; the error and its message are the same
+    Accepted("produce", "*.record_errors.*"),
+    # acks=all waits for the disk by default; eligible leader replicas set min.insync.replicas for the whole cluster
+    Accepted("admin", "*.configs.flush.messages.*"),
+    Accepted("admin", "*.configs.min.insync.replicas.*"),
+)
+
+
+def is_accepted(family: str, difference: Difference) -> bool:
+    """Return whether a difference is one of the known ones."""
+    return any(
+        fnmatchcase(family, one.family)
+        and fnmatchcase(difference.path, one.path)
+        and one.only_where(difference.kafka, difference.gateway)
+        for one in ACCEPTED
+    )

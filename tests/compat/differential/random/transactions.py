@@ -1,0 +1,147 @@
+"""Transactions of two instances under one transactional id: batches, offsets, ends, and what a zombie is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import ClassVar
+
+from tests.compat.differential.group_member import committed, fetch_offsets
+from tests.compat.differential.peer import Peer, Topic, fetch_request
+from tests.compat.differential.random.sequence import World, drawn, one_of
+from tests.compat.differential.transactional import (
+    ABORT,
+    ADDS_BY_PRODUCE,
+    ADDS_FIRST,
+    COMMIT,
+    KEEPS_EPOCH,
+    RAISES_EPOCH,
+    TransactionalProducer,
+    describe_producers,
+)
+from tests.support.wire import Plain
+
+READ_COMMITTED = 1
+instance = one_of(0, 0, 1)
+partition = one_of(0, 1)
+COMMITS: dict[str, Plain] = {
+    "right": {},
+    "generation": {"generation_id": 3},
+    "member": {"member_id": "nobody"},
+    "epoch": {"producer_epoch": 7},
+    "producer": {"producer_id": 2**60},
+    "group": {"group_id": ""},
+}
+
+
+class Transactions(World):
+    family = "transactions"
+    table: ClassVar = {
+        "init": (4, drawn(instance)),
+        "init_again": (2, drawn(instance)),
+        "add": (4, drawn(instance, partition)),
+        "add_offsets": (3, drawn(instance)),
+        "produce": (12, drawn(instance, partition, one_of(1, 3), one_of(ADDS_FIRST, 12, 12, 13))),
+        "retry": (3, drawn(instance, partition)),
+        "two_batches": (1, drawn(instance, partition)),
+        "commit_offsets": (5, drawn(instance, one_of(3, 4, 5, 5), one_of("right", "right", *COMMITS))),
+        "large_metadata": (1, drawn(instance, one_of(3, 4, 5))),
+        "end": (6, drawn(instance, one_of(COMMIT, ABORT), one_of(KEEPS_EPOCH, RAISES_EPOCH, RAISES_EPOCH))),
+        "end_at": (1, drawn(instance, one_of(COMMIT, ABORT), one_of(-1, 1))),
+        "describe": (3, drawn()),
+        "fetch": (2, drawn(partition)),
+    }
+    length = 24
+
+    def __init__(self, peer: Peer, name: str, topics: Sequence[Topic]) -> None:
+        super().__init__(peer, name, topics)
+        self.topic = peer.topic(partitions=2)
+        self.group_id = peer.group()
+        first = TransactionalProducer(peer)
+        self.producers = [first, first.heir()]
+        self.added: set[tuple[int, int]] = set()
+        self.last: dict[tuple[int, int], object] = {}
+        self.offset = 0
+
+    def init(self, number: int) -> None:
+        self.producers[number].init()
+        self.added.clear()
+
+    def init_again(self, number: int) -> None:
+        """InitProducerId as a client that goes on; not of a zombie, whose answer has a known difference."""
+        producer = self.producers[number]
+        if producer.producer_epoch == max(one.producer_epoch for one in self.producers):
+            producer.init_again()
+            self.added.clear()
+
+    def add(self, number: int, index: int) -> None:
+        answer = self.producers[number].add({self.topic.name: [index]})
+        if (
+            answer
+            and not answer["results_by_topic_v3_and_below"][0]["results_by_partition"][0][
+                "partition_error_code"
+            ]
+        ):
+            self.added.add((number, index))
+
+    def add_offsets(self, number: int) -> None:
+        self.producers[number].add_offsets(self.group_id)
+
+    def produce(self, number: int, index: int, count: int, version: int) -> None:
+        """Send a batch; one that has not been added is sent by the newer protocol, because Kafka keeps its sequence."""
+        producer = self.producers[number]
+        if producer.producer_id < 0:
+            return
+        if (number, index) not in self.added:
+            version = max(version, ADDS_BY_PRODUCE)
+        self.last[number, index] = producer.batch(self.topic, count, index)
+        producer.produce(self.topic, count, index, version)
+
+    def retry(self, number: int, index: int) -> None:
+        batch = self.last.get((number, index))
+        if batch is not None:
+            self.producers[number].send(self.topic, batch, index)  # type: ignore[arg-type]
+
+    def two_batches(self, number: int, index: int) -> None:
+        producer = self.producers[number]
+        if producer.producer_id < 0:
+            return
+        batch = producer.batch(self.topic, 1, index)
+        raw = batch.encode() + replace(batch, base_sequence=batch.base_sequence + 1).encode()
+        identity = producer.transactional_id
+        self.peer.produce(self.topic, {index: raw}, version=ADDS_BY_PRODUCE, transactional_id=identity)
+
+    def commit_offsets(self, number: int, version: int, kind: str) -> None:
+        self.offset += 1
+        offsets = {0: self.offset, 1: self.offset}
+        more = COMMITS[kind]
+        group_id = more.get("group_id", self.group_id)
+        rest = {name: value for name, value in more.items() if name != "group_id"}
+        self.producers[number].commit_offsets(group_id, self.topic, offsets, version, **rest)
+
+    def large_metadata(self, number: int, version: int) -> None:
+        rows = [committed(self.topic, {0: 5}, committed_metadata="m" * 5_000)]
+        self.producers[number].commit_offsets(self.group_id, self.topic, {}, version, topics=rows)
+
+    def end(self, number: int, commit: bool, version: int) -> None:
+        self.producers[number].end(commit, version)
+        self.added.clear()
+
+    def end_at(self, number: int, commit: bool, delta: int) -> None:
+        producer = self.producers[number]
+        producer.end(commit, producer_epoch=producer.producer_epoch + delta)
+
+    def describe(self) -> None:
+        self.producers[0].describe()
+        describe_producers(self.peer, self.topic, 0, 1)
+
+    def fetch(self, index: int) -> None:
+        request = fetch_request(self.topic, partition=index, max_wait=0, isolation_level=READ_COMMITTED)
+        self.peer.call("fetch", 12, **request)
+
+    def finish(self) -> None:
+        self.describe()
+        for index in (0, 1):
+            self.fetch(index)
+            self.peer.offsets(self.topic, -1, partition=index, isolation_level=READ_COMMITTED)
+        fetch_offsets(self.peer, self.group_id, None)
