@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Final
 from log.compaction.cleanable import CompactionRules, SegmentAge
 from log.compaction.cleanable import cleanable as decide_cleanable
 from log.compaction.job import CleaningJob, JobSegment
-from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap
+from log.compaction.swap import SwapTicket, delete_swap, rename_to_final, rename_to_swap, swap_path
 from log.errors import StorageFailed
+from log.files.file_names import LOG_SUFFIX
 from log.removal.segment_deletion import remove_segments
 from log.segments.aborted_transactions import aborted_from
 from log.segments.segment import Segment
@@ -140,35 +141,75 @@ def begin_swap(log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -
         rename_to_swap(storage, log.directory, cleaned, cleaning.job.token)
     except OSError as error:
         raise StorageFailed(f"a cleaned segment of {log.place} can't be used: {error}") from error
-    return SwapTicket(log.environment.durability, log.directory, cleaned, cleaning.generation)
+    return SwapTicket(storage, log.environment.durability, log.directory, cleaned, cleaning.generation)
 
 
-def finish_swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
-    """Finish the swap after the ticket ran: readers get the new segment from now on. Return False for an abandoned swap.
+def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
+    """Let readers use the cleaned segment, after `read_and_run`, and rename its sources to `*.deleted`.
 
-    Raises StorageFailed; the log is then offline, and `reopen` finishes the swap.
+    The cleaned files keep the names `*.swap` until a flush has made the loss of the old names durable: a start must never find
+    a source beside a cleaned segment of a final name. Until then the data is read through an open descriptor, and the indexes
+    are in memory. Return False for an abandoned swap. Raises StorageFailed.
     """
     if ticket.generation != log.unflushed.generation or log.offline:
         return False
-    cleaned, segments = ticket.cleaned, log.segments
+    cleaned, segments, environment = ticket.cleaned, log.segments, log.environment
     place = segments.place_of(cleaned.sources)
     if place is None:
         abandon_swap(log, ticket)
         return False
-    environment = log.environment
     old = segments.segments[place]
+    new = Segment(environment, log.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms)
+    try:
+        environment.storage.descriptors.pin_as(
+            new.file, swap_path(log.directory, cleaned.base_offset, LOG_SUFFIX)
+        )
+    except OSError as error:
+        abandon_swap(log, ticket)
+        raise StorageFailed(f"a cleaned segment of {log.place} can't be opened: {error}") from error
     try:
         remove_segments(environment, old, now_ms + log.config.file_delete_delay_ms)
-        environment.durability.sync(directories=[log.directory])
-        rename_to_final(environment.storage, log.directory, cleaned)
+    except OSError as error:
+        environment.storage.descriptors.unpin(new.file)
+        log.outage.fail(f"a cleaned segment could not take its place: {error}", error)
+    new.aborts.has_any = cleaned.has_aborted
+    new.hold_indexes(ticket.contents)
+    segments.replace(place, new)
+    ticket.new = new
+    return True
+
+
+def finish_swap(log: PartitionLog, ticket: SwapTicket) -> bool:
+    """Give the cleaned files their final names, after `run`. Return False if the log was reopened or closed meanwhile.
+
+    Raises StorageFailed; the log is then offline, and `reopen` finishes the swap.
+    """
+    new, storage = ticket.new, log.environment.storage
+    assert new is not None
+    try:
+        if ticket.generation != log.unflushed.generation or log.offline:
+            return False
+        if new not in log.segments.segments:
+            # Retention has removed the segment, which had no file of its own name yet.
+            delete_swap(storage, log.directory, ticket.cleaned)
+            return True
+        rename_to_final(storage, log.directory, ticket.cleaned)
     except OSError as error:
         log.outage.fail(f"a cleaned segment could not take its place: {error}", error)
-    new = Segment(environment, log.directory, cleaned.base_offset, cleaned.size_bytes, old[-1].created_ms)
-    new.aborts.has_any = cleaned.has_aborted
-    segments.replace(place, new)
+    finally:
+        storage.descriptors.unpin(new.file)
+    new.become_closed()
     # A start accepts the old and the new name, so this rename need not be flushed.
     log.unflushed.add([], log.directory)
     return True
+
+
+def fail_swap(log: PartitionLog, ticket: SwapTicket, error: OSError) -> None:
+    """Take the log offline after the second flush failed, unless the log was reopened or closed meanwhile."""
+    assert ticket.new is not None
+    log.environment.storage.descriptors.unpin(ticket.new.file)
+    if ticket.generation == log.unflushed.generation:
+        log.outage.begin(f"a cleaned segment could not take its place: {error}", error)
 
 
 def abandon_swap(log: PartitionLog, ticket: SwapTicket) -> None:

@@ -46,23 +46,46 @@ if TYPE_CHECKING:
     from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
+    from log.segments.segment import Segment
 
 _logger = logging.getLogger(__name__)
 
 
 class SwapTicket:
-    """A swap that has begun. `run` may be called in any thread; call `finish_swap` or `abandon_swap` of `log.cleaning` next."""
+    """A swap that has begun. Each half makes names durable in any thread, and ends with a call in the log's thread.
 
-    __slots__ = ("_directory", "_durable", "cleaned", "generation")
+    read_and_run   then `replace_sources` of `log.cleaning`, or `abandon_swap`
+    run            then `finish_swap`, or `fail_swap`
+    """
+
+    __slots__ = ("_directory", "_durable", "_storage", "cleaned", "contents", "generation", "new")
 
     def __init__(
-        self, durable: DurableFiles, directory: str, cleaned: CleanedSegment, generation: int
+        self,
+        storage: Storage,
+        durable: DurableFiles,
+        directory: str,
+        cleaned: CleanedSegment,
+        generation: int,
     ) -> None:
         """Take the directory whose names `run` makes durable."""
+        self.contents: dict[str, bytes] = {}
+        """The indexes of the cleaned segment, by suffix."""
+        self.new: Segment | None = None
+        """The cleaned segment, once readers use it."""
+        self._storage = storage
         self._durable = durable
         self._directory = directory
         self.cleaned = cleaned
         self.generation = generation
+
+    def read_and_run(self) -> None:
+        """Read the indexes of the cleaned segment, and make the names in the directory durable. Raises OSError."""
+        for suffix in self.cleaned.suffixes:
+            if suffix != LOG_SUFFIX:
+                path = swap_path(self._directory, self.cleaned.base_offset, suffix)
+                self.contents[suffix] = self._storage.read_file(path)
+        self.run()
 
     def run(self) -> None:
         """Make the names in the directory durable. Raises OSError."""

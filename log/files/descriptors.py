@@ -105,6 +105,12 @@ class Descriptors:
         self._pinned += not file.pins
         file.pins += 1
 
+    def pin_as(self, file: DataFile, path: str) -> None:
+        """Pin a new file whose bytes still have the name `path`; the caller renames them to the file's own name later."""
+        self._adopt(file, self._descriptor_of(path, _READ_WRITE))
+        self._pinned += 1
+        file.pins = 1
+
     def unpin(self, file: DataFile) -> None:
         """Undo one `pin`."""
         file.pins -= 1

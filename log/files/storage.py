@@ -21,7 +21,7 @@ from log.files import page_cache
 from log.files.data_file import JUST_WRITTEN_BYTES, NEVER, NotCached, Place
 from log.files.descriptors import Descriptors
 from log.files.disk import FileSystemFlush, SystemDisk
-from log.files.file_names import DELETED_SUFFIX
+from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -164,19 +164,23 @@ class Storage:
     def bring_in(self, place: Place) -> int:
         """Read a place into the page cache. Return how many bytes of the place exist.
 
-        This also works for the file of a removed segment, until that file is deleted.
+        This also works for a cleaned segment whose swap is not over, and for a removed segment until its file is deleted.
         """
         disk = self._disk
-        try:
-            descriptor = disk.open(place.path, _READ)
-        except FileNotFoundError:
-            descriptor = disk.open(place.path + DELETED_SUFFIX, _READ)
+        descriptor = self._open_any(place.path, place.path + SWAP_SUFFIX, place.path + DELETED_SUFFIX)
         try:
             disk.be_asked(descriptor)
             size_bytes = place.size_bytes or disk.open_size_bytes(descriptor)
             return disk.bring_in(descriptor, place.position, size_bytes)
         finally:
             disk.close(descriptor)
+
+    def _open_any(self, *paths: str) -> int:
+        """Open the first of these files that exists. Raises FileNotFoundError without any."""
+        for path in paths[:-1]:
+            with contextlib.suppress(FileNotFoundError):
+                return self._disk.open(path, _READ)
+        return self._disk.open(paths[-1], _READ)
 
     def drop_cached(self, place: Place) -> None:
         """Drop the durable pages of a place from the page cache. A missing file is no error."""

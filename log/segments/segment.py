@@ -27,7 +27,7 @@ from log.segments.indexes import TIME_ENTRY, SegmentIndexes
 from log.segments.segment_aborts import SegmentAborts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from log.config import LogConfig
     from log.format.record_batch import BatchHeader
@@ -196,6 +196,15 @@ class Segment:
             self._environment.index_cache.put(self.file.path, self._indexes)
             self._indexes = None
         self.aborts.hand_over()
+
+    def hold_indexes(self, contents: Mapping[str, bytes]) -> None:
+        """Keep indexes in memory whose files get their names later, until `become_closed`. `contents` are by suffix."""
+        indexes = SegmentIndexes(contents.get(OFFSET_INDEX_SUFFIX, b""), contents.get(TIME_INDEX_SUFFIX, b""))
+        if indexes.is_sane(self.size_bytes):
+            self._indexes = indexes
+        aborted = contents.get(TRANSACTION_INDEX_SUFFIX)
+        if aborted:
+            self.aborts.hold_entries(aborted)
 
     def become_active(self) -> None:
         """Keep the indexes in memory, as batches will be appended."""

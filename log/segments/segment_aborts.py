@@ -63,6 +63,11 @@ class SegmentAborts:
             self._held = self.index()
             self._environment.transaction_index_cache.drop(self._log_path)
 
+    def hold_entries(self, entries: bytes) -> None:
+        """Keep these entries in memory, whose file gets its name later."""
+        self._held = TransactionIndex(entries)
+        self.has_any = True
+
     def hand_over(self) -> None:
         """Hand the index to the cache, as no more batches will be appended."""
         if self._held is not None:

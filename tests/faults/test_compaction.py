@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from log import LogConfig, PartitionLog, StorageFailed
-from log.cleaning import Cleaning, abandon_swap, begin_swap, finish_swap
+from log.cleaning import Cleaning, begin_swap
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 from log.compaction.job import CleanedSegment
 from log.compaction.swap import delete_cleaned
@@ -24,7 +24,7 @@ from log.segments.aborted_transactions import aborted_between
 from tests.faults.crash_images import Image, images, left_by_power_cut
 from tests.faults.directory_life import ROOT, DirectoryLife, failing_disk, new_disk, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches
+from tests.log.compaction.cleaning import Kept, begin, keyed, run, stored, stored_batches, swap
 from tests.log.compaction.test_model import states, table
 from tests.log.support import append_end_marker, delete_records, persist
 
@@ -120,12 +120,7 @@ class Life(DirectoryLife):
     def _swap(self, cleaning: Cleaning, segment: CleanedSegment) -> None:
         ticket = begin_swap(self.log, cleaning, segment)
         assert ticket is not None
-        try:
-            ticket.run()
-        except OSError:
-            abandon_swap(self.log, ticket)
-            raise
-        assert finish_swap(self.log, ticket, now_ms())
+        swap(self.log, ticket, now_ms())
         assert len(self.log.segments) >= 2
 
     def delete_records(self) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
 from log import InvalidRecord, LogConfig, PartitionLog, Storage, lookups, settings
-from log.cleaning import begin_swap, cleanable, finish_swap
+from log.cleaning import begin_swap, cleanable, fail_swap, finish_swap, replace_sources
+from log.compaction.swap import SwapTicket
 from log.environment import LogEnvironment
+from log.files.data_file import Place
 from tests.log.compaction.cleaning import Kept, begin, compact, keyed, run, stored, stored_batches
 from tests.log.support import NOW_MS, append_end_marker, delete_records, flush, open_log
 
@@ -105,8 +108,11 @@ def test_a_log_that_changed_meanwhile_is_left_alone(tmp_path: Path, when: str, w
     if ticket is None:
         assert begin_swap(log, cleaning, cleaned) is None
     else:
-        ticket.run()
-        assert not finish_swap(log, ticket, NOW_MS)
+        if what == "reopened":
+            ticket.run()  # the files have their final names already
+        else:
+            ticket.read_and_run()
+        assert not replace_sources(log, ticket, NOW_MS)
     assert stored(log) == expected
     log.close(clean=False)
     again = open_log(tmp_path / "p", CONFIG, recovery_point=3)
@@ -196,3 +202,76 @@ def test_a_damaged_segment_and_all_behind_it_are_left_alone(tmp_path: Path) -> N
     assert cleanable(log, None, log.recovery_point, NOW_MS).first_uncleanable_offset == 2
     compact(log, storage, now_ms=NOW_MS)
     assert path.read_bytes() == content
+
+
+class TestHalfwayThroughASwap:
+    """Readers use the cleaned segment, whose files still have the names `*.swap`."""
+
+    @pytest.fixture
+    def halfway(self, tmp_path: Path) -> tuple[PartitionLog, SwapTicket]:
+        storage = Storage()
+        log = rolled(tmp_path / "p", storage, keyed(("a", "1")), keyed(("a", "2")), keyed(("a", "3")))
+        cleaning = begin(log, now_ms=NOW_MS)
+        (cleaned,), _ = run(storage, cleaning)
+        ticket = begin_swap(log, cleaning, cleaned)
+        assert ticket is not None
+        ticket.read_and_run()
+        assert replace_sources(log, ticket, NOW_MS)
+        return log, ticket
+
+    EXPECTED: ClassVar = [Kept(2, b"a", b"3")]
+
+    def test_it_is_read(self, halfway: tuple[PartitionLog, SwapTicket]) -> None:
+        log, ticket = halfway
+        assert stored(log) == self.EXPECTED
+        for segment in log.segments.segments:
+            log.environment.storage.descriptors.release(segment.file)
+        log.environment.storage.descriptors.limit = 0
+        assert stored(log) == self.EXPECTED, "the file is not closed, whatever else is opened"
+        ticket.run()
+        assert finish_swap(log, ticket)
+        assert stored(log) == self.EXPECTED
+        assert not any(segment.file.pins for segment in log.segments.segments)
+
+    def test_it_is_read_into_the_page_cache(self, halfway: tuple[PartitionLog, SwapTicket]) -> None:
+        log, _ = halfway
+        file = log.segments.segments[0].file
+        assert not Path(file.path).exists()
+        assert log.environment.storage.bring_in(Place(file.path, 0, 10)) == 10
+
+    def test_a_crash_leaves_the_cleaned_segment(
+        self, halfway: tuple[PartitionLog, SwapTicket], tmp_path: Path
+    ) -> None:
+        log, _ = halfway
+        log.close(clean=False)
+        assert stored(open_log(tmp_path / "p", CONFIG, recovery_point=3)) == self.EXPECTED
+        leave_nothing(tmp_path / "p")
+
+    def test_a_reopened_log_has_finished_it(self, halfway: tuple[PartitionLog, SwapTicket]) -> None:
+        log, ticket = halfway
+        log.outage.begin("a test says so")
+        log.reopen(NOW_MS)
+        ticket.run()
+        assert not finish_swap(log, ticket)
+        assert stored(log) == self.EXPECTED
+        assert len(log.environment.storage.descriptors) <= len(log.segments)
+
+    def test_a_failed_flush_takes_the_log_offline(self, halfway: tuple[PartitionLog, SwapTicket]) -> None:
+        log, ticket = halfway
+        fail_swap(log, ticket, OSError(5, "Input/output error"))
+        assert log.offline
+        log.reopen(NOW_MS)
+        assert stored(log) == self.EXPECTED
+
+    def test_a_segment_that_is_removed_meanwhile_leaves_no_file(
+        self, halfway: tuple[PartitionLog, SwapTicket], tmp_path: Path
+    ) -> None:
+        log, ticket = halfway
+        delete_records(log, 3)
+        ticket.run()
+        assert finish_swap(log, ticket)
+        assert stored(log) == []
+        log.environment.delete_due(NOW_MS * 2)
+        leave_nothing(tmp_path / "p")
+        log.close(clean=False)
+        assert open_log(tmp_path / "p", CONFIG, recovery_point=3).log_start_offset == 3

@@ -7,9 +7,9 @@ from __future__ import annotations
 from dataclasses import replace
 
 from log import LogConfig, retention, settings
-from log.cleaning import begin_swap, cleanable, finish_swap, has_closed_segments_after
+from log.cleaning import begin_swap, cleanable, has_closed_segments_after
 from tests.faults.simulated_disk import SimulatedDisk
-from tests.log.compaction.cleaning import begin, run
+from tests.log.compaction.cleaning import begin, run, swap
 from tests.properties.names_with_limits import NamesWithLimits
 
 LATER_MS = 1 << 43
@@ -100,7 +100,6 @@ class NamesThatOutliveRecords(NamesWithLimits):
         for segment in cleaned:
             ticket = begin_swap(log, cleaning, segment)
             assert ticket is not None
-            ticket.run()
-            assert finish_swap(log, ticket, self.now_ms())
+            swap(log, ticket, self.now_ms())
         self.clean_end_offset = finished.clean_end_offset
         self.counts["cleanings"] += 1

@@ -7,9 +7,10 @@ When no callback is ready, time jumps to the next timer. Threads are timers: a f
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 from asyncio import base_events, events
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import Context
 from random import Random
 from typing import TYPE_CHECKING, Any
@@ -74,6 +75,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self.slow_thread_latency_s = SLOW_THREAD_LATENCY_S
         self.unhandled: list[str] = []
         """Errors that no code of a living process has handled."""
+        self.is_in_thread = False
+        """Whether the running callback stands for a thread."""
         self._now_s = 0.0
         self._selector = _Selector(self)
         self._clock_resolution = RESOLUTION_S
@@ -133,6 +136,15 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
     # --- threads
 
+    @contextlib.contextmanager
+    def in_thread(self) -> Iterator[None]:
+        """Let the code inside of the `with` block stand for a thread."""
+        before, self.is_in_thread = self.is_in_thread, True
+        try:
+            yield
+        finally:
+            self.is_in_thread = before
+
     def thread_latency_s(self) -> float:
         """Return the time until a thread, or the loop, gets its turn."""
         if self.chance.random() < self.slow_threads:
@@ -150,7 +162,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
 
         def work() -> None:
             try:
-                result = func(*args)
+                with self.in_thread():
+                    result = func(*args)
             except Exception as error:
                 self.call_soon_threadsafe(finish, done.set_exception, error)
             else:

@@ -43,8 +43,9 @@ class SimulatedWorkers:
         self._begin()
 
     def stop(self) -> None:
-        while self._items:
-            self._work(self._items.popleft())
+        with self._loop.in_thread():
+            while self._items:
+                self._work(self._items.popleft())
 
     def _begin(self) -> None:
         if self._idle and self._items:
@@ -52,7 +53,8 @@ class SimulatedWorkers:
             self._loop.call_later(self._loop.thread_latency_s(), self._do, self._items.popleft())
 
     def _do(self, item: Any) -> None:
-        self._work(item)
+        with self._loop.in_thread():
+            self._work(item)
         self._idle += 1
         self._begin()
 

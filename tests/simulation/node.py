@@ -15,6 +15,7 @@ from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.simulation.history import GatewayCrashed, GatewayStarted, History
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.loop_flushes import WatchedDurability
 from tests.simulation.machine import SimulatedClock, SimulatedMachine
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
@@ -73,6 +74,9 @@ class Node:
         self.disk_has_failed = False
         machine = SimulatedMachine(self._loop, self.clock, Storage(disk=self.disk.process()), self._chance)
         gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings]), machine)
+        gateway.durability = WatchedDurability(
+            machine.storage, self._loop, lambda: self.gateway is gateway, self._loop.unhandled.append
+        )
         starting = process.begin(gateway.start())
         over = asyncio.ensure_future(self._is_over.wait())
         patience_s = START_PATIENCE_S if killed_after_s is None else killed_after_s
@@ -152,6 +156,7 @@ class Node:
         process, gateway = self._process, self.gateway
         assert process is not None
         assert gateway is not None
+        self.gateway = None
         stopping = process.begin(gateway.stop())
         await asyncio.wait({stopping}, timeout=START_PATIENCE_S)
         if not stopping.done():

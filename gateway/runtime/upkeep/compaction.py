@@ -30,8 +30,10 @@ from log.cleaning import (
     begin_cleaning,
     begin_swap,
     cleanable,
+    fail_swap,
     finish_swap,
     has_closed_segments_after,
+    replace_sources,
 )
 from log.compaction import (
     Cleanable,
@@ -285,11 +287,18 @@ class Compaction:
         if ticket is None:
             raise _GivenUp
         try:
-            await asyncio.to_thread(ticket.run)
+            await asyncio.to_thread(ticket.read_and_run)
         except OSError:
             abandon_swap(log, ticket)
             raise
-        if not finish_swap(log, ticket, self._clock.now_ms()):
+        if not replace_sources(log, ticket, self._clock.now_ms()):
+            raise _GivenUp
+        try:
+            await asyncio.to_thread(ticket.run)
+        except OSError as error:
+            fail_swap(log, ticket, error)
+            raise
+        if not finish_swap(log, ticket):
             raise _GivenUp
 
     def _delete_cleaned(self, directory: str, token: str) -> None:

@@ -6,9 +6,19 @@ import itertools
 from typing import NamedTuple
 
 from log import PartitionLog, Storage
-from log.cleaning import Cleaning, begin_cleaning, begin_swap, cleanable, finish_swap
+from log.cleaning import (
+    Cleaning,
+    abandon_swap,
+    begin_cleaning,
+    begin_swap,
+    cleanable,
+    fail_swap,
+    finish_swap,
+    replace_sources,
+)
 from log.compaction.cleaner import clean
 from log.compaction.job import CleanedSegment, CleaningFinished, JobLimits, decode_job, encode_job
+from log.compaction.swap import SwapTicket
 from log.compaction.throttle import Throttle
 from log.format.record_batch import BatchHeader, parse_header, whole_batches
 from log.format.records import NewRecord, build_batch, iterate_records
@@ -89,9 +99,24 @@ def compact(
     for segment in cleaned:
         ticket = begin_swap(log, cleaning, segment)
         assert ticket is not None
-        ticket.run()
-        assert finish_swap(log, ticket, now_ms)
+        swap(log, ticket, now_ms)
     return finished
+
+
+def swap(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> None:
+    """Complete a swap as the gateway does. Raises OSError, StorageFailed."""
+    try:
+        ticket.read_and_run()
+    except OSError:
+        abandon_swap(log, ticket)
+        raise
+    assert replace_sources(log, ticket, now_ms)
+    try:
+        ticket.run()
+    except OSError as error:
+        fail_swap(log, ticket, error)
+        raise
+    assert finish_swap(log, ticket)
 
 
 def stored_batches(log: PartitionLog) -> list[tuple[BatchHeader, bytes]]:

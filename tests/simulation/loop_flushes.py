@@ -1,0 +1,80 @@
+"""Notes every flush on the event loop of a gateway that serves requests.
+
+the lone quick flush    of one small ticket, which docs/decisions.md explains: allowed
+a recovery              of one partition, at `reopen` or when it is first opened: allowed
+anything else           a breach
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from log import FlushTicket, LocalDurability, Storage
+from log.files.data_file import DataFile
+from tests.simulation.loop import SimulatedLoop
+
+RECOVERIES: Final = frozenset(
+    {
+        ("log.recovery.load", "load_log"),
+        ("log.partition_log", "reopen"),
+        ("log.directory.log_directory", "_open"),
+    }
+)
+
+
+class WatchedDurability(LocalDurability):
+    """Calls `note` with each flush that holds up the loop while `is_serving`."""
+
+    def __init__(
+        self,
+        storage: Storage,
+        loop: SimulatedLoop,
+        is_serving: Callable[[], bool],
+        note: Callable[[str], None],
+    ) -> None:
+        super().__init__(storage)
+        self._loop = loop
+        self._is_serving = is_serving
+        self._note = note
+        self._is_committing = False
+
+    def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
+        if not (len(tickets) == 1 and tickets[0].is_small):
+            self._check("a commit of tickets")
+        self._is_committing = True
+        try:
+            return super().commit(tickets)
+        finally:
+            self._is_committing = False
+
+    def sync(
+        self,
+        *,
+        data: Iterable[DataFile] = (),
+        paths: Iterable[str] = (),
+        directories: Iterable[str] = (),
+    ) -> None:
+        data, paths, directories = list(data), list(paths), list(directories)
+        if data or paths or directories:
+            self._check(f"a sync of {[file.path for file in data]}, {paths} and {directories}")
+        super().sync(data=data, paths=paths, directories=directories)
+
+    def replace(self, path: str, content: bytes) -> None:
+        self._check(f"a replacement of {path}")
+        super().replace(path, content)
+
+    def ensure(self, path: str, content: bytes) -> None:
+        self._check(f"a check of {path}")
+        super().ensure(path, content)
+
+    def _check(self, what: str) -> None:
+        if self._is_committing or self._loop.is_in_thread or not self._is_serving():
+            return
+        frame = sys._getframe()
+        while frame.f_back is not None:
+            frame = frame.f_back
+            if (frame.f_globals.get("__name__"), frame.f_code.co_name) in RECOVERIES:
+                return
+        self._note(f"the event loop waited for the disk: {what}")
