@@ -199,7 +199,9 @@ class Gateway:
         try:
             port = await self.server.listen(listener)
         except OSError as error:
-            reason = error.strerror or error
+            # asyncio repeats the address in the text of an error of bind
+            number = error.errno or 0
+            reason = os.strerror(number) if number > 0 else error.strerror or error
             raise StartFailed(f"can't listen on {listener.host}:{listener.port}: {reason}") from error
         advertised = {entry.name: entry for entry in self.config.advertised_listeners}.get(listener.name)
         if advertised is not None:

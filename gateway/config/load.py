@@ -9,7 +9,7 @@ from pathlib import Path
 from gateway.config.config import Config, unknown_setting
 from gateway.config.errors import ConfigError
 from gateway.config.rules import broker_conflict
-from gateway.config.setting import InvalidValueError, SettingValue
+from gateway.config.setting import EmptyItemError, InvalidValueError, RefusedValueError, SettingValue
 from gateway.config.table import BY_ENVIRONMENT_NAME, BY_NAME, nearest
 
 ENVIRONMENT_PREFIX = "SEQGATE_"
@@ -80,9 +80,9 @@ def _parse(name: str, text: str, origin: str) -> SettingValue:
         return setting.parse(text)
     except InvalidValueError as error:
         shown = "***" if setting.sensitive else repr(text)
-        raise ConfigError(
-            f"Setting {name} can't be {shown} ({origin}): {error}; allowed: {setting.allowed()}."
-        ) from None
+        says_enough = isinstance(error, RefusedValueError | EmptyItemError)
+        why = f": {error}" if says_enough else f"; allowed: {setting.allowed()}"
+        raise ConfigError(f"Setting {name} can't be {shown} ({origin}){why}.") from None
 
 
 def _file_values(file: Path) -> Iterator[tuple[str, str]]:

@@ -36,6 +36,10 @@ class InvalidValueError(ValueError):
     """A text that a setting refuses as its value. The message is the reason, without the name of the setting."""
 
 
+class RefusedValueError(InvalidValueError):
+    """A well-formed value that the setting's own check refuses; what is allowed, in words, would add nothing to the reason."""
+
+
 class EmptyItemError(InvalidValueError):
     """A list with an empty item."""
 
@@ -98,7 +102,7 @@ class Setting:
             raise InvalidValueError(f"String must be one of: {', '.join(self.choices)}")
         complaint = self.check(value) if self.check else None
         if complaint:
-            raise InvalidValueError(complaint)
+            raise RefusedValueError(complaint)
         return value
 
     def _convert(self, text: str) -> SettingValue:
@@ -140,6 +144,8 @@ class Setting:
             SettingType.DOUBLE: "a number",
             SettingType.LIST: "a list separated by commas",
         }.get(self.type, "text")
+        if self.minimum is not None and self.minimum == self.maximum:
+            return f"only {self.minimum}"
         if self.minimum is not None and self.maximum is not None:
             return f"{kind} from {self.minimum} to {self.maximum}"
         if self.minimum is not None:

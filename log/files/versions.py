@@ -38,7 +38,7 @@ def read_properties(storage: Storage, path: str) -> dict[str, str]:
     is_number = version.isascii() and version.isdecimal()
     if not is_number or not OLDEST_DIRECTORY_VERSION <= int(version) <= DIRECTORY_VERSION:
         raise IncompatibleFormat(
-            f"{path} has version {version or 'nothing'}; this program reads versions "
+            f"{path} has {f'version {version}' if version else 'no version'}; this program reads versions "
             f"{OLDEST_DIRECTORY_VERSION} to {DIRECTORY_VERSION}."
         )
     return fields

@@ -100,6 +100,26 @@ class TestRefusals:
     def test_a_name_without_a_similar_name_gets_no_suggestion(self) -> None:
         assert "nearest" not in refusal(overrides=["zzzzzzzz=1"])
 
+    @pytest.mark.parametrize(
+        ("override", "sentence"),
+        [
+            (
+                "node.id=x",
+                "Setting node.id can't be 'x' (given as a flag); allowed: a whole number, at least 0.",
+            ),
+            (
+                "default.replication.factor=3",
+                "Setting default.replication.factor can't be '3' (given as a flag); allowed: only 1.",
+            ),
+            (
+                "listeners=A://h:99999",
+                "Setting listeners can't be 'A://h:99999' (given as a flag): port 99999 is not between 0 and 65535.",
+            ),
+        ],
+    )
+    def test_a_reason_is_said_once(self, override: str, sentence: str) -> None:
+        assert refusal(overrides=[override]) == sentence
+
     def test_a_value_out_of_range_is_refused_with_the_range(self) -> None:
         text = refusal(overrides=["log.segment.bytes=5"])
         assert "log.segment.bytes" in text
