@@ -16,5 +16,7 @@ def test_each_walk_is_counted() -> None:
     init = walks["InitProducerId v4, block at hand"]
     assert "pid_allocator/allocator.py" in init.files
     assert not any(file.startswith("log/") for file in init.files)
-    assert any(file.startswith("log/") for file in walks["OffsetCommit v8, one offset"].files)
+    assert any(
+        file.startswith("log/") for file in walks["OffsetCommit v8, as the last one but for its offset"].files
+    )
     assert len(table(walks).splitlines()) == 2 + len(walks)

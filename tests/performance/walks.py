@@ -160,7 +160,7 @@ def measure(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Walk]:
         "Produce, as the last one but for its records": client.produce,
         "Produce, the first of its prefix": client.produce_first,
         "InitProducerId v4, block at hand": client.init_producer_id,
-        "OffsetCommit v8, one offset": client.commit,
+        "OffsetCommit v8, as the last one but for its offset": client.commit,
     }
     client.produce_first()
     try:
