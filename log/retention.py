@@ -162,7 +162,8 @@ def _prepare(
 
 
 def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> list[DeletedSegment]:
-    """Take back a ticket that ran: move the log start offset, and remove segments below it. Return the removed segments.
+    """Finish a removal whose ticket succeeded: move the log start offset, and remove segments below it. Return the
+    removed segments.
 
     This call removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
     """
@@ -197,7 +198,7 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
 
 
 def fail_removal(log: PartitionLog, ticket: RemovalTicket, error: OSError) -> None:
-    """Take back a ticket that failed, and take the log offline, unless the log was reopened meanwhile."""
+    """Finish a removal whose ticket failed: take the log offline, unless the log was reopened meanwhile."""
     log.fail_flush(ticket.flush, error)
     if ticket.log_start is log.log_start:
         log.outage.begin(f"the log start offset could not be made durable: {error}", error)

@@ -177,7 +177,7 @@ def name_values(texts: Sequence[str], option: str) -> dict[str, str]:
 
 def is_confirmed(question: str) -> bool:
     """Ask on the terminal; False where there is no terminal to answer on."""
-    sys.stdout.flush()  # what the question is about is shown before it, also where stdout is no terminal
+    sys.stdout.flush()  # print the subject of the question before the question itself, also where stdout is no terminal
     try:
         return typer.confirm(question, err=True)
     except typer.Abort:

@@ -83,7 +83,7 @@ class Server:
             connection.limits_changed()
 
     def count_held(self, more_bytes: int) -> None:
-        """Count more bytes that connections keep. When they keep much, each reads little at a time."""
+        """Count bytes that connections keep. When they keep much, each connection reads only a little at a time."""
         self.held_bytes += more_bytes
         limit_bytes = self.memory.limit_bytes
         is_much = 0 <= limit_bytes < HELD_SHARE * self.held_bytes
@@ -220,7 +220,9 @@ class Server:
         deadline_s = self.loop.time() + timeout_s
         while any(connection.has_work for connection in self._connections):
             if self.loop.time() > deadline_s:
-                logger.warning("hanging up with requests unanswered after %.0f s", timeout_s)
+                logger.warning(
+                    "closing connections whose requests are still unanswered after %.0f s", timeout_s
+                )
                 break
             await asyncio.sleep(0.005)
         for connection in list(self._connections):

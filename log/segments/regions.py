@@ -130,7 +130,7 @@ class KeptRegion(FileRegion):
         return super().send(socket_descriptor, start, size_bytes)
 
     def release(self) -> None:
-        """Let the file go. A second call does nothing."""
+        """Release the file, so that it can be closed. A second call does nothing."""
         if not self._released:
             self._released = True
             self._storage.descriptors.end_reading(self._file)

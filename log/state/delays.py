@@ -66,7 +66,7 @@ class Delays:
         """A fingerprint of the last capture, to skip an equal one."""
 
     def apply(self, config: LogConfig) -> None:
-        """Use other limits for the same header from now on."""
+        """Take over changed limits of the delay; the header stays the same."""
         self._config = config
         self.records.hold_ms = config.delivery_delay_hold_ms
 

@@ -32,7 +32,9 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 REPLAYED_RECORD_BYTES: Final = 100
-"""Bytes that a replayed record counts at least. A small compressed record takes as long to decode as a large one."""
+"""The least number of bytes that a replayed record counts as. A small compressed record takes as long to decode as a
+large one.
+"""
 
 
 class Names:

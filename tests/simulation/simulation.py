@@ -105,7 +105,7 @@ class Simulation:
 
     def _run_to_the_end(self) -> None:
         outcome = self.outcome
-        gc.disable()  # its duration depends on earlier runs in this process
+        gc.disable()  # a garbage collection would take longer or shorter, depending on earlier runs in this process
         try:
             self._loop.run_until_complete(self._live())
         except Exception:

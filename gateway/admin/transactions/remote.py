@@ -162,7 +162,7 @@ def _check_is_open(found: Any, request: AbortTransactionRequest) -> None:
 
 
 def _fence(cluster: Cluster, name: str, timeout_ms: int) -> None:
-    """Begin as another producer of the same id; this fences the producer before and aborts its open transaction."""
+    """Initialize a new producer of the id, which fences the old producer and aborts its open transaction."""
     producer = KafkaProducer(
         **cluster.client_settings(), transactional_id=name, transaction_timeout_ms=timeout_ms
     )

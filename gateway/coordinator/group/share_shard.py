@@ -77,7 +77,7 @@ class ShareGroups:
             self._write(group.begun_record(group.begun | {place}, {place[0]: topic}), effects)
 
     def forget_topic(self, group_id: str, topic_id: uuid.UUID, effects: Effects) -> None:
-        """Forget that a topic's partitions are begun, because their delivery state was deleted."""
+        """Delete the record that the group reads the topic's partitions, because their delivery state was deleted."""
         group = self.groups.get(group_id)
         if group is not None and topic_id in group.topic_names:
             kept = {place for place in group.begun if place[0] != topic_id}

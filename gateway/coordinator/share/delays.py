@@ -28,7 +28,7 @@ class Delays(Protocol):
 
 
 def due_parts(delays: Delays | None, first_offset: int, last_offset: int) -> Iterator[tuple[int, int]]:
-    """Yield the ranges of offsets between the two that are due, inclusive."""
+    """Yield the ranges of due offsets (inclusive) between two offsets."""
     position = first_offset
     for first, last in () if delays is None else delays.waiting(first_offset, last_offset):
         if position < first:

@@ -137,6 +137,6 @@ class ProduceRepeats:
         self._targets[prefix] = _Target(context, key, partition, request.acks)
 
     def _forget(self, partition: Partition) -> None:
-        """Keep a partition of a deleted topic no longer in memory."""
+        """Drop a partition whose topic is deleted, so that its memory is freed."""
         for prefix in self._prefixes.pop(partition, ()):
             self._targets.pop(prefix, None)

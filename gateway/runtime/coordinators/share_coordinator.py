@@ -295,7 +295,9 @@ class ShareCoordinator:
         return self._groups.find_share_group(group_id)
 
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
-        """Let a group begin at an offset, even if it never had a member. Raises Unavailable."""
+        """Set the offset from which a share group reads a partition, even if the group never had a member. Raises
+        Unavailable.
+        """
         self._check_stays(key.group_id)
         place = key.topic_id, key.partition
         await self._groups.run(

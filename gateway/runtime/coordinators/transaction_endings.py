@@ -20,7 +20,7 @@ END_WAIT_S: Final = 5.0
 
 
 class TransactionEndings:
-    """The tasks that finish the ends, by transactional id, each with its owner (a loaded shard)."""
+    """The tasks that finish ending transactions, by transactional id, each with its owner (a loaded shard)."""
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[object, asyncio.Task[None]]] = {}

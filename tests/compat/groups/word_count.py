@@ -98,8 +98,8 @@ class WordCount:
         self.connect_anew()
 
     def connect_anew(self) -> None:
-        """Create a new admin client. After a restart of the gateway librdkafka's may keep using a dead
-        connection."""
+        """Create a new admin client. After a restart of the gateway, the old admin client of librdkafka may keep using
+        a dead connection."""
         self._admin = AdminClient({"bootstrap.servers": self.bootstrap, **QUIET})
 
     def start(self, name: str) -> Instance:

@@ -41,7 +41,7 @@ END_TIMEOUT_S = 600.0
 MOST_RECORDS_BETWEEN = 2500
 """The most records of all applications between two kills of the gateway."""
 IDEMPOTENT = 0.6
-"""The share of idempotent producers where a plain one would do."""
+"""The probability that an application uses an idempotent producer where a plain one would suffice."""
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STOPPED_CLEANLY = 0.2
 """The share of gateway starts that follow SIGTERM."""

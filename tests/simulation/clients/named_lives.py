@@ -80,7 +80,7 @@ class Task:
 
 
 class PipelinedLife:
-    """A life with an idempotent producer, or without a producer id and with one request in flight."""
+    """A life of a named application whose producer is idempotent, or has no producer id and one request in flight."""
 
     def __init__(
         self, surroundings: Surroundings, writer: Writer, random: Random, task: Task, *, local_bump: bool

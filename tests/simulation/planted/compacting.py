@@ -23,5 +23,5 @@ def compaction_takes_the_last_value() -> list[Change]:
 
 @fault
 def compaction_counts_aborted_records() -> list[Change]:
-    """a later record of the same key replaces a committed record, although that one was aborted"""
+    """a record of an aborted transaction replaces an earlier committed record with the same key"""
     return [(CleanedTransactions, "is_aborted", lambda *_, **__: False)]

@@ -217,7 +217,7 @@ def first_epoch_without_a_session(peer: Peer, version: int) -> None:
 
 @scenario_for_each({"0 to 0": (0, 0), "4 to 8": (4, 8), "far away": (2**40, 2**40)})
 def nothing_in_flight(peer: Peer, offsets: tuple[int, int]) -> None:
-    """Before anything was handed out, and after all of it was accepted."""
+    """Acknowledge records before any was acquired, and after all of them were accepted."""
     member = member_of_its_own(peer)
     member.open(max_wait=500)
     member.acknowledge(said(*offsets, ACCEPT))
