@@ -263,7 +263,7 @@ class Wire:
         return self._receive_exactly(size)
 
     def has_input(self) -> bool:
-        """Whether bytes, or the end of the connection, can be read at once."""
+        """Return whether bytes, or the end of the connection, can be read at once."""
         return bool(select.select([self._socket], [], [], 0)[0])
 
     def expect_nothing(self, seconds: float) -> None:

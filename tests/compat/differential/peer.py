@@ -69,7 +69,7 @@ class Pending:
     correlation_id: int
 
     def is_there(self) -> bool:
-        """Whether the answer has begun to arrive."""
+        """Return whether the answer has begun to arrive."""
         return self.peer.wire.has_input()
 
     def answer(self) -> Plain:

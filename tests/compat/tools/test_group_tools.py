@@ -279,6 +279,26 @@ def test_dump_log_decodes_share_groups(tmp_path: Path) -> None:
     assert all(written[kind, "m-2"][-1] is None for kind in (10, 13, 14)), "it has left"
 
 
+def test_dump_log_decodes_assignment_epochs(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
+        topic = fresh_topic(gateway.bootstrap, "assigned", partitions=2)
+        asked = {"group_id": "g", "rebalance_timeout": 60_000, "topic_partitions": []}
+        with Wire(gateway.bootstrap) as wire:
+            wire.call("find_coordinator", 3, key="g")
+            for member_id in ("m-1", "m-2"):
+                joining = {**asked, "member_id": member_id, "subscribed_topic_names": [topic]}
+                wire.call("consumer_group_heartbeat", 1, {**joining, "member_epoch": 0})
+        files = sorted(
+            path for path in gateway.data_dir.glob("__consumer_offsets-*/*.log") if path.stat().st_size
+        )
+        gateway.stop()
+    names = ",".join(map(str, files))
+    dumped = run_tool("kafka-dump-log", "--offsets-decoder", "--files", names).expect_success().stdout
+    rows = re.findall(r'key: (\{"type":"8".*?\}) payload: (\{.*)$', dumped, re.MULTILINE)
+    assigned = [json.loads(value)["data"]["assignedPartitions"] for _, value in rows]
+    assert [(row["partitions"], row["assignmentEpochs"]) for row in assigned[0]] == [([0, 1], [2, 2])]
+
+
 def test_kafka_configs_of_a_group_survive_a_kill(tmp_path: Path) -> None:
     entity = ("--entity-type", "groups", "--entity-name", "readers")
 

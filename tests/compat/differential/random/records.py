@@ -81,7 +81,7 @@ class Produce(World):
         self._send(index, replace(self._batch(index, number, 0), **WRONG[kind]))
 
     def pair(self, number: int, kind: str) -> None:
-        """A request for both partitions, the second of them perhaps wrong."""
+        """Send a request for both partitions, perhaps with a wrong batch for the second."""
         other = replace(self._batch(1, number, 0), **WRONG.get(kind, {}))
         self.peer.produce(self.topic, {0: self._batch(0, number, 0), 1: other}, version=9)
 

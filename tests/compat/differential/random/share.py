@@ -45,7 +45,7 @@ class Share(World):
         first = member_of_its_own(peer)
         self.members = [first, another_member(first)]
         self.held: list[list[tuple[int, int]]] = [[], []]
-        """What each member has been given and has not spoken of, as runs of offsets."""
+        """The runs of offsets that each member has acquired and not acknowledged."""
         for one in self.members:
             one.hear()
         self.has_begun = False
@@ -73,7 +73,7 @@ class Share(World):
                 ]
 
     def _said(self, number: int, kind: int, skipped: int, count: int) -> list[Plain]:
-        """What a member says of a run that it has, but for the first offsets; the rest stays."""
+        """Return what a member says of a run that it has acquired, but for the first offsets; the rest stays acquired."""
         if not self.held[number]:
             return []
         first, last = self.held[number].pop(0)
@@ -100,7 +100,7 @@ class Share(World):
         self.members[number].acknowledge(said(*run, kind))
 
     def at(self, number: int, epoch: int) -> None:
-        """An acknowledgement at a session epoch that is wrong."""
+        """Send an acknowledgement at a wrong session epoch."""
         if epoch != self.members[number].session_epoch:
             self.members[number].acknowledge(said(0, 0, ACCEPT), share_session_epoch=epoch)
 

@@ -68,7 +68,7 @@ class Transactions(World):
         self.added.clear()
 
     def init_again(self, number: int) -> None:
-        """InitProducerId as a client that goes on; not of a zombie, whose answer has a known difference."""
+        """Send InitProducerId as a client that goes on; not as a zombie, whose answer has a known difference."""
         producer = self.producers[number]
         if producer.producer_epoch == max(one.producer_epoch for one in self.producers):
             producer.init_again()

@@ -405,7 +405,7 @@ def subscription_changes(peer: Peer) -> None:
 
 @scenario
 def subscription_changes_while_it_gives_back(peer: Peer) -> None:
-    """What is no longer subscribed to is revoked with the rest, at once."""
+    """Revoke the partitions of a topic that the member gives up, while it still revokes others."""
     topic, member = alone(peer, partitions=2)
     other = assignable_topic(peer, "other", partitions=2)
     both = [topic.name, other.name]
