@@ -103,7 +103,7 @@ class TopicNames:
         self._names.move_to_end(name)
 
     def enter_restored(self, table: NameTable, name: bytes, last_active_ms: int) -> None:
-        """Count a name of the partition of `table` that was last active in the past."""
+        """Count a name that is restored after a start, with the time of its last activity."""
         known = self._enter(table, name)
         known.last_active_ms = max(known.last_active_ms, last_active_ms)
         self._is_sorted = self.is_whole = False

@@ -184,7 +184,7 @@ class ClassicGroup:
     # --- state
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by as much, so that each member has as much time left as before."""
+        """Move every deadline by the change of the clock, so that each member keeps the time that it had left."""
         self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
         self.sync_deadline_ms = moved(self.sync_deadline_ms, by_ms)
         for member_id, deadline_ms in self.pending_members.items():

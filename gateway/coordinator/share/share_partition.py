@@ -198,7 +198,7 @@ class SharePartition:
             found.append(run)
             last_known = min(last_offset, new_first + locks - 1)
             if new_last < last_known:
-                # the rest of the batch is known from now on
+                # the later offsets of the batch become available, too
                 self.runs.append(Run(new_last + 1, last_known, DeliveryState.AVAILABLE))
         return found
 

@@ -203,8 +203,8 @@ class Scene:
     # --- shortcuts
 
     def completing(self, *clients: Who) -> list[str]:
-        """Let new clients join an empty group together; return the member ids, the leader's first. The
-        leader's assignment is missing.
+        """Let new clients join an empty group, which then waits for its leader's assignment; return the member ids, the
+        leader's first.
         """
         waiters = [self.join(who) for who in clients]
         while any(map(self.waits, waiters)):
