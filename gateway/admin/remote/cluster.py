@@ -81,6 +81,11 @@ def connected(addresses: Sequence[tuple[str, int]]) -> Iterator[Cluster]:
         ) from error
     try:
         yield Cluster(shown, reached, admin)
+    except (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError) as error:
+        raise ControlError(
+            f"{shown_address(*reached)} answers, but the address that it tells clients can't be reached: {sentence(error)}; "
+            "check advertised.listeners of the cluster"
+        ) from error
     except kafka_errors.KafkaError as error:
         raise ControlError(sentence(error)) from error
     finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -12,6 +13,8 @@ from kafka import errors
 from gateway.admin.request import ControlError
 
 _TEXT_OF_ERROR: Final = re.compile(r"\[Error (?P<code>-?\d+)\] \w+(?:: (?P<message>.*))?", re.DOTALL)
+_SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b", re.ASCII)
+"""How kafka-python tells of a failed system call: `111 ECONNREFUSED`."""
 _UNKNOWN: Final = "UnrecognizedBrokerError"
 """The class that kafka-python makes for an error code that it does not know."""
 _LONGEST: Final = 500
@@ -47,6 +50,9 @@ def sentence(error: Exception) -> str:
         return f"the cluster did not answer in time: {message}"[:_LONGEST]
     if isinstance(error, errors.IncompatibleBrokerVersion | errors.UnsupportedVersionError):
         return f"the cluster does not serve what this command needs: {message}"[:_LONGEST]
+    failed = _SYSTEM_ERROR.search(message)
+    if failed is not None:
+        return os.strerror(int(failed[1])).lower()
     return (message or type(error).__name__)[:_LONGEST]
 
 

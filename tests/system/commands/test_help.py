@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ import pytest
 import typer
 
 from gateway.cli import app
-from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
 from tests.system.commands.conftest import seqgate, seqgate_process
 
 
@@ -150,6 +151,56 @@ def test_the_ready_line_tells_bound_and_advertised_addresses(tmp_path: Path) -> 
         shown = seqgate("status", "--data-dir", gateway.data_dir).stdout
     assert ["listening", "on", gateway.bootstrap] in [line.split() for line in shown.splitlines()]
     assert ["tells", "clients", "gateway.example:9999"] in [line.split() for line in shown.splitlines()]
+
+
+def test_an_advertised_address_that_cannot_be_reached(tmp_path: Path) -> None:
+    settings = {"advertised.listeners": f"PLAINTEXT://127.0.0.1:{free_port()}"}
+    with GatewayProcess(tmp_path / "data", settings=settings) as gateway:
+        told = seqgate("topics", "list", "--bootstrap", gateway.bootstrap, code=1).stderr
+    assert told == (
+        f"seqgate: {gateway.bootstrap} answers, but the address that it tells clients can't be reached: connection refused; "
+        "check advertised.listeners of the cluster\n"
+    )
+
+
+def test_following_ends_with_ctrl_c(gateway: GatewayProcess) -> None:
+    there = ("--bootstrap", gateway.bootstrap)
+    seqgate("topics", "create", "orders", *there)
+    follow = [sys.executable, "-m", "gateway", "consume", "orders", "--follow", *there]
+    with subprocess.Popen(
+        follow, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        for value in ("one", "two"):
+            seqgate("produce", "orders", *there, stdin=f"{value}\n".encode())
+            assert process.stdout.readline() == f"{value}\n"
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=60)
+    assert (process.returncode, told) == (0, "")
+
+
+def test_a_reader_that_has_enough(gateway: GatewayProcess) -> None:
+    there = ("--bootstrap", gateway.bootstrap)
+    seqgate("produce", "orders", "--create", *there, stdin=b"x\n" * 50_000)
+    consume = [sys.executable, "-m", "gateway", "consume", "orders", *there]
+    with subprocess.Popen(
+        consume, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        assert process.stdout.readline() == "x\n"
+        process.stdout.close()
+        told = process.stderr.read()
+        process.wait(60)
+    assert (process.returncode, told) == (1, "")
+
+
+def test_serving_imports_no_kafka_client_and_no_tables() -> None:
+    loaded = "import sys, gateway.cli, gateway.gateway; print(sorted({'kafka', 'rich'} & set(sys.modules)))"
+    done = subprocess.run(
+        [sys.executable, "-c", loaded], cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True
+    )
+    assert done.stdout == "[]\n"
 
 
 def test_the_demo_names_the_package_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
