@@ -241,7 +241,7 @@ class DelaysCapture:
     __slots__ = ("_file", "_number", "_path", "_snapshot")
 
     def __init__(self, file: SideFile, path: str, snapshot: DelayedSnapshot) -> None:
-        """Take the content, and the number of the capture."""
+        """Create with the content of the file, and the number of this capture."""
         self._file = file
         self._path = path
         self._snapshot = snapshot

@@ -203,7 +203,9 @@ def reset(
 
 @app.command("delete")
 def delete(
-    groups: Annotated[list[str], typer.Argument(metavar="GROUP", help="The groups.", show_default=False)],
+    groups: Annotated[
+        list[str], typer.Argument(metavar="GROUP", help="Names of groups to delete.", show_default=False)
+    ],
     execute: Execute = False,
     bootstrap: OtherCluster = None,
     data_dir: DataDir = None,

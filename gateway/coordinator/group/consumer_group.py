@@ -121,7 +121,7 @@ class ConsumerMember:
         )
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by as much, so that the member has as much time left as before."""
+        """Move every deadline by the change of the clock, so that the member keeps the time that it had left."""
         self.session_deadline_ms = moved(self.session_deadline_ms, by_ms)
         self.revocation_deadline_ms = moved(self.revocation_deadline_ms, by_ms)
         self.join_deadline_ms = moved(self.join_deadline_ms, by_ms)
