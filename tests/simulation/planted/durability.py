@@ -111,9 +111,10 @@ def roll_without_the_directory() -> list[Change]:
     """a roll does not flush the directory, so a power cut removes the new segment's name"""
     roll = LogWriter.roll
 
-    def forgetful(self: LogWriter, log_end_offset: int, now_ms: int) -> None:
-        roll(self, log_end_offset, now_ms)
+    def forgetful(self: LogWriter, log_end_offset: int, now_ms: int) -> bool:
+        is_rolled = roll(self, log_end_offset, now_ms)
         self._unflushed._paths, self._unflushed._directories = [], []
+        return is_rolled
 
     return [(LogWriter, "roll", forgetful)]
 
