@@ -28,7 +28,7 @@ def names_written_before_the_data() -> list[Change]:
 
     def names_first(self: LocalDurability, ticket: FlushTicket) -> None:
         for capture in ticket.captures:
-            capture.write()
+            capture.write(self)
         run(self, ticket)
 
     def keep_names(self: _Loader) -> None:
