@@ -1,5 +1,5 @@
 """`python -m gateway` is `seqgate`."""
 
-from gateway.cli import main
+from gateway.entry import main
 
 main()

@@ -1,11 +1,10 @@
 """The `seqgate` command.
 
-Functions import what they need when they run, because `serve` must be up in a fraction of a second.
+Functions import what they need when they run, so that a command answers soon. `gateway.entry` runs `serve` without this module.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -27,8 +26,8 @@ from gateway.admin.status import command as status
 from gateway.admin.sweep import command as sweep
 from gateway.admin.topics import command as topics
 from gateway.admin.transactions import command as transactions
-from gateway.config import Config, ConfigError, load_config
-from gateway.config.listeners import parse_listener
+from gateway.serving import Options
+from gateway.serving import serve as run_gateway
 
 app = typer.Typer(
     name="seqgate",
@@ -70,37 +69,6 @@ Settings = Annotated[
 ]
 
 
-def read_config(
-    config_file: Path | None,
-    data_dir: Path | None,
-    settings: list[str] | None,
-    listen: list[str] | None = None,
-) -> Config:
-    """Return the settings from file, environment and flags; end the command with a message when a setting is wrong."""
-    import os
-
-    overrides = list(settings or [])
-    if data_dir is not None:
-        overrides.append(f"log.dirs={data_dir}")
-    if listen:
-        overrides.append(f"listeners={','.join(_listeners(listen))}")
-    try:
-        return load_config(config_file, os.environ, overrides)
-    except ConfigError as error:
-        raise stop(str(error)) from None
-
-
-def _listeners(addresses: list[str]) -> Iterator[str]:
-    """Yield the addresses of `--listen` with names; a wrong address ends the command with a usage error."""
-    for number, address in enumerate(addresses):
-        name = "PLAINTEXT" if not number else f"PLAINTEXT{number}"
-        try:
-            parse_listener(address)
-        except ValueError as error:
-            raise stop(f"--listen {address}: {error}", code=2) from None
-        yield address if "://" in address else f"{name}://{address}"
-
-
 def _print_version(wanted: bool) -> None:
     if wanted:
         from importlib import metadata
@@ -135,16 +103,9 @@ def serve(
     guide: Annotated[bool, typer.Option("--guide", help="Also print a first command to try.")] = False,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
-    import gc
-
-    gc.disable()  # Imported modules stay. Collections during the imports would take a sixth of the start.
-    from gateway.gateway import StartFailed, run
-
-    config = read_config(config_file, data_dir, settings, listen)
-    try:
-        run(config, guide=guide)
-    except StartFailed as error:
-        raise stop(str(error)) from None
+    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide))
+    if code:
+        raise typer.Exit(code)
 
 
 @app.command()
@@ -200,5 +161,5 @@ tidy(app)
 
 
 def main() -> None:
-    """Run the command line: the entry point of the console script."""
+    """Run the command that the process was started with."""
     app(prog_name="seqgate")

@@ -1,0 +1,57 @@
+"""The entry point of `seqgate`: checks that the packages are Seqgate's, and starts a gateway without the command line's packages."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Final
+
+PACKAGES: Final = ("log", "pid_allocator", "seq_validator", "spark_kafka_compat")
+"""The packages that are installed beside `gateway`."""
+
+
+def main() -> None:
+    """Run the command line: the entry point of the console script."""
+    complaint = shadowed()
+    if complaint is not None:
+        print(f"seqgate: {complaint}", file=sys.stderr)
+        sys.exit(1)
+    if sys.argv[1:2] == ["serve"] and "_SEQGATE_COMPLETE" not in os.environ:
+        _serve(sys.argv[2:])
+    from gateway.cli import main as run_command  # noqa: PLC0415 - a gateway that serves needs no typer
+
+    run_command()
+
+
+def _serve(words: list[str]) -> None:
+    """Run the gateway and exit; return when typer must look at the options."""
+    from gateway.serving import parse, serve  # noqa: PLC0415 - completion in a shell needs none of it
+
+    options = parse(words)
+    if options is None:
+        return
+    try:
+        sys.exit(serve(options))
+    except KeyboardInterrupt:
+        print("Aborted!", file=sys.stderr)
+        sys.exit(1)
+
+
+def shadowed() -> str | None:
+    """Return which package is imported from elsewhere than `gateway`, and what to do, as a sentence; None when all are Seqgate's."""
+    home = Path(__file__).parent.parent
+    for name in PACKAGES:
+        spec = find_spec(name)
+        if spec is None:
+            return f"the package {name} is missing in {home}; install Seqgate again"
+        found = (
+            Path(spec.origin) if spec.origin else Path(next(iter(spec.submodule_search_locations or ())), "")
+        )
+        if found != home / name / "__init__.py":
+            return (
+                f"the package {name} of Seqgate, in {home}, is hidden by {found}, which Python finds first; "
+                "rename that one, or start seqgate where neither the current directory nor PYTHONPATH leads to it"
+            )
+    return None

@@ -1,0 +1,102 @@
+"""`seqgate serve`: its options and its run, without the packages that other commands need.
+
+`gateway.cli` describes the options, writes the help and refuses wrong ones. typer takes longer to import than a gateway to start,
+so `parse` takes the options when nothing is wrong with them.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.config import Config, ConfigError, load_config
+from gateway.config.listeners import parse_listener
+
+USAGE_ERROR: Final = 2
+
+
+class Options(NamedTuple):
+    """The options of `seqgate serve`."""
+
+    listen: Sequence[str] = ()
+    data_dir: Path | None = None
+    settings: Sequence[str] = ()
+    config_file: Path | None = None
+    guide: bool = False
+
+
+class _Refused(Exception):
+    """An option or a setting that `serve` refuses: the sentence for the person, and the exit code."""
+
+    def __init__(self, sentence: str, code: int = 1) -> None:
+        super().__init__(sentence)
+        self.code = code
+
+
+def parse(words: Sequence[str]) -> Options | None:
+    """Return the options that follow `serve`, or None when typer must look: for `--help`, and for whatever may be wrong."""
+    given: dict[str, list[str]] = {"--listen": [], "--data-dir": [], "--set": [], "--config": []}
+    guide = False
+    rest = iter(words)
+    for word in rest:
+        if word == "--guide":
+            guide = True
+            continue
+        name, equals, value = word.partition("=")
+        if not equals:
+            value = next(rest, "")
+        if name not in given or not value or value.startswith("-"):
+            return None
+        given[name].append(value)
+    files = [Path(value) for value in given["--config"][-1:]]
+    if not all(file.is_file() and os.access(file, os.R_OK) for file in files):
+        return None
+    directories = [Path(value) for value in given["--data-dir"]]
+    return Options(
+        listen=given["--listen"],
+        data_dir=directories[-1] if directories else None,
+        settings=given["--set"],
+        config_file=files[-1] if files else None,
+        guide=guide,
+    )
+
+
+def serve(options: Options) -> int:
+    """Run the gateway until Ctrl-C or SIGTERM and return the exit code. An error is one sentence on stderr."""
+    gc.disable()  # Imported modules stay. Collections during the imports would take a sixth of the start.
+    from gateway.gateway import StartFailed, run  # noqa: PLC0415 - a wrong option is told before the slow imports
+
+    try:
+        run(_config(options), guide=options.guide)
+    except (_Refused, StartFailed) as error:
+        print(f"seqgate: {error}", file=sys.stderr)
+        return error.code if isinstance(error, _Refused) else 1
+    return 0
+
+
+def _config(options: Options) -> Config:
+    """Return the settings from file, environment and flags. Raises _Refused."""
+    overrides = list(options.settings)
+    if options.data_dir is not None:
+        overrides.append(f"log.dirs={options.data_dir}")
+    if options.listen:
+        overrides.append(f"listeners={','.join(_listeners(options.listen))}")
+    try:
+        return load_config(options.config_file, os.environ, overrides)
+    except ConfigError as error:
+        raise _Refused(str(error)) from None
+
+
+def _listeners(addresses: Sequence[str]) -> Iterator[str]:
+    """Yield the addresses of `--listen` with names. Raises _Refused."""
+    for number, address in enumerate(addresses):
+        name = "PLAINTEXT" if not number else f"PLAINTEXT{number}"
+        try:
+            parse_listener(address)
+        except ValueError as error:
+            raise _Refused(f"--listen {address}: {error}", USAGE_ERROR) from None
+        yield address if "://" in address else f"{name}://{address}"
