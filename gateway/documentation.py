@@ -31,7 +31,7 @@ AREAS: Final = (
     ("Transactions", (24, 25, 26, 27, 28, 65, 66)),
     ("Authentication and authorization", (17, 29, 30, 31, 36, 38, 39, 40, 41, 50, 51)),
     ("Quotas", (48, 49)),
-    ("Replicas and the controller quorum", (34, 43, 45, 46, 55, 57, 64, 80, 81)),
+    ("The controller quorum", (80, 81)),
     ("Client metrics and configuration resources", (71, 72, 74)),
 )
 """The APIs that clients and Kafka's tools send, by area."""

@@ -199,7 +199,7 @@ def _manual_error(topic: NewTopic, node_id: int) -> ApiError | None:
                 f"Found multiple manual partition assignments for partition {partition}",
             )
         seen.add(partition)
-        error = _brokers_error(brokers, node_id)
+        error = brokers_error(brokers, node_id)
         if error:
             return error
     if seen != set(range(len(seen))):
@@ -210,7 +210,8 @@ def _manual_error(topic: NewTopic, node_id: int) -> ApiError | None:
     return None
 
 
-def _brokers_error(brokers: Sequence[int], node_id: int) -> ApiError | None:
+def brokers_error(brokers: Sequence[int], node_id: int) -> ApiError | None:
+    """Return the error in the brokers to which a request assigns a partition; this node is the only right one."""
     if not brokers:
         text = "The manual partition assignment includes an empty replica list."
         return ApiError(ErrorCode.invalid_replica_assignment, text)
@@ -390,7 +391,7 @@ def _increase_error(found: TopicImage | None, topic: MorePartitions, node_id: in
             f"{additional} partition(s) would be added, but {len(topic.assignments)} assignment(s) were given.",
         )
     for brokers in topic.assignments:
-        error = _brokers_error(brokers, node_id)
+        error = brokers_error(brokers, node_id)
         if error:
             return error
     return None

@@ -8,12 +8,12 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.admin.data_directory import data_directory
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
@@ -24,7 +24,7 @@ from gateway.runtime.services import PartitionServices
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Describe the one data directory; `topics` None means all partitions."""
     module = response_module(35, context.api_version)
-    path = _data_directory(context)
+    path = data_directory(context.node.config)
     limit = TimeLimit(context)
     try:
         topics = await _topics(context, module, limit, request)
@@ -62,10 +62,6 @@ async def _topics(
         build(module.DescribeLogDirsTopic, name=topic, partitions=tuple(partitions))
         for topic, partitions in rows.items()
     )
-
-
-def _data_directory(context: RequestContext[PartitionServices]) -> str:
-    return str(Path(context.node.config.str("log.dirs")).absolute())
 
 
 def _wanted(context: RequestContext[PartitionServices], request: Any) -> dict[str, Iterable[int]]:

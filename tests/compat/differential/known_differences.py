@@ -73,6 +73,7 @@ NO_NAMES = "a fetch session keeps topic ids, not the names they once had; both e
 NOT_PER_RECORD = "the header is checked, not each record; the error and its message are the same"
 AS_IN_EFFECT = "a value is stored as it takes effect, without the spaces around it"
 INNOCENT = "a producer that was fenced is refused at once; Kafka first aborts the transaction of the one that fenced it"
+ONE_LEVEL = "a gateway runs each feature at one level; Kafka takes a downgrade that says it is one"
 NO_FEATURES = "Kafka's other features are switches of a KRaft cluster; there is none to be switched"
 ENDS = "Kafka refuses markers by max.message.bytes and never ends the transaction; here it ends whatever its topics take"
 OWN_STATE = (
@@ -175,6 +176,7 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         "1.*",
         READ_BY_NOBODY,
     ),
+    KnownDifference(("cluster_admin.downgrade_of_a_feature[*]",), "1.*", ONE_LEVEL),
     KnownDifference(("groups.pending_member_with_an_instance_id",), "2.*", NOT_UNKNOWN),
     KnownDifference(("groups.protocol_twice",), "1.*", NAMED_ONCE),
     KnownDifference(("group_connections.one_member_joins_over_two_connections",), "6.*", ANSWERED),

@@ -68,6 +68,13 @@ VERSIONS = {
     "describe_share_group_offsets": (0, 1),
     "alter_share_group_offsets": (0, 0),
     "delete_share_group_offsets": (0, 0),
+    "describe_quorum": (0, 2),
+    "elect_leaders": (0, 2),
+    "alter_partition_reassignments": (0, 1),
+    "list_partition_reassignments": (0, 0),
+    "alter_replica_log_dirs": (1, 2),
+    "update_features": (0, 2),
+    "unregister_broker": (0, 0),
     "txn_offset_commit": (0, 5),
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.compat.differential.scenarios import (
+    cluster_admin,
     compaction,
     configs,
     consumer_groups,
@@ -41,6 +42,7 @@ from tests.compat.differential.scenarios import (
 )
 
 __all__ = [
+    "cluster_admin",
     "compaction",
     "configs",
     "consumer_groups",

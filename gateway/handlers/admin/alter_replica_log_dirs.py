@@ -1,0 +1,69 @@
+"""AlterReplicaLogDirs (key 34, versions 1-2): move partitions to another data directory; this node has only one.
+
+    directory, partition                answer
+    the one of `log.dirs`, known        accepted: the partition is there already
+    the one of `log.dirs`, unknown      UNKNOWN_TOPIC_OR_PARTITION
+    any other directory                 LOG_DIR_NOT_FOUND
+
+The path must be the one that DescribeLogDirs returns, letter by letter, as in Kafka. Where a request names a partition
+several times, the last directory counts, and the answer has the partition once.
+Source: Kafka's ReplicaManager.alterReplicaLogDirs, AlterReplicaLogDirsRequest.partitionDirs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.admin.data_directory import data_directory
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import PartitionServices
+
+
+async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
+    """Answer for each partition of the request; no partition moves."""
+    module = response_module(34, context.api_version)
+    wanted: dict[str, dict[int, str]] = {}
+    for directory in request.dirs:
+        for topic in directory.topics:
+            for index in topic.partitions:
+                wanted.setdefault(topic.name, {})[index] = directory.path
+    path = data_directory(context.node.config)
+    results = []
+    for name, paths in wanted.items():
+        rows = [
+            build(
+                module.AlterReplicaLogDirPartitionResult,
+                partition_index=index,
+                error_code=_outcome(context, name, index, is_here=paths[index] == path),
+            )
+            async for index in in_slices(list(paths))
+        ]
+        results.append(build(module.AlterReplicaLogDirTopicResult, topic_name=name, partitions=tuple(rows)))
+    return build(module.AlterReplicaLogDirsResponse, results=tuple(results))
+
+
+def _outcome(
+    context: RequestContext[PartitionServices], name: str, index: int, *, is_here: bool
+) -> ErrorCode:
+    if not is_here:
+        return ErrorCode.log_dir_not_found
+    if not context.services.registry.has(name, index):
+        return ErrorCode.unknown_topic_or_partition
+    return ErrorCode.none
+
+
+API = Api(
+    key=34,
+    name="AlterReplicaLogDirs",
+    min_version=1,
+    max_version=2,
+    reaches=reach.partitions,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

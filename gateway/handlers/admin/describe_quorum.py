@@ -1,0 +1,111 @@
+"""DescribeQuorum (key 55, versions 0-2): describe this node as the only voter of the metadata log.
+
+    request                                 answer
+    partition 0 of `__cluster_metadata`     leader and voter are this node; the log end offset is the newest change's
+    anything else, or more than that        UNKNOWN_TOPIC_OR_PARTITION for each partition of the request
+
+Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
+
+_NOT_HOSTED: Final = "This server does not host this topic-partition."
+
+
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Describe the metadata log, or refuse every partition of a request that asks for another log."""
+    module = response_module(55, context.api_version)
+    asked = [
+        (topic.topic_name, [entry.partition_index for entry in topic.partitions]) for topic in request.topics
+    ]
+    is_known = asked == [(METADATA_TOPIC, [0])]
+    topics = tuple(
+        build(
+            module.TopicData,
+            topic_name=name,
+            partitions=tuple(
+                _metadata_partition(context, module) if is_known else _unknown_partition(module, index)
+                for index in indexes
+            ),
+        )
+        for name, indexes in asked
+    )
+    return build(
+        module.DescribeQuorumResponse,
+        error_code=ErrorCode.none,
+        error_message="",
+        topics=topics,
+        **({"nodes": _nodes(context, module, is_known=is_known)} if context.api_version >= 2 else {}),
+    )
+
+
+def _metadata_partition(context: RequestContext[TopicServices], module: ModuleType) -> Any:
+    node = context.node
+    end_offset = context.services.metadata_log.last_offset + 1
+    now_ms = node.clock.now_ms()
+    voter = build(
+        module.ReplicaState,
+        replica_id=node.node_id,
+        replica_directory_id=None,
+        log_end_offset=end_offset,
+        last_fetch_timestamp=now_ms,
+        last_caught_up_timestamp=now_ms,
+    )
+    return build(
+        module.PartitionData,
+        partition_index=0,
+        error_code=ErrorCode.none,
+        error_message="",
+        leader_id=node.node_id,
+        leader_epoch=0,
+        high_watermark=end_offset,
+        current_voters=(voter,),
+        observers=(),
+    )
+
+
+def _unknown_partition(module: ModuleType, index: int) -> Any:
+    return build(
+        module.PartitionData,
+        partition_index=index,
+        error_code=ErrorCode.unknown_topic_or_partition,
+        error_message=_NOT_HOSTED,
+        leader_id=0,
+        leader_epoch=0,
+        high_watermark=0,
+        current_voters=(),
+        observers=(),
+    )
+
+
+def _nodes(context: RequestContext[TopicServices], module: ModuleType, *, is_known: bool) -> tuple[Any, ...]:
+    """Return this node with the advertised address of each listener; no node when the request is refused."""
+    if not is_known:
+        return ()
+    listeners = tuple(
+        build(module.Listener, name=name, host=endpoint.host, port=endpoint.port)
+        for name, endpoint in context.node.advertised.items()
+    )
+    return (build(module.Node, node_id=context.node.node_id, listeners=listeners),)
+
+
+API = Api(
+    key=55,
+    name="DescribeQuorum",
+    min_version=0,
+    max_version=2,
+    reaches=reach.topics,
+    handle=handle,
+    is_long=True,
+)

@@ -1,0 +1,128 @@
+"""ElectLeaders (key 43, versions 0-2): elect the leader of partitions; this node leads each one that it can open.
+
+    partition                           answer
+    led by this node                    ELECTION_NOT_NEEDED, for preferred and for unclean elections
+    without a usable log                PREFERRED_LEADER_NOT_AVAILABLE; unclean: ELIGIBLE_LEADERS_NOT_AVAILABLE
+    unknown                             UNKNOWN_TOPIC_OR_PARTITION
+
+A request without a list means all topics, and its answer lists only partitions whose election failed.
+Source: Kafka's ReplicationControlManager.electLeaders, QuorumController.electLeaders.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.named_twice import places_to_answer
+from gateway.handlers.answering.partition_state import partition_state
+from gateway.handlers.answering.time_limit import TimeLimit
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import Services
+
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+_NOT_NEEDED: Final = ApiError(
+    ErrorCode.election_not_needed, "Leader election not needed for topic partition."
+)
+_NO_PREFERRED: Final = ApiError(
+    ErrorCode.preferred_leader_not_available, "The log of the partition is offline; see `seqgate status`."
+)
+_NO_ELIGIBLE: Final = ApiError(
+    ErrorCode.eligible_leaders_not_available, "The log of the partition is offline; see `seqgate status`."
+)
+_FAILURES: Final = (_NO_PREFERRED, _NO_ELIGIBLE)
+
+
+async def handle(context: RequestContext[Services], request: Any) -> Any:
+    """Answer for each partition of the request; a wrong request is refused as a whole and for each partition."""
+    module = response_module(43, context.api_version)
+    kind = request.election_type if context.api_version >= 1 else _PREFERRED
+    refusal = _refusal(context, request, kind)
+    if request.topic_partitions is None:
+        results = () if refusal else await _failed_elections(context, module, kind)
+    else:
+        results = await _each(context, module, request.topic_partitions, kind, refusal)
+    return build(
+        module.ElectLeadersResponse,
+        error_code=refusal.error_code if refusal else ErrorCode.none,
+        replica_election_results=results,
+    )
+
+
+def _refusal(context: RequestContext[Services], request: Any, kind: int) -> ApiError | None:
+    if request.topic_partitions is not None and not request.topic_partitions:
+        return None
+    if TimeLimit(context, request.timeout).left_s <= 0:
+        return ApiError(ErrorCode.request_timed_out)
+    if kind not in {_PREFERRED, _UNCLEAN}:
+        return ApiError(ErrorCode.invalid_request, f"Unknown election type {kind}")
+    return None
+
+
+async def _failed_elections(
+    context: RequestContext[Services], module: ModuleType, kind: int
+) -> tuple[Any, ...]:
+    """Return all topics, each with the partitions that have no leader."""
+    topics = []
+    async for topic in in_slices(list(context.services.topics.metadata_log.image.topics_by_name.values())):
+        failed = [
+            _row(module, index, outcome)
+            async for index in in_slices(list(topic.partitions))
+            if (outcome := _outcome(context, topic.name, index, kind)) in _FAILURES
+        ]
+        topics.append(build(module.ReplicaElectionResult, topic=topic.name, partition_result=tuple(failed)))
+    return tuple(topics)
+
+
+async def _each(
+    context: RequestContext[Services], module: ModuleType, asked: Any, kind: int, refusal: ApiError | None
+) -> tuple[Any, ...]:
+    topics = []
+    for topic, indexes in places_to_answer([(entry.topic, entry.partitions) for entry in asked]):
+        rows = [
+            _row(module, index, refusal or _outcome(context, topic, index, kind))
+            async for index in in_slices(indexes)
+        ]
+        topics.append(build(module.ReplicaElectionResult, topic=topic, partition_result=tuple(rows)))
+    return tuple(topics)
+
+
+def _outcome(context: RequestContext[Services], name: str, index: int, kind: int) -> ApiError:
+    topic = context.services.topics.metadata_log.image.topics_by_name.get(name)
+    if topic is None:
+        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
+    logs = context.services.partitions.registry.by_name.get(name)
+    if partition_state(context, partition, logs, index).error_code is ErrorCode.none:
+        return _NOT_NEEDED
+    return _NO_PREFERRED if kind == _PREFERRED else _NO_ELIGIBLE
+
+
+def _row(module: ModuleType, index: int, outcome: ApiError) -> Any:
+    return build(
+        module.PartitionResult,
+        partition_id=index,
+        error_code=outcome.error_code,
+        error_message=outcome.message,
+    )
+
+
+API = Api(
+    key=43,
+    name="ElectLeaders",
+    min_version=0,
+    max_version=2,
+    reaches=reach.everything,
+    handle=handle,
+    is_long=True,
+    may_be_given_up=True,
+)

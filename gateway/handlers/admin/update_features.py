@@ -1,0 +1,77 @@
+"""UpdateFeatures (key 57, versions 0-2): set the levels of features, which are those of this release and stay.
+
+    level                               answer
+    the present one                     accepted
+    a lower one, also as a downgrade    INVALID_UPDATE_VERSION; Kafka takes a downgrade that says it is one
+    any other, or an unknown feature    INVALID_UPDATE_VERSION
+
+The first wrong update refuses the whole request. Source: Kafka's FeatureControlManager.updateFeatures.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.api_versions import FEATURES
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import NodeServices
+
+_LAST_WITH_RESULTS: Final = 1
+_UPGRADE_TYPES: Final = (1, 2, 3)
+_PREFIX: Final = "The update failed for all features since the following feature had an error: "
+
+
+async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
+    """Accept updates that change nothing; refuse the request at the first other update."""
+    version = context.api_version
+    module = response_module(57, version)
+    complaint = next(filter(None, (_complaint(version, update) for update in request.feature_updates)), None)
+    results: dict[str, Any] = {}
+    if version <= _LAST_WITH_RESULTS:
+        accepted = () if complaint else request.feature_updates
+        results["results"] = tuple(
+            build(
+                module.UpdatableFeatureResult,
+                feature=update.feature,
+                error_code=ErrorCode.none,
+                error_message="NONE",
+            )
+            for update in accepted
+        )
+    return build(
+        module.UpdateFeaturesResponse,
+        error_code=ErrorCode.invalid_update_version if complaint else ErrorCode.none,
+        error_message=_PREFIX + complaint if complaint else None,
+        **results,
+    )
+
+
+def _complaint(version: int, update: Any) -> str | None:
+    """Return why the update is refused; None when the feature has this level."""
+    wanted, supported = update.max_version_level, FEATURES.get(update.feature)
+    beginning = f"Invalid update version {wanted} for feature {update.feature}. "
+    if supported is None:
+        return f"{beginning}Seqgate does not support this feature."
+    if version >= 1 and update.upgrade_type not in _UPGRADE_TYPES:
+        return f"{beginning}Upgrade type {update.upgrade_type} is unknown; it must be 1, 2 or 3."
+    if wanted < 0:
+        return f"{beginning}A feature version cannot be less than 0."
+    if wanted != supported:
+        return (
+            f"{beginning}Seqgate runs this feature at version {supported} only, and can't change the version."
+        )
+    return None
+
+
+API = Api(
+    key=57,
+    name="UpdateFeatures",
+    min_version=0,
+    max_version=2,
+    reaches=reach.node,
+    handle=handle,
+)
