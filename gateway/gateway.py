@@ -33,6 +33,7 @@ from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
+from gateway.server.addresses import check_address
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
 from log import DirectoryLocked, IncompatibleFormat, LocalDurability, LogDirectory, LogError
@@ -92,6 +93,8 @@ class Gateway:
         handles_limit = _open_files_limit()
         follow_open_files(config, self.storage, handles_limit)
         follow_producer_limit(config, self.producer_limit)
+        for listener in config.listeners:
+            _check_free(listener)
         self._log_directory = self._open_directory()
         self._log_directory.environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
@@ -175,7 +178,7 @@ class Gateway:
             return open_metadata(self.machine, self._log_directory, self._flusher)
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
-                f"the metadata in {self.config.str('log.dirs')} can't be read: {error}"
+                f"the metadata in {self.config.str('log.dirs')} can't be read: {_in_words(error)}"
             ) from error
 
     def _open_directory(self) -> LogDirectory:
@@ -193,7 +196,7 @@ class Gateway:
         except DirectoryLocked as error:
             raise StartFailed(str(error)) from error
         except (LogError, IncompatibleFormat, OSError) as error:
-            raise StartFailed(f"the data directory {path} can't be opened: {error}") from error
+            raise StartFailed(f"the data directory {path} can't be opened: {_in_words(error)}") from error
 
     async def _listen(self, listener: Listener) -> None:
         try:
@@ -257,6 +260,25 @@ def run(config: Config, *, guide: bool = False) -> None:
     _raise_open_files_limit()
     _keep_freed_memory()
     uvloop.run(_serve(config, guide))
+
+
+def _check_free(listener: Listener) -> None:
+    """Check that nobody listens on the address, before the start creates or changes any file. Raises StartFailed."""
+    try:
+        check_address(listener)
+    except OSError as error:
+        raise _cannot_listen(listener, error) from error
+
+
+def _cannot_listen(listener: Listener, error: OSError) -> StartFailed:
+    return StartFailed(f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}")
+
+
+def _in_words(error: Exception) -> str:
+    """Return what an error says, without the number that the system has for it."""
+    if not isinstance(error, OSError) or not error.strerror:
+        return str(error)
+    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _begin_logging(config: Config) -> None:

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import base64
 import uuid
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.directory_files import check_versions
+from log.directory.directory_files import LOCK, check_versions
 from log.errors import IncompatibleFormat
+from log.files.file_names import TEMPORARY_SUFFIX
 from log.files.versions import DIRECTORY_VERSION, META, read_properties
 
 if TYPE_CHECKING:
@@ -18,11 +19,30 @@ if TYPE_CHECKING:
     from log.files.storage import Storage
 
 
+_BEFORE_META: Final = frozenset({LOCK, META + TEMPORARY_SUFFIX, "lost+found"})
+"""The names in a directory whose first start ended before `meta.properties` was durable, and that of a new file system."""
+
+
 class Identity(NamedTuple):
     """The ids of a data directory, in Kafka's base64 form."""
 
     cluster_id: str
     directory_id: str
+
+
+def check_ownership(storage: Storage, root: str) -> None:
+    """Check that the directory is missing, empty, or a gateway's: one that has `meta.properties`. Raises IncompatibleFormat, OSError.
+
+    A sweep would take the files of others for orphaned ones.
+    """
+    if not storage.exists(root) or storage.exists(f"{root}/{META}"):
+        return
+    others = sorted(set(storage.list_directory(root)) - _BEFORE_META)
+    if others:
+        raise IncompatibleFormat(
+            f"it holds {others[0]!r} and no {META}, so it is no data directory of a gateway; "
+            f"name an empty or a new directory, or put {META} back"
+        )
 
 
 def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> Identity:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 from log.config import LogConfig
 from log.directory.closing import close_logs
 from log.directory.directory_files import LOCK, RECOVERY_POINTS
-from log.directory.identity import take_identity
+from log.directory.identity import check_ownership, take_identity
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.directory.recovery_points import RecoveryPoints
 from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
@@ -88,17 +88,17 @@ class LogDirectory:
         """Lock the directory, find its logs, and recover those that need it. Without `durability` the local disk is the truth.
 
         Logs use `config` until they get the settings of their topics. Raises DirectoryLocked, OSError, and, before changing any
-        file, IncompatibleFormat: a later release wrote a file, or the directory belongs to another node.
+        file, IncompatibleFormat: a later release wrote a file, or the directory belongs to another node or to no gateway.
         """
+        check_ownership(storage, str(path))
         environment = LogEnvironment(storage, producer_limit=producer_limit, made_durable_by=durability)
         directory = cls(path, environment, now_ms)
         environment.durability.sync(directories=storage.make_directories(str(path)))
         storage.lock(str(path / LOCK))
         try:
             environment.damage.load(storage, environment.durability, str(path))
-            directory.cluster_id, directory.directory_id = take_identity(
-                storage, environment.durability, str(path), node_id
-            )
+            identity = take_identity(storage, environment.durability, str(path), node_id)
+            directory.cluster_id, directory.directory_id = identity
             directory._config = config or directory._config
             directory._find_logs()
         except BaseException:

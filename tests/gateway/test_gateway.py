@@ -96,3 +96,27 @@ class TestARefusedStart:
             assert f"can't listen on {second}" in await refused(tmp_path, first, second)
         with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2]))):
             pass
+
+    async def test_for_a_port_that_is_taken_before_there_is_a_data_directory(self, tmp_path: Path) -> None:
+        root = tmp_path / "data"
+        with socket.create_server(("127.0.0.1", 0)) as taken:
+            address = "{}:{}".format(*taken.getsockname())
+            with pytest.raises(StartFailed, match=f"^can't listen on {address}: [A-Za-z ]+$"):
+                await gateway(root, ANY_PORT, address).start()
+        assert not root.exists()
+
+    async def test_for_a_data_directory_that_is_a_file(self, tmp_path: Path) -> None:
+        file = tmp_path / "data"
+        file.touch()
+        with pytest.raises(
+            StartFailed, match=f"data directory {file} can't be opened: {file}[^ ]*: Not a directory$"
+        ):
+            await gateway(file, ANY_PORT).start()
+
+    async def test_for_a_directory_of_somebody_else(self, tmp_path: Path) -> None:
+        (tmp_path / "photos").mkdir()
+        with pytest.raises(
+            StartFailed, match=f"{tmp_path} can't be opened: it holds 'photos' and no meta.properties"
+        ):
+            await gateway(tmp_path, ANY_PORT).start()
+        assert [path.name for path in tmp_path.iterdir()] == ["photos"]

@@ -18,7 +18,7 @@ from log import (
     StorageFailed,
     retention,
 )
-from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.directory_files import LOCK, RECOVERY_POINTS
 from log.directory.log_directory import FILES_PER_STEP
 from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.checkpoints import encode_partition_metadata
@@ -74,6 +74,21 @@ class TestIdentity:
         (tmp_path / META).write_bytes(b"version=1\ncluster.id=\xff\n")
         with pytest.raises(IncompatibleFormat, match="is damaged"):
             open_directory(tmp_path)
+
+    @pytest.mark.parametrize("name", ["photos/", "notes.txt", "flights-0/", CLEAN_SHUTDOWN])
+    def test_a_directory_of_somebody_else_is_refused_and_left_alone(self, tmp_path: Path, name: str) -> None:
+        path = tmp_path / name
+        path.mkdir() if name.endswith("/") else path.write_bytes(b"mine")
+        with pytest.raises(IncompatibleFormat, match=f"it holds '{path.name}' and no meta.properties"):
+            open_directory(tmp_path)
+        assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+    def test_a_first_start_that_was_cut_short_is_repeated(self, tmp_path: Path) -> None:
+        for name in (LOCK, f"{META}.tmp"):
+            (tmp_path / name).touch()
+        (tmp_path / "lost+found").mkdir()
+        open_directory(tmp_path).close()
+        assert (tmp_path / META).exists()
 
     def test_second_gateway_is_refused(self, tmp_path: Path) -> None:
         directory = open_directory(tmp_path)
