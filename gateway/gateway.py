@@ -17,6 +17,7 @@ import uvloop
 
 from gateway.admin.live_gateway import Traffic
 from gateway.admin.server import ControlServer
+from gateway.admin.system_errors import in_words
 from gateway.config import Config, Listener
 from gateway.handlers import APIS
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
@@ -178,7 +179,7 @@ class Gateway:
             return open_metadata(self.machine, self._log_directory, self._flusher)
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
-                f"the metadata in {self.config.str('log.dirs')} can't be read: {_in_words(error)}"
+                f"the metadata in {self.config.str('log.dirs')} can't be read: {in_words(error)}"
             ) from error
 
     def _open_directory(self) -> LogDirectory:
@@ -196,7 +197,7 @@ class Gateway:
         except DirectoryLocked as error:
             raise StartFailed(str(error)) from error
         except (LogError, IncompatibleFormat, OSError) as error:
-            raise StartFailed(f"the data directory {path} can't be opened: {_in_words(error)}") from error
+            raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
 
     async def _listen(self, listener: Listener) -> None:
         try:
@@ -272,13 +273,6 @@ def _check_free(listener: Listener) -> None:
 
 def _cannot_listen(listener: Listener, error: OSError) -> StartFailed:
     return StartFailed(f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}")
-
-
-def _in_words(error: Exception) -> str:
-    """Return what an error says, without the number that the system has for it."""
-    if not isinstance(error, OSError) or not error.strerror:
-        return str(error)
-    return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
 
 
 def _begin_logging(config: Config) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.admin.request import ControlError
+from gateway.admin.system_errors import in_words
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
@@ -32,7 +33,7 @@ def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
     try:
         check_directory_version(Storage(), str(data_dir))
     except (IncompatibleFormat, OSError) as error:
-        raise ControlError(f"{data_dir} can't be used: {error}") from error
+        raise ControlError(f"{data_dir} can't be used: {in_words(error)}") from error
     return directory
 
 
@@ -63,7 +64,7 @@ def read_image(directory: Path) -> MetadataImage:
             for record in iterate_records(batch):
                 image.replay(decode_record(record.value or b""))
     except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
-        raise ControlError(f"the metadata in {directory} can't be read: {error}") from error
+        raise ControlError(f"the metadata in {directory} can't be read: {in_words(error)}") from error
     return image
 
 

@@ -12,6 +12,7 @@ from gateway.admin.damage.messages import Repair
 from gateway.admin.damage.rows import damaged_row
 from gateway.admin.request import ControlError
 from gateway.admin.stored_data import locked, metadata_directory
+from gateway.admin.system_errors import in_words
 from gateway.config import Config
 from gateway.runtime.topics.topic_lifecycle import topic_policy
 from log import (
@@ -39,7 +40,7 @@ def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repai
                 give_up(storage, str(data_dir), partition, now_ms)
         return _described(damaged, given_up=True)
     except (IncompatibleFormat, LogError, OSError) as error:
-        raise ControlError(f"{data_dir} can't be repaired: {error}") from error
+        raise ControlError(f"{data_dir} can't be repaired: {in_words(error)}") from error
 
 
 def _recover(storage: Storage, data_dir: Path, config: Config, now_ms: Callable[[], int]) -> None:

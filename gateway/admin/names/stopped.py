@@ -14,6 +14,7 @@ from gateway.admin.names.messages import NamePage, NamesRequest
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored_data import metadata_directory
+from gateway.admin.system_errors import in_words
 from log import Storage, parse_partition_directory
 from log.stopped import newest_names
 from seq_validator.names import NameState, WrittenName
@@ -51,7 +52,7 @@ def _written(directory: Path) -> list[WrittenName]:
     try:
         newest = newest_names(Storage(), str(directory), _ANY_LENGTH)
     except OSError as error:
-        raise ControlError(f"{directory} can't be read: {error}") from error
+        raise ControlError(f"{directory} can't be read: {in_words(error)}") from error
     return [] if newest is None else newest.names
 
 

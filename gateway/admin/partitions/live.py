@@ -5,6 +5,7 @@ from __future__ import annotations
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.partitions.messages import Reopened, ReopenRequest
 from gateway.admin.request import ControlError
+from gateway.admin.system_errors import in_words
 from log import LogError
 
 
@@ -21,5 +22,5 @@ def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
     try:
         partition.reopen(services.node.clock.now_ms())
     except (LogError, OSError) as error:
-        raise ControlError(f"{name} stays offline: {error}") from error
+        raise ControlError(f"{name} stays offline: {in_words(error)}") from error
     return Reopened(request.topic, request.partition, log.log_start_offset, log.log_end_offset)

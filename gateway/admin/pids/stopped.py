@@ -35,6 +35,7 @@ from gateway.admin.pids.sources import redis_source
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored_data import locked, metadata_directory, read_image
+from gateway.admin.system_errors import in_words
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError
 from gateway.metadata.topic_names import METADATA_TOPIC
@@ -144,7 +145,7 @@ async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSour
             yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
             await metadata_log.close()
         except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
-            raise ControlError(f"the metadata in {data_dir} can't be used: {error}") from error
+            raise ControlError(f"the metadata in {data_dir} can't be used: {in_words(error)}") from error
         finally:
             flusher.stop()
             if log is not None:

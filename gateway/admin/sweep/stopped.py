@@ -15,6 +15,7 @@ from gateway.admin.request import STOPPED, ControlError
 from gateway.admin.stored_data import locked, metadata_directory, read_image
 from gateway.admin.sweep.messages import SweepPage, SweepRequest, TaskRow
 from gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
+from gateway.admin.system_errors import in_words
 from gateway.metadata.image import MetadataImage
 from gateway.runtime.upkeep.file_sweep import MAX_FOUND, is_chosen, is_partition
 from log import Storage, parse_partition_directory
@@ -39,7 +40,7 @@ def sweep(data_dir: Path, request: SweepRequest, now_ms: int, progress: Progress
                     _remove(storage, data_dir / leak.path, leak)
                     removed.add(leak)
         except OSError as error:
-            raise ControlError(f"{data_dir} can't be swept: {error}") from error
+            raise ControlError(f"{data_dir} can't be swept: {in_words(error)}") from error
     task = TaskRow(0, NAME, now_ms, 0, len(leaks), len(leaks), ended=True, failure=None)
     return SweepPage(STOPPED, task, len(leaks), leak_rows(leaks, removed))
 

@@ -12,6 +12,7 @@ from typing import Any
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored_data import metadata_directory, partition_directories
+from gateway.admin.system_errors import in_words
 from gateway.admin.transactions.messages import (
     DescribeTransactionRequest,
     ListTransactionsRequest,
@@ -90,4 +91,4 @@ def _records(directory: Path, codec: Codec) -> Iterator[Any]:
         for header, batch in stored_batches(Storage(), directory):
             yield from decoded(codec, header, batch, directory.name)
     except (LogError, IncompatibleFormat, OSError) as error:
-        raise ControlError(f"{directory} can't be read: {error}") from error
+        raise ControlError(f"{directory} can't be read: {in_words(error)}") from error
