@@ -39,9 +39,17 @@ class RecordBatchTooLarge(LogError):
 
 
 class InvalidTimestamp(LogError):
-    """A timestamp is further from the clock than the topic allows."""
+    """A timestamp is further from the clock than the topic allows.
+
+    `record_errors` lists (number of the record in the batch, what is wrong); empty where the records can't be decoded.
+    """
 
     kafka_error_code = 32
+
+    def __init__(self, message: str, record_errors: tuple[tuple[int, str], ...] = ()) -> None:
+        """Take the message, and the errors of single records."""
+        super().__init__(message)
+        self.record_errors = record_errors
 
 
 class DelayedLimitReached(LogError):

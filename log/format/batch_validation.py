@@ -20,7 +20,8 @@ from log.errors import (
     RecordTooLarge,
     UnsupportedCompressionType,
 )
-from log.format.compression import FRAME_MAGIC, ZSTD
+from log.format.batch_rewriting import stored_records
+from log.format.compression import FRAME_MAGIC, ZSTD, decompress
 from log.format.record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
@@ -35,9 +36,11 @@ from log.format.record_batch import (
     UP_TO_MAGIC_BYTES,
     parse_header,
 )
-from log.format.records import iterate_body
+from log.format.records import as_int64, iterate_body
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from log.config import LogConfig
     from log.format.record_batch import BatchHeader
 
@@ -50,6 +53,10 @@ _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
 """The number of refused records that an answer lists; the error message counts the others."""
+_NAMED_RECORDS: Final = 10_000
+"""A batch with more records is refused for its timestamps without naming records."""
+_NAMED_BYTES: Final = 8 << 20
+"""A batch with more bytes of records, decompressed, is refused for its timestamps without naming records."""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
@@ -98,9 +105,9 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
                 or config.message_timestamp_before_max_ms != _FOREVER
                 or attributes & TIMESTAMP_TYPE_FLAG
             ):
-                _check_create_time(batch, config, now_ms)
+                _check_create_time(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
         elif attributes & TIMESTAMP_TYPE_FLAG:
-            raise InvalidTimestamp("A producer must not set the timestamp type to LogAppendTime.")
+            _refuse_timestamp_type(batch, "A producer must not set the timestamp type to LogAppendTime.")
         if config.deep_validation:
             _check_records(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
     if size_bytes > config.segment_bytes:
@@ -142,28 +149,68 @@ def _check_frame_magic(codec: int, records: memoryview) -> None:
         )
 
 
-def _check_create_time(batch: BatchHeader, config: LogConfig, now_ms: int) -> None:
+def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
     if batch.attributes & TIMESTAMP_TYPE_FLAG and batch.max_timestamp == NO_TIMESTAMP:
-        raise InvalidTimestamp(
-            "The batch says LogAppendTime and has no timestamp; the topic wants CreateTime."
+        _refuse_timestamp_type(
+            batch, "The batch says LogAppendTime and has no timestamp; the topic wants CreateTime."
         )
-    latest = now_ms + config.message_timestamp_after_max_ms
-    if batch.max_timestamp > latest or batch.base_timestamp > latest:
-        raise InvalidTimestamp(
-            f"Timestamp {max(batch.max_timestamp, batch.base_timestamp)} is more than {config.message_timestamp_after_max_ms} ms "
-            f"after the gateway's clock ({now_ms})."
-        )
-    before_ms = config.message_timestamp_before_max_ms
-    if before_ms != _FOREVER:
-        _check_not_too_old(batch.base_timestamp, before_ms, now_ms)
-        _check_not_too_old(batch.max_timestamp, before_ms, now_ms)
+    for timestamp in (batch.base_timestamp, batch.max_timestamp):
+        if _complaint(timestamp, config, now_ms):
+            _refuse_timestamp(timestamp, batch, body, config, now_ms)
 
 
-def _check_not_too_old(timestamp: int, before_ms: int, now_ms: int) -> None:
-    if timestamp != NO_TIMESTAMP and timestamp < now_ms - before_ms:
-        raise InvalidTimestamp(
-            f"Timestamp {timestamp} is more than {before_ms} ms before the gateway's clock ({now_ms})."
-        )
+def _refuse_timestamp_type(batch: BatchHeader, text: str) -> None:
+    """Refuse the batch, and name all its records: the timestamp type is that of each record. Raises InvalidTimestamp."""
+    raise InvalidTimestamp(
+        text, tuple((number, text) for number in range(min(batch.record_count, _RECORD_ERRORS)))
+    )
+
+
+def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
+    """Return what is wrong with the timestamp of a record; empty when the topic allows the timestamp."""
+    after_ms, before_ms = config.message_timestamp_after_max_ms, config.message_timestamp_before_max_ms
+    if timestamp > now_ms + after_ms:
+        return f"Timestamp {timestamp} is more than {after_ms} ms after the gateway's clock ({now_ms})."
+    if before_ms != _FOREVER and timestamp != NO_TIMESTAMP and timestamp < now_ms - before_ms:
+        return f"Timestamp {timestamp} is more than {before_ms} ms before the gateway's clock ({now_ms})."
+    return ""
+
+
+def _refuse_timestamp(
+    timestamp: int, batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int
+) -> None:
+    """Refuse the batch for this timestamp; name the records with wrong timestamps. Raises InvalidTimestamp.
+
+    Kafka's answer names every such record; this one names the first _RECORD_ERRORS, and none of a batch that takes long to
+    decode or can't be decoded. Source: Kafka's `LogValidator.validateTimestamp`, `processRecordErrors`.
+    """
+    record_errors: list[tuple[int, str]] = []
+    try:
+        for number, own in enumerate(_timestamps(batch, body, config)):
+            complaint = _complaint(own, config, now_ms)
+            if complaint:
+                record_errors.append((number, complaint))
+                if len(record_errors) == _RECORD_ERRORS:
+                    break
+    except (InvalidRecord, UnsupportedCompressionType):
+        record_errors.clear()
+    raise InvalidTimestamp(_complaint(timestamp, config, now_ms), tuple(record_errors))
+
+
+def _timestamps(batch: BatchHeader, body: memoryview, config: LogConfig) -> Iterator[int]:
+    """Yield the timestamps of the records; headers of records, which may be millions, are not decoded.
+
+    Yields nothing for a batch of too many records. Raises InvalidRecord, UnsupportedCompressionType.
+    """
+    if batch.record_count > _NAMED_RECORDS:
+        return
+    limit_bytes = min(config.max_decompressed_bytes, _NAMED_BYTES)
+    plain = bytes(decompress(batch.compression, body, limit_bytes))
+    for record in stored_records(batch, plain):
+        if batch.is_log_append_time:
+            yield batch.max_timestamp
+        else:
+            yield as_int64(batch.base_timestamp + record.timestamp_delta)
 
 
 def _refuse_short(records: memoryview) -> None:
@@ -246,7 +293,6 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
     check_countable(batch, config)
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
-    latest = now_ms + config.message_timestamp_after_max_ms
     keyless: list[int] = []
     for delta, record in enumerate(iterate_body(batch, body, config.max_decompressed_bytes)):
         if record.offset != batch.base_offset + delta:
@@ -258,12 +304,8 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
             continue
         timestamp = record.timestamp
         max_timestamp = max(max_timestamp, timestamp)
-        if create_time:
-            if timestamp > latest:
-                raise InvalidTimestamp(
-                    f"Record {delta} has timestamp {timestamp}; the gateway's clock is {now_ms}."
-                )
-            _check_not_too_old(timestamp, config.message_timestamp_before_max_ms, now_ms)
+        if create_time and _complaint(timestamp, config, now_ms):
+            _refuse_timestamp(timestamp, batch, body, config, now_ms)
     if keyless:
         _refuse_keyless(keyless)
     if create_time:

@@ -25,6 +25,7 @@ from log import (
     Appended,
     DelayedLimitReached,
     InvalidRecord,
+    InvalidTimestamp,
     LogError,
     MalformedBatch,
     NameLimitReached,
@@ -191,13 +192,18 @@ def append_batch(
             is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
         )
         row = refused_row(partition, code, str(error), appended=appended)
-        return row._replace(record_errors=error.record_errors) if isinstance(error, InvalidRecord) else row
+        return row._replace(record_errors=_record_errors(error))
     if info.is_duplicate:
         # batches that the log drops by their producer names have no offsets; the log counts them itself
         services.counters.duplicates += info.has_offsets
     elif gate is not None:
         gate.count_append(len(records))
     return info
+
+
+def _record_errors(error: LogError) -> tuple[tuple[int, str], ...]:
+    """Return the errors of single records for which the log refused a batch."""
+    return error.record_errors if isinstance(error, InvalidRecord | InvalidTimestamp) else ()
 
 
 def _refuse_for_room(

@@ -70,7 +70,6 @@ ELR = "Kafka sets min.insync.replicas for the whole cluster when eligible leader
 NOT_UNKNOWN = "Kafka answers UNKNOWN_SERVER_ERROR; an error that names the mistake is better"
 READS_ON = "Kafka fails with UNKNOWN_SERVER_ERROR on a value that the protocol does not define; it is read as the nearest"
 NO_NAMES = "a fetch session keeps topic ids, not the names they once had; both errors make the consumer ask for metadata"
-NOT_PER_RECORD = "the header is checked, not each record; the error and its message are the same"
 AS_IN_EFFECT = "a value is stored as it takes effect, without the spaces around it"
 INNOCENT = "a producer that was fenced is refused at once; Kafka first aborts the transaction of the one that fenced it"
 ONE_LEVEL = "a gateway runs each feature at one level; Kafka takes a downgrade that says it is one"
@@ -157,17 +156,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("list_offsets.isolation[2]", "list_offsets.isolation[-1]"), "*", READS_ON),
     KnownDifference(("fetch.negative_limits[*]",), "*", READS_ON),
     KnownDifference(("fetch.session_survives_deletion_of_a_topic",), "*.error_code", NO_NAMES),
-    KnownDifference(
-        (
-            "produce.batch[two hours ahead]",
-            "produce.batch[last record two hours ahead]",
-            "produce.timestamp_bounds[*]",
-            "produce.says_append_time[*]",
-        ),
-        "*.record_errors.*",
-        NOT_PER_RECORD,
-        ("produce.batch[two hours ahead]", "produce.timestamp_bounds[after]"),
-    ),
     KnownDifference(("produce.batch[timestamp -5]",), "*.max_timestamp", CORRECTED),
     KnownDifference(("metadata.describe_topic_partitions_illegal_name[empty]",), "1.*", NOT_UNKNOWN),
     KnownDifference(("topics.create_with_config[spaces]",), "*.value", AS_IN_EFFECT),

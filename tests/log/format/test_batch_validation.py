@@ -104,10 +104,44 @@ class TestTimestamps:
         none = replace(BASE, records=(Record(),), base_timestamp=-1)
         check(none.encode(), replace(CONFIG, message_timestamp_before_max_ms=MINUTE_MS))
 
+    @pytest.mark.parametrize("config", [CONFIG, DEEP])
+    def test_a_refusal_names_the_records(self, config: LogConfig) -> None:
+        config = replace(config, message_timestamp_before_max_ms=MINUTE_MS)
+        deltas = (0, -2 * MINUTE_MS, 5, 61 * MINUTE_MS, 7)
+        mixed = replace(BASE, records=tuple(Record(timestamp_delta=delta) for delta in deltas))
+        for codec in ("none", "gzip"):
+            with pytest.raises(InvalidTimestamp, match="3600000 ms after the gateway's clock") as refused:
+                check(replace(mixed, codec=codec).encode(), config)
+            (early, early_text), (late, late_text) = refused.value.record_errors
+            assert (early, late) == (1, 3)
+            assert "60000 ms before the gateway's clock" in early_text
+            assert "3600000 ms after the gateway's clock" in late_text
+
+    def test_a_refusal_names_the_first_hundred_records(self) -> None:
+        late = replace(BASE, records=records(150), base_timestamp=NOW_MS + 61 * MINUTE_MS)
+        with pytest.raises(InvalidTimestamp) as refused:
+            check(late.encode())
+        assert [number for number, _ in refused.value.record_errors] == list(range(100))
+
+    @pytest.mark.parametrize(
+        "late",
+        [
+            replace(BASE, codec="gzip", payload=b"\x1f\x8b no gzip"),
+            replace(BASE, records=records(10_001)),
+            replace(BASE, records=(Record(value=bytes(9 << 20)),), codec="gzip"),
+        ],
+        ids=("damaged", "many records", "many bytes"),
+    )
+    def test_a_refusal_of_a_batch_that_is_not_decoded_names_none(self, late: Batch) -> None:
+        with pytest.raises(InvalidTimestamp) as refused:
+            check(replace(late, base_timestamp=NOW_MS + 61 * MINUTE_MS).encode())
+        assert refused.value.record_errors == ()
+
     def test_append_time_without_a_timestamp_is_none_under_create_time(self) -> None:
         check(replace(BASE, attributes=0x08).encode())
-        with pytest.raises(InvalidTimestamp, match="has no timestamp"):
+        with pytest.raises(InvalidTimestamp, match="has no timestamp") as refused:
             check(replace(BASE, records=(Record(),), base_timestamp=-1, attributes=0x08).encode())
+        assert refused.value.record_errors == ((0, str(refused.value)),)
 
     def test_under_log_append_time_the_clients_time_does_not_count(self) -> None:
         config = replace(CONFIG, message_timestamp_type="LogAppendTime")

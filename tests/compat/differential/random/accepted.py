@@ -18,8 +18,6 @@ class Accepted(NamedTuple):
 
 
 ACCEPTED: tuple[Accepted, ...] = (
-    # the header is checked, not each record; the error and its message are the same
-    Accepted("produce", "*.record_errors.*"),
     # acks=all waits for the disk by default; eligible leader replicas set min.insync.replicas for the whole cluster
     Accepted("admin", "*.configs.flush.messages.*"),
     Accepted("admin", "*.configs.min.insync.replicas.*"),
