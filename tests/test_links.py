@@ -1,0 +1,84 @@
+"""The links of the pages lead somewhere: to a file of the repository, and to a heading that its page has."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import unquote
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+INDEX = REPOSITORY / "docs" / "README.md"
+PAGES = (
+    REPOSITORY / "README.md",
+    REPOSITORY / "CHANGELOG.md",
+    REPOSITORY / "tests" / "README.md",
+    *sorted((REPOSITORY / "docs").glob("*.md")),
+)
+FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
+IN_CODE = re.compile(r"`[^`\n]+`")
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
+LINKED_TEXT = re.compile(r"\[([^\]]*)\]\([^)]*\)")
+ELSEWHERE = ("https://", "http://", "mailto:")
+
+
+def links(text: str) -> list[str]:
+    """Return the targets of the links in `text`, leaving out code."""
+    without_blocks = FENCED.sub("", text)
+    return LINK.findall(IN_CODE.sub("code", without_blocks))
+
+
+def anchors(text: str) -> set[str]:
+    """Return the anchors of the headings in `text`, as GitHub forms them."""
+    found: set[str] = set()
+    for heading in HEADING.findall(FENCED.sub("", text)):
+        words = LINKED_TEXT.sub(r"\1", heading).lower()
+        base = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
+        anchor, number = base, 0
+        while anchor in found:
+            number += 1
+            anchor = f"{base}-{number}"
+        found.add(anchor)
+    return found
+
+
+def broken(page: Path) -> list[str]:
+    """Return the relative links of a page that lead nowhere."""
+    lost = []
+    for link in links(page.read_text(encoding="utf-8")):
+        if link.startswith(ELSEWHERE):
+            continue
+        name, _, anchor = unquote(link).partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (
+            anchor and target.suffix == ".md" and anchor not in anchors(target.read_text(encoding="utf-8"))
+        ):
+            lost.append(link)
+    return lost
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(REPOSITORY)))
+def test_every_link_leads_somewhere(page: Path) -> None:
+    assert broken(page) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# One\n\n## `a.b`: two, three\n\n## One\n\n```\n# no heading\n```\n")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](other.md) [b](other.md#one-1) [c](other.md#ab-two-three) [d](#here) [e](https://example.org/#x)\n"
+        "[f](missing.md) [g](other.md#no-heading) [h](#there) `[i](code)`\n\n```\n[j](code)\n```\n\n# Here\n"
+    )
+    assert broken(page) == ["missing.md", "other.md#no-heading", "#there"]
+
+
+def test_the_index_names_every_page() -> None:
+    named = {link.partition("#")[0] for link in links(INDEX.read_text(encoding="utf-8"))}
+    pages = {page.name for page in INDEX.parent.glob("*.md")} - {INDEX.name}
+    assert not pages - named
+
+
+def test_the_readme_leads_to_the_index() -> None:
+    assert "docs/README.md" in links((REPOSITORY / "README.md").read_text(encoding="utf-8"))
