@@ -35,6 +35,18 @@ class TestPrecedence:
         assert config.str("broker.rack") == "file"
         assert next(config.entries("broker.rack")).source is ConfigSource.STATIC_BROKER
 
+    @pytest.mark.parametrize("origin", ["file", "environment", "flag"])
+    def test_what_is_set_at_the_start_is_static(self, tmp_path: Path, origin: str) -> None:
+        address = "PLAINTEXT://example.org:9092"
+        if origin == "file":
+            config = load_config(write(tmp_path, f'"advertised.listeners" = ["{address}"]\n'))
+        elif origin == "environment":
+            config = load_config(environment={"SEQGATE_ADVERTISED_LISTENERS": address})
+        else:
+            config = load_config(overrides=[f"advertised.listeners={address}"])
+        (entry,) = config.entries("advertised.listeners")
+        assert (entry.value, entry.source) == (address, ConfigSource.STATIC_BROKER)
+
     def test_the_later_flag_counts(self) -> None:
         assert load_config(overrides=["node.id=1", "node.id=7"]).int("node.id") == 7
 

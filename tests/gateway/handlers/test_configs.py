@@ -65,6 +65,16 @@ class TestDescribe:
             "log.segment.bytes": False,
         }
 
+    async def test_what_the_start_set_is_a_static_value(self, tmp_path: Path) -> None:
+        address = "PLAINTEXT://example.org:9092"
+        async with open_node(tmp_path / "other", f"advertised.listeners={address}") as node:
+            result = await describe(node, BROKER, "1", ["advertised.listeners", "num.partitions"])
+        static, default = 4, 5
+        assert {entry.name: (entry.value, entry.config_source) for entry in result.configs} == {
+            "advertised.listeners": (address, static),
+            "num.partitions": ("1", default),
+        }
+
     @pytest.mark.parametrize(
         ("resource_type", "name", "error"),
         [
