@@ -94,8 +94,6 @@ class Gateway:
         handles_limit = _open_files_limit()
         follow_open_files(config, self.storage, handles_limit)
         follow_producer_limit(config, self.producer_limit)
-        for listener in config.listeners:
-            _check_free(listener)
         self._log_directory = self._open_directory()
         self._log_directory.environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
@@ -260,6 +258,8 @@ def run(config: Config, *, guide: bool = False) -> None:
     gc.set_threshold(GC_THRESHOLD, 20, 20)
     _raise_open_files_limit()
     _keep_freed_memory()
+    for listener in config.listeners:
+        _check_free(listener)
     uvloop.run(_serve(config, guide))
 
 

@@ -56,7 +56,8 @@ def _almost(scene: Scene, disk: SmallDisk, topic: str) -> None:
     create_topic(scene.gateway.bootstrap, topic, 1)
     _delete_topic(scene, topic)
     told = command(scene.gateway, "status")
-    assert told.returncode == 0, told.stdout + told.stderr
+    assert told.returncode == 1, told.stdout + told.stderr
+    assert "producers are refused" in told.stdout, told.stdout
     disk.free()
 
 
