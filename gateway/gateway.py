@@ -259,11 +259,11 @@ def run(config: Config, *, guide: bool = False) -> None:
     _raise_open_files_limit()
     _keep_freed_memory()
     for listener in config.listeners:
-        _check_free(listener)
+        check_listener(listener)
     uvloop.run(_serve(config, guide))
 
 
-def _check_free(listener: Listener) -> None:
+def check_listener(listener: Listener) -> None:
     """Check that nobody listens on the address, before the start creates or changes any file. Raises StartFailed."""
     try:
         check_address(listener)

@@ -5,9 +5,12 @@ left it.
 from __future__ import annotations
 
 import asyncio
+import re
 import shutil
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -97,12 +100,14 @@ class TestARefusedStart:
         with socket.create_server(("127.0.0.1", int(first.rpartition(":")[2]))):
             pass
 
-    async def test_for_a_port_that_is_taken_before_there_is_a_data_directory(self, tmp_path: Path) -> None:
+    def test_for_a_port_that_is_taken_before_there_is_a_data_directory(self, tmp_path: Path) -> None:
         root = tmp_path / "data"
         with socket.create_server(("127.0.0.1", 0)) as taken:
             address = "{}:{}".format(*taken.getsockname())
-            with pytest.raises(StartFailed, match=f"^can't listen on {address}: [A-Za-z ]+$"):
-                await gateway(root, ANY_PORT, address).start()
+            command = [sys.executable, "-m", "gateway", "serve", "--listen", address, "--data-dir", str(root)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 1
+        assert re.fullmatch(rf"seqgate: can't listen on {address}: [A-Za-z ]+\n", done.stderr)
         assert not root.exists()
 
     async def test_for_a_data_directory_that_is_a_file(self, tmp_path: Path) -> None:
