@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, NamedTuple, TypeVar
 
 A = TypeVar("A")
@@ -20,3 +20,5 @@ class Change(NamedTuple, Generic[A]):
     """Whether the operation changed the state itself, so that the records must not be replayed (Kafka's `replayRecords`)."""
     replies: Sequence[tuple[Waiter, object]] = ()
     """Earlier requests that this operation answers, each with its answer."""
+    when_durable: Callable[[], None] | None = None
+    """Called before the answers are sent, when the records are durable: the runtime logs what happened."""

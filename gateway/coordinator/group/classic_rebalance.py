@@ -19,6 +19,15 @@ from gateway.coordinator.change import Waiter
 from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, GroupState, Member, Protocols
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+from gateway.coordinator.group.events import (
+    Emptied,
+    MemberJoined,
+    MemberRemoved,
+    MemberReplaced,
+    RebalanceBegan,
+    Stabilized,
+    who,
+)
 from gateway.coordinator.group.records import GroupMetadataRecord
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
@@ -138,7 +147,8 @@ def _add(
     if group.state is GroupState.PREPARING_REBALANCE and group.previous_state is GroupState.EMPTY:
         group.new_member_added = True
     group.add(member, waiter)
-    _rebalance_or_complete(group, limits, effects)
+    effects.events.append(MemberJoined(group.group_id, who(member)))
+    _rebalance_or_complete(group, limits, effects, f"member {member_id} joined")
 
 
 def _join_again(
@@ -161,7 +171,9 @@ def _join_again(
         effects.reply(waiter, group.generation_reply(member.member_id))
     else:
         _update(member, request, waiter, effects)
-        _rebalance_or_complete(group, limits, effects)
+        what = "joined again" if unchanged else "joined again with other protocols"
+        subject = "the leader" if is_leader else "member"
+        _rebalance_or_complete(group, limits, effects, f"{subject} {member.member_id} {what}")
 
 
 def _update(member: Member, request: Join, waiter: Waiter, effects: Effects) -> None:
@@ -186,8 +198,9 @@ def _replace_static(
     effects: Effects,
 ) -> None:
     """Let a restarted static member in; it keeps its assignment when the group's protocol does not change."""
-    old_leader = group.leader
+    old_leader, old_member_id = group.leader, group.static_members[instance_id]
     member = group.replace_static(instance_id, request.fresh_member_id, effects)
+    effects.events.append(MemberReplaced(group.group_id, old_member_id, who(member)))
     member.restart_session(effects.now_ms)
     _update(member, request, waiter, effects)
     if group.state is GroupState.STABLE and group.select_protocol() == group.protocol_name:
@@ -206,7 +219,7 @@ def _replace_static(
             )
         group.answer_join(member, reply, effects)
     elif group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-        prepare_rebalance(group, limits, effects)
+        prepare_rebalance(group, limits, effects, f"static member {instance_id} was replaced")
     else:
         complete_when_all_joined(group, effects)
 
@@ -214,9 +227,9 @@ def _replace_static(
 # --- rebalancing
 
 
-def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+def _rebalance_or_complete(group: ClassicGroup, limits: GroupLimits, effects: Effects, reason: str) -> None:
     if group.can_rebalance:
-        prepare_rebalance(group, limits, effects)
+        prepare_rebalance(group, limits, effects, reason)
     else:
         complete_when_all_joined(group, effects)
 
@@ -231,9 +244,11 @@ def complete_when_all_joined(group: ClassicGroup, effects: Effects) -> None:
         _complete_join(group, effects)
 
 
-def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+def prepare_rebalance(group: ClassicGroup, limits: GroupLimits, effects: Effects, reason: str) -> None:
     """Start a rebalance: every member must join again."""
     now_ms = effects.now_ms
+    began = RebalanceBegan(group.group_id, group.state.value, group.generation_id, reason)
+    effects.events.append(began)
     if group.state is GroupState.COMPLETING_REBALANCE:
         for member in group.members.values():
             member.assignment = b""
@@ -259,6 +274,8 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
     for member in list(group.members.values()):
         if member.awaiting_join is None and member.group_instance_id is None:
             group.remove(member.member_id)
+            reason = "it did not join again in time"
+            effects.events.append(MemberRemoved(group.group_id, who(member), reason))
     if group.members and not group.elect_joined_leader():
         # at least a second, so that a rebalance timeout of 0 does not make a busy loop until a session times out
         group.join_deadline_ms = now_ms + max(group.rebalance_timeout_ms, NOBODY_JOINED_DELAY_MS)
@@ -266,6 +283,7 @@ def _complete_join(group: ClassicGroup, effects: Effects) -> None:
     group.join_deadline_ms = NEVER
     group.begin_generation(now_ms)
     if not group.members:
+        effects.events.append(Emptied(group.group_id, group.generation_id))
         effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))
         return
     for member in group.members.values():
@@ -345,6 +363,7 @@ def _check_generation(
 def _assign(group: ClassicGroup, assignments: Mapping[str, bytes], effects: Effects) -> None:
     """Store the leader's assignment, and answer every member that waits for it."""
     group.become(GroupState.STABLE, effects.now_ms)
+    effects.events.append(Stabilized(group.group_id, group.generation_id, len(group.members)))
     for member in group.members.values():
         member.assignment = assignments.get(member.member_id, b"")
     effects.records.append(GroupMetadataRecord(group.group_id, group.metadata()))

@@ -6,6 +6,7 @@ Source: Kafka's `GroupMetadataManager.classicGroupHeartbeat`, `classicGroupLeave
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -18,6 +19,9 @@ from gateway.coordinator.group.classic_rebalance import (
     prepare_rebalance,
 )
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+from gateway.coordinator.group.events import SESSION_TIMED_OUT, MemberLeft, MemberRemoved, who
+
+NOT_SYNCED: Final = "it did not send SyncGroup in time"
 
 
 def heartbeat(
@@ -44,7 +48,8 @@ def leave(
     """Remove each (member_id, group_instance_id); an administrator may leave a static member's member id empty."""
     errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
     if any(error is ErrorCode.none for error in errors):
-        _go_on(group, limits, effects)
+        left = next(one for one, error in zip(leaving, errors, strict=True) if error is ErrorCode.none)
+        _go_on(group, limits, effects, f"member {left[0] or left[1]} left")
     return errors
 
 
@@ -59,9 +64,11 @@ def _leave_one(
         group.remove(member_id)
         return ErrorCode.none
     try:
-        _remove(group, group.check_member(member_id, group_instance_id), effects)
+        member = group.check_member(member_id, group_instance_id)
     except GroupError as error:
         return error.error_code
+    _remove(group, member, effects)
+    effects.events.append(MemberLeft(group.group_id, who(member)))
     return ErrorCode.none
 
 
@@ -71,10 +78,10 @@ def _remove(group: ClassicGroup, member: Member, effects: Effects) -> None:
     group.remove(member.member_id)
 
 
-def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
+def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects, reason: str) -> None:
     """Rebalance after a member was removed, or complete the rebalance that waited only for this member."""
     if group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-        prepare_rebalance(group, limits, effects)
+        prepare_rebalance(group, limits, effects, reason)
     else:
         complete_when_all_joined(group, effects)
 
@@ -108,7 +115,8 @@ def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
     for member in list(group.members.values()):
         if member.session_deadline_ms <= now_ms and _can_expire(member):
             _remove(group, member, effects)
-            _go_on(group, limits, effects)
+            effects.events.append(MemberRemoved(group.group_id, who(member), SESSION_TIMED_OUT))
+            _go_on(group, limits, effects, f"the session of member {member.member_id} timed out")
     if group.sync_deadline_ms <= now_ms:
         group.sync_deadline_ms = NEVER
         _give_up_those_not_synced(group, limits, effects)
@@ -121,5 +129,7 @@ def _give_up_those_not_synced(group: ClassicGroup, limits: GroupLimits, effects:
     if not group.pending_sync or group.state not in {GroupState.COMPLETING_REBALANCE, GroupState.STABLE}:
         return
     for member_id in list(group.pending_sync):
+        member = group.members[member_id]
         group.remove(member_id)
-    prepare_rebalance(group, limits, effects)
+        effects.events.append(MemberRemoved(group.group_id, who(member), NOT_SYNCED))
+    prepare_rebalance(group, limits, effects, "members did not send SyncGroup in time")

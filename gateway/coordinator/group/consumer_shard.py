@@ -9,7 +9,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group import consumer_heartbeat as protocol
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import FIRST_GROUP_EPOCH, ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.consumer_records import ConsumerRecord, GroupEpochRecord
+from gateway.coordinator.group.consumer_records import ConsumerRecord, GroupEpochRecord, MemberRecord
 from gateway.coordinator.group.consumer_request import (
     ConsumerLimits,
     Heartbeat,
@@ -18,6 +18,7 @@ from gateway.coordinator.group.consumer_request import (
     Topics,
 )
 from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.epoch_events import Before
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.places import Place
 
@@ -60,15 +61,22 @@ class ConsumerGroups:
         if request.member_epoch < 0:
             if group is None:
                 raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
+            before = Before(group, request.member_id)
+            leaving = group.members.get(request.member_id)
             reply, records = protocol.leave(group, request)
+            if leaving is not None:
+                effects.events += before.leave_events([leaving])
         else:
             if group is None:
                 if request.member_epoch != 0:
                     raise HeartbeatRefused(ErrorCode.group_id_not_found, _not_found(request.group_id))
                 group = ConsumerGroup(request.group_id, group_epoch=FIRST_GROUP_EPOCH)
             limits = self.limits_of(request.group_id)
+            before = Before(group, request.member_id, request.instance_id)
             reply, records = protocol.heartbeat(group, request, topics, limits, effects.now_ms)
             self.groups[request.group_id] = group
+            changed = any(isinstance(record, MemberRecord) for record in records)
+            effects.events += before.heartbeat_events(subscription_changed=changed)
         effects.records += records
         return reply
 
@@ -112,7 +120,10 @@ class ConsumerGroups:
 
     def expire(self, group_id: str, effects: Effects) -> None:
         """Remove the members of one group whose time is up."""
-        effects.records += protocol.expire(self.groups[group_id], effects.now_ms)
+        group = self.groups[group_id]
+        before, members = Before(group, ""), list(group.members.values())
+        effects.records += protocol.expire(group, effects.now_ms)
+        effects.events += before.timeout_events(members, effects.now_ms)
 
     def next_deadline_ms(self, group_id: str) -> int:
         """Return the time at which `expire` should be called for a group."""

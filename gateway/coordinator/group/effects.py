@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.change import Waiter
+from gateway.coordinator.group.events import Event
 from gateway.coordinator.group.records import GroupRecord
 
 
@@ -46,6 +47,8 @@ class Effects:
     replies: list[tuple[Waiter, Reply]] = field(default_factory=list)
     gone_sharers: list[tuple[str, str]] = field(default_factory=list)
     """(group id, member id) of share group members whose session timed out."""
+    events: list[Event] = field(default_factory=list)
+    """What happened, for the log."""
 
     def reply(self, waiter: Waiter, answer: Reply) -> None:
         """Answer a request, once the operation's records are durable."""

@@ -18,12 +18,14 @@ from gateway.coordinator.group.classic_group import ClassicGroup, GroupError, Gr
 from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import LEAVING, ConsumerGroup
+from gateway.coordinator.group.consumer_records import MemberRecord
 from gateway.coordinator.group.consumer_request import (
     Heartbeat,
     HeartbeatRefused,
     HeartbeatReply,
 )
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
+from gateway.coordinator.group.epoch_events import Before
 from gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from gateway.coordinator.group.records import GroupMetadataRecord
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat
@@ -44,7 +46,9 @@ class Members:
         stored = self._stored
         for group in stored.groups.values():
             if len(group.members) > stored.limits.max_size:
-                rebalance.prepare_rebalance(group, stored.limits, effects)
+                rebalance.prepare_rebalance(
+                    group, stored.limits, effects, "it has more members than group.max.size"
+                )
 
     def join(self, group_id: str, request: Join, waiter: Waiter, effects: Effects) -> None:
         """Handle a JoinGroup; answer it at once, or at the end of the rebalance."""
@@ -143,8 +147,10 @@ class Members:
             return ErrorCode.invalid_group_id
         consumer_group = stored.consumers.groups.get(group_id)
         if consumer_group is not None:
+            before, members = Before(consumer_group, ""), list(consumer_group.members.values())
             errors, records = classic_members.leave(consumer_group, leaving)
             effects.records += records
+            effects.events += before.leave_events(members)
             if records:
                 self._members_removed(consumer_group, effects)
             return errors
@@ -214,6 +220,7 @@ class Members:
 
     def _join_consumers(self, group: ConsumerGroup, request: Join, waiter: Waiter, effects: Effects) -> None:
         static = group.members.get(group.static_members.get(request.group_instance_id or "", ""))
+        before = Before(group, request.member_id or request.fresh_member_id, request.group_instance_id)
         try:
             reply, records = classic_members.join(
                 group,
@@ -226,6 +233,8 @@ class Members:
             effects.reply(waiter, JoinReply(error_code=error.error_code))
             return
         effects.records += records
+        changed = any(isinstance(record, MemberRecord) for record in records)
+        effects.events += before.heartbeat_events(subscription_changed=changed)
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
         replaces_consumer = static is not None and static.classic is None
@@ -236,7 +245,9 @@ class Members:
         """Turn a consumer group with only classic members into a classic group, if the policy allows it."""
         if self._may_downgrade(group):
             self._downgrade(group, effects)
-            rebalance.prepare_rebalance(self._stored.groups[group.group_id], self._stored.limits, effects)
+            converted = self._stored.groups[group.group_id]
+            reason = "the last member of the consumer protocol is gone, so it is a classic group now"
+            rebalance.prepare_rebalance(converted, self._stored.limits, effects, reason)
 
     def _may_upgrade(self, group: ClassicGroup) -> bool:
         return migration.may_upgrade(group, self._stored.consumers.limits_of(group.group_id))

@@ -10,9 +10,10 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group import share_heartbeat as protocol
 from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply, Topics
 from gateway.coordinator.group.effects import Effects
+from gateway.coordinator.group.epoch_events import Before
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import JOINING, LEAVING, ShareGroupLimits, ShareHeartbeat
-from gateway.coordinator.group.share_records import ShareGroupEpochRecord, ShareGroupRecord
+from gateway.coordinator.group.share_records import ShareGroupEpochRecord, ShareGroupRecord, ShareMemberRecord
 from gateway.coordinator.places import Place
 
 
@@ -56,11 +57,16 @@ class ShareGroups:
             if request.member_epoch != JOINING:
                 raise HeartbeatRefused(ErrorCode.group_id_not_found, f"Group {group_id} not found.")
             group = ShareGroup(group_id)
+        before = Before(group, member_id)
         if request.member_epoch == LEAVING:
+            leaving = group.members.get(member_id)
             effects.records += protocol.leave(group, member_id)
+            effects.events += before.leave_events([] if leaving is None else [leaving])
             return HeartbeatReply(member_id, LEAVING, None)
         reply, records = protocol.heartbeat(group, request, topics, self.limits_of(group_id), effects.now_ms)
         self.groups[group_id] = group
+        changed = any(isinstance(record, ShareMemberRecord) for record in records)
+        effects.events += before.heartbeat_events(subscription_changed=changed)
         effects.records += records
         return reply
 
@@ -107,8 +113,11 @@ class ShareGroups:
 
     def expire(self, group_id: str, effects: Effects) -> None:
         """Remove the members of one group whose session timed out."""
-        gone, records = protocol.expire(self.groups[group_id], effects.now_ms)
+        group = self.groups[group_id]
+        before, members = Before(group, ""), list(group.members.values())
+        gone, records = protocol.expire(group, effects.now_ms)
         effects.records += records
+        effects.events += before.timeout_events(members, effects.now_ms)
         effects.gone_sharers += [(group_id, member_id) for member_id in gone]
 
     def next_deadline_ms(self, group_id: str) -> int:

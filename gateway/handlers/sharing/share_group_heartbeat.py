@@ -12,6 +12,7 @@ from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.group_heartbeat import accepted, refused
+from gateway.runtime.coordinators.group_log import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
 
@@ -37,6 +38,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         await services.shares.ensure_topic()
         reply = await services.shares.heartbeat(heartbeat)
     except HeartbeatRefused as error:
+        log_refused(heartbeat.group_id, heartbeat.member_id, error)
         return refused(API_KEY, version, error.error_code, str(error))
     except Unavailable as error:
         return refused(API_KEY, version, error.error_code, None)

@@ -32,6 +32,7 @@ from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.coordinators.group_configs import GroupConfigs
+from gateway.runtime.coordinators.group_log import change_of, log_events
 from gateway.runtime.coordinators.group_timers import GroupTimers
 from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
 from gateway.runtime.loop.clock import Clock
@@ -135,8 +136,9 @@ class GroupCoordinator:
         await self.shards.ensure_topic()
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
-        now_ms = self._clock.now_ms()
-        loaded.shard.members.loaded(Effects(now_ms))  # no request waits yet, so there is none to answer
+        effects = Effects(now_ms := self._clock.now_ms())  # no request waits yet, so there is none to answer
+        loaded.shard.members.loaded(effects)
+        log_events(effects.events)
         for group_id in loaded.shard.stored.group_ids():
             self._timers.set(loaded, group_id, now_ms)
 
@@ -356,7 +358,7 @@ class GroupCoordinator:
                 self.on_gone_sharer(*sharer)
             if group_id is not None:
                 self._timers.set(loaded, group_id, now_ms)
-            return Change(answer, effects.records, is_folded_in=True, replies=effects.replies)
+            return change_of(answer, effects)
 
         return judge
 

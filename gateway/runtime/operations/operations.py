@@ -111,6 +111,8 @@ class _Asked:
     def succeed(self) -> None:
         """Send the answer: the operation's changes are durable."""
         assert self.change is not None
+        if self.change.when_durable is not None:
+            self.change.when_durable()
         if self.answered is not None:
             self.answered(self.change.answer, None)
         for waiter, reply in self.change.replies:
