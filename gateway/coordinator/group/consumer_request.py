@@ -61,7 +61,7 @@ class ConsumerLimits:
 
 
 class Topics(Protocol):
-    """The topics of the cluster without internal ones: name to (topic id, number of partitions)."""
+    """The topics of the cluster, internal ones too: name to (topic id, number of partitions)."""
 
     def describe(self, name: str) -> tuple[uuid.UUID, int] | None: ...
 

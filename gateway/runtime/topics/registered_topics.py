@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import uuid
 
-from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
 
 
 class RegisteredTopics:
-    """The topics of this node, without internal ones, as members of consumer and share groups can be assigned them."""
+    """The topics of this node as members of consumer and share groups can be assigned them.
+
+    Internal topics are among them: a regular expression may match them. Source: Kafka's
+    `GroupMetadataManager.refreshRegularExpressions`.
+    """
 
     def __init__(self, partitions: Partitions) -> None:
         self._topics = partitions.by_name
@@ -19,4 +22,4 @@ class RegisteredTopics:
         return None if topic is None else (topic.topic_id, topic.count)
 
     def names(self) -> list[str]:
-        return [name for name in self._topics if name not in INTERNAL_TOPICS]
+        return list(self._topics)

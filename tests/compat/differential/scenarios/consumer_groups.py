@@ -478,6 +478,21 @@ def regular_expression(peer: Peer) -> None:
     member.beat()
 
 
+@scenario
+def regular_expression_that_matches_an_internal_topic(peer: Peer) -> None:
+    """Subscribe to a topic and to `__consumer_offsets` by one expression: both are assigned."""
+    topic = peer.topic("one", partitions=2)
+    member = Member(peer, peer.group(), [])
+    asked = {"topics": [{"name": "__consumer_offsets"}], "allow_auto_topic_creation": False}
+    (offsets,) = peer.wire.call("metadata", 12, asked).fields["topics"]
+    regex = f"{topic.name}|__consumer_offset."
+    joining = member.full(subscribed_topic_names=None, subscribed_topic_regex=regex)
+    member.await_partitions(2 + len(offsets["partitions"]), **joining)
+    assigned = {found["topic_id"] for found in member.owned}
+    peer.note("assigned", both=assigned == {topic.topic_id, offsets["topic_id"]})
+    member.leave()
+
+
 # --- static members
 
 
