@@ -206,10 +206,11 @@ def main() -> int:
     faults = arguments.fault or list(FAULTS)
     if arguments.seconds is not None:
         with ProcessPoolExecutor(arguments.jobs) as pool:
-            return _report(
-                find_within(pool, faults, arguments.seed or 0, arguments.seconds, arguments.jobs),
-                in_time=True,
-            )
+            found = find_within(pool, faults, arguments.seed or 0, arguments.seconds, arguments.jobs)
+        print("\n".join(one.told() for one in found))
+        if arguments.keep:
+            keep(found)
+        return _report(found, in_time=True)
     if arguments.seed is not None:
         return _show(faults[0], arguments.seed)
     seeds = range(arguments.first, arguments.first + arguments.seeds)
