@@ -134,11 +134,11 @@ class LogDirectory:
     def _told_start(self, cut: int) -> str:
         """Return what this start found, in words."""
         if self.was_clean:
-            return f"clean stop: {len(self)} partitions, no record data read"
+            return f"clean stop: partitions {len(self)}, no record data read"
         if not self._stored:
             return "new data directory"
         torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
-        return f"unclean stop: {len(self)} partitions, {len(self._logs)} of them checked, {torn}"
+        return f"unclean stop: partitions {len(self)}, {len(self._logs)} of them checked, {torn}"
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
         """Return whether the log is unchanged since its clean stop. Only a start after a crash looks at the log's files."""

@@ -75,6 +75,16 @@ def test_errors_of_serve_are_the_same_with_and_without_typer(tmp_path: Path) -> 
         assert quick.returncode == {"127.0.0.1": 2, "--nonsense": 2, "-h": 0}.get(options[-1], 1)
 
 
+@pytest.mark.parametrize(("chosen", "used"), [(None, b"malloc"), ("pymalloc", b"pymalloc")])
+def test_a_gateway_uses_the_allocator_of_the_c_library_unless_told(
+    tmp_path: Path, chosen: str | None, used: bytes
+) -> None:
+    environment = {} if chosen is None else {"PYTHONMALLOC": chosen}
+    with GatewayProcess(tmp_path / "data", environment=environment) as gateway:
+        assert gateway.ready_line.endswith(f"pid {gateway.pid})")
+        assert b"PYTHONMALLOC=" + used in Path(f"/proc/{gateway.pid}/environ").read_bytes().split(b"\0")
+
+
 def test_ctrl_c_stops_a_gateway(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path / "data").start()
     os.kill(gateway.pid, signal.SIGINT)

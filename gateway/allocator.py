@@ -1,0 +1,25 @@
+"""Starts a gateway with the C library's memory allocator.
+
+Python's own allocator gives memory back in blocks of a megabyte, and only those in which nothing lives. After three thousand topics were
+created and deleted, a few objects made meanwhile keep a fifth of the memory. The C library gives back every free page.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Final
+
+VARIABLE: Final = "PYTHONMALLOC"
+CHOSEN: Final = "malloc"
+
+
+def start_again_with_it() -> None:
+    """Replace this process by one that uses the C library's allocator, unless the environment chooses an allocator.
+
+    Python chooses its allocator once, before it runs any code. The process id stays.
+    """
+    if VARIABLE in os.environ or sys.platform != "linux":
+        return
+    command = [sys.executable, *sys.orig_argv[1:]]
+    os.execve(sys.executable, command, {**os.environ, VARIABLE: CHOSEN})  # noqa: S606 - the words are this process's own
