@@ -62,7 +62,9 @@ def test_fetch_of_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -
 
 def test_produce_to_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -> None:
     scene, (_, _, topic) = wide
-    rows = [{"index": index, "records": b"\0" * 61} for index in range(PARTITIONS)]
+    damaged = bytearray(Batch(()).encode())
+    damaged[-1] ^= 1  # the checksum is checked only when the partition is open
+    rows = [{"index": index, "records": bytes(damaged)} for index in range(PARTITIONS)]
     topics = [{"name": topic, "partition_data": rows}]
     answer = attack(scene, "produce", 9, {"acks": -1, "timeout": 30_000, "topic_data": topics})
     found = answer["responses"][0]["partition_responses"]
