@@ -366,7 +366,7 @@ class TestStopping:
                 pass
         assert (tmp_path / "data" / ".kafka_cleanshutdown").exists()
         gateway.start()
-        assert "clean stop: partitions 1, no record data read" in gateway.stderr_text()
+        assert "clean stop: partitions 2, no record data read" in gateway.stderr_text()
         with Wire(gateway.bootstrap) as wire:
             offset = offset_of(wire.call("produce", 9, produce("t", Batch())))
         assert offset >= answered
