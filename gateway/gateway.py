@@ -11,6 +11,7 @@ import os
 import resource
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import uvloop
@@ -286,16 +287,30 @@ def _begin_logging(config: Config) -> None:
 async def _serve(config: Config, guide: bool) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, stopping.set)
     gateway = Gateway(config)
-    await gateway.start()
-    gc.freeze()
-    gc.enable()
-    _announce(gateway, guide)
-    await stopping.wait()
-    logger.info("stopping")
-    await gateway.stop()
+    with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
+        await gateway.start()
+        gc.freeze()
+        gc.enable()
+        _announce(gateway, guide)
+        await stopping.wait()
+        logger.info("stopping")
+        await gateway.stop()
+
+
+@contextlib.contextmanager
+def _signals_taken(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` at SIGINT and SIGTERM. Afterwards the process ignores both: it ends, and its exit code is settled.
+
+    A handler of the event loop would fall back to the default action, which kills, as soon as the loop is closed.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop())
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
 
 
 def _announce(gateway: Gateway, guide: bool) -> None:
