@@ -14,7 +14,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateway.admin.groups.messages import ResetTarget
+from gateway.admin.groups.messages import OffsetChange, ResetOffsetsRequest, ResetTarget
+from gateway.admin.request import ControlError
 
 TO_LOG_START: Final = "clamped to the log start"
 TO_HIGH_WATERMARK: Final = "clamped to the log end"
@@ -58,6 +59,28 @@ def new_offset(target: ResetTarget, value: int, known: PartitionOffsets) -> NewO
             return _clamped(known.committed_offset + value, known)
         case "offset":
             return _clamped(value, known)
+
+
+def offset_change(
+    request: ResetOffsetsRequest, place: tuple[str, int], known: PartitionOffsets
+) -> OffsetChange:
+    """Return what a reset changes in one partition. Raises ControlError when there is no committed offset to shift."""
+    topic, partition = place
+    try:
+        found = new_offset(request.target, request.value, known)
+    except NoCommittedOffset:
+        raise ControlError(
+            f"group {request.group} has no committed offset in {topic}-{partition} that could be shifted"
+        ) from None
+    return OffsetChange(
+        topic,
+        partition,
+        known.committed_offset,
+        found.offset,
+        known.log_start_offset,
+        known.high_watermark,
+        found.note,
+    )
 
 
 def _clamped(offset: int, known: PartitionOffsets) -> NewOffset:

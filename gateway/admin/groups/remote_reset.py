@@ -10,7 +10,7 @@ from kafka.errors import NoError
 from kafka.structs import OffsetAndMetadata
 
 from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
-from gateway.admin.groups.new_offset import NoCommittedOffset, PartitionOffsets, new_offset
+from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
 from gateway.admin.groups.remote import (
     EMPTY_STATES,
     SHARE,
@@ -75,17 +75,7 @@ def _changes(
         before = None if place not in committed else int(committed[place].offset)
         at = at_time.get(place, -1)
         known = PartitionOffsets(starts[place], ends[place], before, at if at >= 0 else None)
-        try:
-            found = new_offset(request.target, request.value, known)
-        except NoCommittedOffset:
-            raise ControlError(
-                f"group {request.group} has no committed offset in {place[0]}-{place[1]} that could be shifted"
-            ) from None
-        changes.append(
-            OffsetChange(
-                *place, before, found.offset, known.log_start_offset, known.high_watermark, found.note
-            )
-        )
+        changes.append(offset_change(request, place, known))
     return changes
 
 

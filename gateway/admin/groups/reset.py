@@ -10,7 +10,7 @@ from kio.schema.errors import ErrorCode
 from gateway.admin.coordinators import as_control_error
 from gateway.admin.groups.live import Committed, durable_shard, not_empty
 from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
-from gateway.admin.groups.new_offset import NoCommittedOffset, PartitionOffsets, new_offset
+from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import find_topic
 from gateway.admin.request import ControlError
@@ -101,15 +101,7 @@ def _change(
     known = PartitionOffsets(
         log.log_start_offset, log.high_watermark, committed_offset, _at_timestamp(partition, request)
     )
-    try:
-        found = new_offset(request.target, request.value, known)
-    except NoCommittedOffset:
-        raise ControlError(
-            f"group {request.group} has no committed offset in {name} that could be shifted"
-        ) from None
-    return OffsetChange(
-        *place, committed_offset, found.offset, known.log_start_offset, known.high_watermark, found.note
-    )
+    return offset_change(request, place, known)
 
 
 def _at_timestamp(partition: Partition, request: ResetOffsetsRequest) -> int | None:
