@@ -39,14 +39,14 @@ class CheckpointTopics:
     ) -> None:
         self._spark = spark
         self._bootstrap = bootstrap
-        self._options = options
-        self._checkpoint = checkpoint.rstrip("/")
+        self.options = options
+        self.checkpoint = checkpoint.rstrip("/")
         self._files = _Files(spark) if getattr(spark, "_jvm", None) is not None else None
         self._known: dict[str, str] = {}
         if self._files is None:
             logger.warning("a Spark Connect session can't keep topic ids: a recreated topic is not noticed")
         else:
-            self._known = self._files.read_ids(f"{self._checkpoint}/{IDS_FILE}")
+            self._known = self._files.read_ids(f"{self.checkpoint}/{IDS_FILE}")
 
     def check_start(self, topics: Collection[str] | None) -> None:
         """Check the topics of the checkpoint before a query starts; store the ids of all `topics`.
@@ -61,7 +61,7 @@ class CheckpointTopics:
         found = self._found(read if topics is None else topics, must_exist=topics is not None)
         self._compare(found.topic_ids, read)
         unchecked = {place: offset for place, offset in stored.items() if place.topic not in self._known}
-        refuse_offsets_past_the_end(unchecked, found.ranges, self._checkpoint)
+        refuse_offsets_past_the_end(unchecked, found.ranges, self.checkpoint)
         self._keep(found.topic_ids)
 
     def check(self, topics: Iterable[str]) -> None:
@@ -77,11 +77,11 @@ class CheckpointTopics:
 
     def _found(self, topics: Iterable[str], *, must_exist: bool) -> Partitions:
         if must_exist:
-            return partitions_of(self._spark, self._bootstrap, sorted(topics), self._options)
+            return partitions_of(self._spark, self._bootstrap, sorted(topics), self.options)
         merged = Partitions({}, {})
         for topic in sorted(topics):
             try:
-                found = partitions_of(self._spark, self._bootstrap, [topic], self._options)
+                found = partitions_of(self._spark, self._bootstrap, [topic], self.options)
             except EndpointError:
                 continue  # the topic is gone, which Spark itself reports
             merged.ranges.update(found.ranges)
@@ -92,7 +92,7 @@ class CheckpointTopics:
         for topic in sorted(self._known.keys() & topic_ids.keys() & set(read)):
             if self._known[topic] != str(topic_ids[topic]):
                 raise PositionError(
-                    f"The topic {topic} was deleted and created again since {self._checkpoint} stored its offsets, which "
+                    f"The topic {topic} was deleted and created again since {self.checkpoint} stored its offsets, which "
                     "belong to the old topic. Land the new topic under another path with a checkpoint of its own."
                 )
 
@@ -100,17 +100,17 @@ class CheckpointTopics:
         assert self._files is not None
         known = self._known | {topic: str(found) for topic, found in topic_ids.items()}
         if known != self._known:
-            self._files.write_ids(f"{self._checkpoint}/{IDS_FILE}", known)
+            self._files.write_ids(f"{self.checkpoint}/{IDS_FILE}", known)
             self._known = known
 
     def _stored_offsets(self, files: _Files) -> dict[Place, int]:
         """Return the offsets of the checkpoint's last micro batch; none for a new checkpoint."""
         numbers = [
-            int(name) for name in files.names(f"{self._checkpoint}/{_OFFSETS_FOLDER}") if name.isdecimal()
+            int(name) for name in files.names(f"{self.checkpoint}/{_OFFSETS_FOLDER}") if name.isdecimal()
         ]
         if not numbers:
             return {}
-        text = files.read(f"{self._checkpoint}/{_OFFSETS_FOLDER}/{max(numbers)}")
+        text = files.read(f"{self.checkpoint}/{_OFFSETS_FOLDER}/{max(numbers)}")
         return parse_offsets(text or "")
 
 

@@ -56,13 +56,15 @@ def land(
     text: bool = True,
     schema: str | None = None,
     options: Mapping[str, OptionValue] | None = None,
+    kept: CheckpointTopics | None = None,
 ) -> StreamingQuery:
     """Start a query that lands topics as partitioned Parquet under `path`, resuming from its checkpoint.
 
     Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such as
     "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep the checkpoint with
     the files. Otherwise the records are written a second time. `options` are the source's. The ids of the topics are kept in
-    the checkpoint. So a topic that was recreated since the last run is refused.
+    the checkpoint. So a topic that was recreated since the last run is refused. Pass `kept`, from `checkpoint_topics` with the
+    same arguments, to check the topics while the query runs, too.
 
     Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `PositionError` for a recreated topic;
     `EndpointError`.
@@ -73,15 +75,13 @@ def land(
             f"Files can't be partitioned by {', '.join(unknown)}; choose from {', '.join(PARTITION_COLUMNS)}."
         )
     records = source(spark, bootstrap, topics, stream=True, options=options)
-    folder = checkpoint or default_checkpoint(path)
-    checked = checked_options(Use.STREAM_READ, options or {})
-    kept = CheckpointTopics(spark, bootstrap, folder, checked)
-    kept.check_start(_subscribed(topics, checked))
+    kept = kept or checkpoint_topics(spark, bootstrap, path, checkpoint=checkpoint, options=options)
+    kept.check_start(_subscribed(topics, kept.options))
     writer = (
         landing_frame(records, text=text, schema=schema)
         .writeStream.format("parquet")
         .option("path", path)
-        .option("checkpointLocation", folder)
+        .option("checkpointLocation", kept.checkpoint)
         .partitionBy(*partition_by)
         .queryName(f"land {PurePosixPath(path).name}")
     )
@@ -89,9 +89,17 @@ def land(
     return trigger.start()
 
 
-def default_checkpoint(path: str) -> str:
-    """Return the directory of the checkpoint of files under `path`."""
-    return f"{path.rstrip('/')}/{CHECKPOINT_FOLDER}"
+def checkpoint_topics(
+    spark: SparkSession,
+    bootstrap: str,
+    path: str,
+    *,
+    checkpoint: str | None = None,
+    options: Mapping[str, OptionValue] | None = None,
+) -> CheckpointTopics:
+    """Return the topics of the checkpoint of files under `path`. Raises `UnknownOptionError`."""
+    folder = checkpoint or f"{path.rstrip('/')}/{CHECKPOINT_FOLDER}"
+    return CheckpointTopics(spark, bootstrap, folder, checked_options(Use.STREAM_READ, options or {}))
 
 
 def _subscribed(topics: str | Sequence[str] | None, options: Mapping[str, OptionValue]) -> list[str] | None:

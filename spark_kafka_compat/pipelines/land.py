@@ -11,10 +11,9 @@ import sys
 from collections.abc import Sequence
 
 from spark_kafka_compat import session
-from spark_kafka_compat.checkpoint_topics import CheckpointTopics
 from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.errors import SparkCompatError
-from spark_kafka_compat.landing import PARTITION_COLUMNS, default_checkpoint, land
+from spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
 
 
@@ -72,6 +71,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         spark = session("land", master=chosen.master, quiet=True)
         options = source_options(chosen.option)
+        kept = checkpoint_topics(
+            spark, chosen.bootstrap, chosen.path, checkpoint=chosen.checkpoint, options=options
+        )
         query = land(
             spark,
             chosen.bootstrap,
@@ -83,12 +85,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             text=not chosen.binary,
             schema=chosen.schema,
             options=options,
+            kept=kept,
         )
     except SparkCompatError as error:
         print(f"land: {error}", file=sys.stderr)
         return NOT_BEGUN
-    checkpoint = chosen.checkpoint or default_checkpoint(chosen.path)
-    kept = CheckpointTopics(spark, chosen.bootstrap, checkpoint, options)
     status = await_end(query, "land", kept.check, verbose=chosen.verbose)
     if status == DONE:
         landed = sum(int(progress["numInputRows"]) for progress in query.recentProgress)
