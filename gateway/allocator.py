@@ -14,7 +14,7 @@ VARIABLE: Final = "PYTHONMALLOC"
 CHOSEN: Final = "malloc"
 
 
-def start_again_with_it() -> None:
+def use_c_allocator() -> None:
     """Replace this process by one that uses the C library's allocator, unless the environment chooses an allocator.
 
     Python chooses its allocator once, before it runs any code. The process id stays.

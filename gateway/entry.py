@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from gateway.allocator import start_again_with_it
+from gateway.allocator import use_c_allocator
 
 PACKAGES: Final = ("log", "pid_allocator", "seq_validator", "spark_kafka_compat")
 """The packages that are installed beside `gateway`."""
@@ -34,7 +34,7 @@ def _serve(words: list[str]) -> None:
     options = parse(words)
     if options is None:
         return
-    start_again_with_it()
+    use_c_allocator()
     try:
         sys.exit(serve(options))
     except KeyboardInterrupt:

@@ -25,7 +25,7 @@ OTHER_WORLDS: Mapping[str, str] = {
     "sasl.": "there is no SASL here, every listener speaks plaintext",
     "ssl.": "there is no TLS here, every listener speaks plaintext",
 }
-"""What to say about settings of Kafka that have no counterpart here, by how their names begin."""
+"""The hints for settings of Kafka that Seqgate does not have, by the prefix of their names."""
 
 
 class ConfigSource(enum.IntEnum):

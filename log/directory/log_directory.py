@@ -129,9 +129,9 @@ class LogDirectory:
                 self.checkpoint()
             except OSError as error:
                 logger.warning("%s: the names of deleted partitions can't be used yet: %s", self.path, error)
-        logger.info("%s: %s", self.path, self._told_start(cut))
+        logger.info("%s: %s", self.path, self._start_summary(cut))
 
-    def _told_start(self, cut: int) -> str:
+    def _start_summary(self, cut: int) -> str:
         """Return what this start found, in words."""
         if self.was_clean:
             return f"clean stop: partitions {len(self)}, no record data read"

@@ -1,4 +1,4 @@
-"""What `seqgate configs … --json` prints."""
+"""The JSON output of `seqgate configs … --json`."""
 
 from __future__ import annotations
 

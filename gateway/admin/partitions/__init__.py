@@ -1,1 +1,1 @@
-"""Offline partitions, and how to bring them back."""
+"""Lists offline partitions, and reopens them (`seqgate reopen`)."""

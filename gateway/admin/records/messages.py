@@ -1,4 +1,4 @@
-"""What `seqgate produce --json` prints."""
+"""The JSON output of `seqgate produce --json`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `seqgate topics … --json` prints."""
+"""The JSON output of `seqgate topics … --json`."""
 
 from __future__ import annotations
 

@@ -299,7 +299,10 @@ def topics_of(member: ConsumerMember, topics: Topics) -> frozenset[uuid.UUID]:
 
 
 def _revoke_unsubscribed(member: ConsumerMember, subscribed: frozenset[uuid.UUID]) -> None:
-    """Have a member that still revokes also revoke what it no longer subscribes to; a regular expression may match all."""
+    """Add the partitions of topics that a member no longer subscribes to to those it must revoke.
+
+    A member with a regular expression keeps its partitions, because the expression may match any topic.
+    """
     dropped = frozenset(place for place in member.assigned if place[0] not in subscribed)
     if dropped and member.subscribed_regex is None:
         _set_epoch(member, member.member_epoch)

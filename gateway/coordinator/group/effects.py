@@ -48,7 +48,7 @@ class Effects:
     gone_sharers: list[tuple[str, str]] = field(default_factory=list)
     """(group id, member id) of share group members whose session timed out."""
     events: list[Event] = field(default_factory=list)
-    """What happened, for the log."""
+    """The events of this operation, which the runtime logs."""
 
     def reply(self, waiter: Waiter, answer: Reply) -> None:
         """Answer a request, once the operation's records are durable."""

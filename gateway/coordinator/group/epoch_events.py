@@ -1,4 +1,4 @@
-"""What one operation changed in a consumer or share group, as events for the log.
+"""Compares a consumer or share group before and after an operation, and returns the events for the log.
 
 An operation on one member looks at that member only: a heartbeat of a large group must not cost more for it.
 """

@@ -1,4 +1,4 @@
-"""What happened to a group and its members, as values: the rules report it, and the runtime logs it.
+"""Events of a group and its members, such as a join or a rebalance: the rules return events, and the runtime logs them.
 
 Kafka's `GroupMetadataManager` logs the same moments.
 """

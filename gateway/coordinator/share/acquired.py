@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 
 class Acquired(NamedTuple):
-    """Offsets handed out to a member, both inclusive, for the `delivery_count`th time."""
+    """A range of offsets, both ends inclusive, that a member gets. `delivery_count` counts its deliveries, this one included."""
 
     first_offset: int
     last_offset: int
