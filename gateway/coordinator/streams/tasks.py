@@ -1,0 +1,73 @@
+"""Tasks of a Kafka Streams application, and how the members of its group share them.
+
+    subtopology   a connected part of the topology; it has one task for each partition of its largest source topic
+    active task   processes records; exactly one member has it
+    standby task  follows the changelogs of a stateful task on another process, ready to take the task over
+    warm-up task  follows the changelogs of a task that moves to this member once it has caught up
+
+Source: Kafka's `TasksTuple`, `TaskId`, `AssignmentMemberSpec`, `TopologyDescriber`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple, TypeAlias
+
+
+class TaskId(NamedTuple):
+    """A task: its subtopology, and the partition of the subtopology's source topics."""
+
+    subtopology_id: str
+    partition: int
+
+
+Tasks: TypeAlias = frozenset[TaskId]
+NO_TASKS: Final[Tasks] = frozenset()
+
+
+class TaskAssignment(NamedTuple):
+    """The tasks of one member by role; a task is in at most one of the three sets."""
+
+    active: Tasks = NO_TASKS
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+    def union(self, other: TaskAssignment) -> TaskAssignment:
+        """Return the tasks that are in either of the two, by role."""
+        return TaskAssignment(
+            self.active | other.active, self.standby | other.standby, self.warmup | other.warmup
+        )
+
+
+NO_ASSIGNMENT: Final = TaskAssignment()
+
+
+class AssignmentMember(NamedTuple):
+    """A member as the task assignor sees it: its process and tags, and the tasks it should have had so far."""
+
+    process_id: str
+    client_tags: Mapping[str, str] = {}
+    instance_id: str | None = None
+    rack_id: str | None = None
+    active: Tasks = NO_TASKS
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+
+class SubtopologyTasks(NamedTuple):
+    """The number of tasks of a subtopology, and whether its tasks have changelogs."""
+
+    partitions: int
+    is_stateful: bool
+
+
+TasksOfTopology: TypeAlias = Mapping[str, SubtopologyTasks]
+"""The tasks of a topology by subtopology id."""
+
+
+def by_subtopology(tasks: Iterable[TaskId]) -> dict[str, list[int]]:
+    """Return the partitions of each subtopology, in order."""
+    found: dict[str, list[int]] = {}
+    for subtopology_id, partition in sorted(tasks):
+        found.setdefault(subtopology_id, []).append(partition)
+    return found
