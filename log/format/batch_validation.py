@@ -1,7 +1,8 @@
 """Validates a produced batch before the log judges and writes the batch.
 
 Sources: Kafka's `ProduceRequest.validateRecords`, `ByteBufferLogInputStream`, `UnifiedLog.analyzeAndValidateRecords`,
-`LogValidator`. By default only the header and the CRC are checked; deep validation decodes the records too.
+`LogValidator`. By default only the header and the CRC are checked. Deep validation decodes the records too. Their timestamps are decoded where
+the topic or the gateway limits them, or where the header has one that is too late.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from log.format.compression import FRAME_MAGIC, ZSTD, decompress
 from log.format.record_batch import (
     COMPRESSION_MASK,
     CONTROL_FLAG,
+    CORRECTED,
     CRC_COVERS_FROM,
     HEADER_BYTES,
     LOG_OVERHEAD_BYTES,
@@ -54,9 +56,9 @@ _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
 """The number of refused records that an answer lists; the error message counts the others."""
 _NAMED_RECORDS: Final = 10_000
-"""A batch with more records is refused for its timestamps without naming records."""
+"""A batch with more records is refused for the timestamps of its header, and names no records."""
 _NAMED_BYTES: Final = 8 << 20
-"""A batch with more bytes of records, decompressed, is refused for its timestamps without naming records."""
+"""A batch with more bytes of records, decompressed, is refused for the timestamps of its header, and names no records."""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call
@@ -64,8 +66,8 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
 ) -> BatchHeader:
     """Return the header of the one batch in `records`, after all checks that need no state of the partition.
 
-    Bytes after the batch that are no whole batch are ignored, as in Kafka. Deep validation puts the true largest timestamp
-    into the header; where the stored max_timestamp differs, `stamp` must correct the bytes.
+    Bytes after the batch that are no whole batch are ignored, as in Kafka. Where the records are decoded, the header gets
+    their largest timestamp; where the stored max_timestamp differs, `stamp` must correct the bytes.
     Raises CorruptRecord, InvalidRecord, RecordTooLarge, RecordBatchTooLarge, InvalidTimestamp, UnsupportedCompressionType.
     """
     available = len(records)
@@ -102,7 +104,7 @@ def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's 
             if (
                 batch.max_timestamp > latest
                 or batch.base_timestamp > latest
-                or config.message_timestamp_before_max_ms != _FOREVER
+                or config.examines_timestamps
                 or attributes & TIMESTAMP_TYPE_FLAG
             ):
                 _check_create_time(batch, records[HEADER_BYTES:size_bytes], config, now_ms)
@@ -150,13 +152,44 @@ def _check_frame_magic(codec: int, records: memoryview) -> None:
 
 
 def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
-    if batch.attributes & TIMESTAMP_TYPE_FLAG and batch.max_timestamp == NO_TIMESTAMP:
-        _refuse_timestamp_type(
-            batch, "The batch says LogAppendTime and has no timestamp; the topic wants CreateTime."
-        )
-    for timestamp in (batch.base_timestamp, batch.max_timestamp):
-        if _complaint(timestamp, config, now_ms):
-            _refuse_timestamp(timestamp, batch, body, config, now_ms)
+    """Compare the timestamps of all records with the limits, and correct a wrong max_timestamp in the header.
+
+    The timestamps in the header are only the producer's word. Source: Kafka's `LogValidator`, `DefaultRecordBatch`.
+    """
+    if batch.attributes & TIMESTAMP_TYPE_FLAG:
+        if batch.max_timestamp == NO_TIMESTAMP:
+            _refuse_timestamp_type(
+                batch, "The batch says LogAppendTime and has no timestamp; the topic wants CreateTime."
+            )
+        complaint = _complaint(batch.max_timestamp, config, now_ms)
+        if complaint:
+            _refuse_timestamp_type(batch, complaint)
+    elif not config.deep_validation:  # which decodes all records anyway
+        _examine_timestamps(batch, body, config, now_ms)
+
+
+def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int) -> None:
+    """Decode the timestamps of all records. Raises InvalidTimestamp, InvalidRecord, UnsupportedCompressionType."""
+    record_errors: list[tuple[int, str]] = []
+    max_timestamp = NO_TIMESTAMP
+    try:
+        for number, timestamp in enumerate(_timestamps(batch, body, config)):
+            max_timestamp = max(max_timestamp, timestamp)
+            complaint = _complaint(timestamp, config, now_ms)
+            if complaint:
+                record_errors.append((number, complaint))
+                if len(record_errors) == _RECORD_ERRORS:
+                    break
+    except (InvalidRecord, UnsupportedCompressionType):
+        if config.examines_timestamps:
+            raise
+        # The header alone refuses the batch, as it would a batch that decodes.
+        suspect = max(batch.base_timestamp, batch.max_timestamp)
+        raise InvalidTimestamp(_complaint(suspect, config, now_ms)) from None
+    if record_errors:
+        raise InvalidTimestamp(record_errors[0][1], tuple(record_errors))
+    if batch.max_timestamp != max_timestamp:
+        batch.max_timestamp, batch.crc = max_timestamp, CORRECTED
 
 
 def _refuse_timestamp_type(batch: BatchHeader, text: str) -> None:
@@ -176,41 +209,21 @@ def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
     return ""
 
 
-def _refuse_timestamp(
-    timestamp: int, batch: BatchHeader, body: memoryview, config: LogConfig, now_ms: int
-) -> None:
-    """Refuse the batch for this timestamp; name the records with wrong timestamps. Raises InvalidTimestamp.
-
-    Kafka's answer names every such record; this one names the first _RECORD_ERRORS, and none of a batch that takes long to
-    decode or can't be decoded. Source: Kafka's `LogValidator.validateTimestamp`, `processRecordErrors`.
-    """
-    record_errors: list[tuple[int, str]] = []
-    try:
-        for number, own in enumerate(_timestamps(batch, body, config)):
-            complaint = _complaint(own, config, now_ms)
-            if complaint:
-                record_errors.append((number, complaint))
-                if len(record_errors) == _RECORD_ERRORS:
-                    break
-    except (InvalidRecord, UnsupportedCompressionType):
-        record_errors.clear()
-    raise InvalidTimestamp(_complaint(timestamp, config, now_ms), tuple(record_errors))
-
-
 def _timestamps(batch: BatchHeader, body: memoryview, config: LogConfig) -> Iterator[int]:
     """Yield the timestamps of the records; headers of records, which may be millions, are not decoded.
 
-    Yields nothing for a batch of too many records. Raises InvalidRecord, UnsupportedCompressionType.
+    Raises InvalidRecord, UnsupportedCompressionType; the first also for a batch that takes too long to decode.
     """
-    if batch.record_count > _NAMED_RECORDS:
-        return
-    limit_bytes = min(config.max_decompressed_bytes, _NAMED_BYTES)
+    limit_bytes = config.max_decompressed_bytes
+    if config.examines_timestamps:
+        check_countable(batch, config)
+    else:
+        limit_bytes = min(limit_bytes, _NAMED_BYTES)
+        if batch.record_count > _NAMED_RECORDS:
+            raise InvalidRecord(f"The batch has {batch.record_count} records.")
     plain = bytes(decompress(batch.compression, body, limit_bytes))
     for record in stored_records(batch, plain):
-        if batch.is_log_append_time:
-            yield batch.max_timestamp
-        else:
-            yield as_int64(batch.base_timestamp + record.timestamp_delta)
+        yield as_int64(batch.base_timestamp + record.timestamp_delta)
 
 
 def _refuse_short(records: memoryview) -> None:
@@ -294,6 +307,7 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
     max_timestamp = NO_TIMESTAMP
     create_time = config.message_timestamp_type == "CreateTime"
     keyless: list[int] = []
+    wrong: list[tuple[int, str]] = []
     for delta, record in enumerate(iterate_body(batch, body, config.max_decompressed_bytes)):
         if record.offset != batch.base_offset + delta:
             raise InvalidRecord(
@@ -304,8 +318,11 @@ def _check_records(batch: BatchHeader, body: memoryview, config: LogConfig, now_
             continue
         timestamp = record.timestamp
         max_timestamp = max(max_timestamp, timestamp)
-        if create_time and _complaint(timestamp, config, now_ms):
-            _refuse_timestamp(timestamp, batch, body, config, now_ms)
+        complaint = _complaint(timestamp, config, now_ms) if create_time else ""
+        if complaint:
+            wrong.append((delta, complaint))
+    if wrong:
+        raise InvalidTimestamp(wrong[0][1], tuple(wrong[:_RECORD_ERRORS]))
     if keyless:
         _refuse_keyless(keyless)
     if create_time:

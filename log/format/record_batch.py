@@ -47,6 +47,10 @@ _unpack_header = HEADER.unpack_from
 _pack_after_crc = struct.Struct(">hiqq").pack
 
 
+CORRECTED: Final = -1
+"""The CRC in a header that a check has corrected in memory; the bytes of the batch still have the wrong header."""
+
+
 class BatchHeader:
     """The 61 header bytes of one batch as fields. Timestamps in ms, `base_offset` as stored."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from log.format.record_batch import (
+    CORRECTED,
     PATCHED,
     REWRITABLE,
     REWRITABLE_BYTES,
@@ -24,15 +25,20 @@ def stamp(
 ) -> tuple[bytes, memoryview, int]:
     """Return (head, rest, log_append_time_ms) of a batch; log_append_time_ms is -1 where the producer's timestamps count.
 
-    The topic sets the timestamp type, whatever the producer wrote. After deep validation `batch.max_timestamp` is the true
-    largest timestamp, and replaces a wrong one in the bytes.
+    The topic sets the timestamp type, whatever the producer wrote. Where the records were decoded, `batch.max_timestamp` is
+    their largest timestamp, and replaces a wrong one in the bytes.
     """
     size_bytes = batch.size_bytes
     if config.message_timestamp_type != "CreateTime" and batch.record_count:
         head = stamped_head(batch, view, batch.attributes | TIMESTAMP_TYPE_FLAG, now_ms)
         return head, view[PATCHED.size : size_bytes], now_ms
-    if batch.attributes & TIMESTAMP_TYPE_FLAG or (
-        config.deep_validation and view[_MAX_TIMESTAMP] != batch.max_timestamp.to_bytes(8, "big", signed=True)
+    if (
+        batch.attributes & TIMESTAMP_TYPE_FLAG
+        or batch.crc == CORRECTED
+        or (
+            config.deep_validation
+            and view[_MAX_TIMESTAMP] != batch.max_timestamp.to_bytes(8, "big", signed=True)
+        )
     ):
         head = stamped_head(batch, view, batch.attributes & ~TIMESTAMP_TYPE_FLAG, batch.max_timestamp)
         return head, view[PATCHED.size : size_bytes], -1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from gateway.config import Config
+from gateway.config.table import BY_TOPIC_NAME
 from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE, TopicImage
 from gateway.metadata.records import (
     ConfigRecord,
@@ -37,6 +38,7 @@ _LOGS_AT_ONCE = 4
 """Partition logs created or deleted before other work of the event loop runs."""
 
 
+_TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 _POLICIES_AT_ONCE = 500
 """Topics and partitions that get a new policy before other work of the event loop runs."""
 
@@ -48,6 +50,12 @@ class TopicPolicy:
     log_config: LogConfig
     flush_messages: int
     flush_ms: int
+
+
+def _is_set(config: Config, overrides: Mapping[str, str], topic_name: str) -> bool:
+    """Return whether somebody has set a configuration, on the topic or on the broker."""
+    value = config.topic_value(topic_name, overrides)
+    return topic_name in overrides or value != BY_TOPIC_NAME[topic_name].default
 
 
 def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
@@ -78,6 +86,7 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         message_timestamp_type=text("message.timestamp.type"),
         message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
         message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
+        examines_timestamps=any(_is_set(config, overrides, name) for name in _TIMESTAMP_LIMITS),
         # compaction decodes the batches later, and a batch that can't be decoded would stop compaction for good
         deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
         max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),

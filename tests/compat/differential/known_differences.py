@@ -64,6 +64,8 @@ UNREADABLE = (
 CORRECTED = (
     "correcting a header means decoding the records; without deep validation the producer's word stands"
 )
+HIDDEN = "the header's largest timestamp decides where no limit is set; a header that hides a later record is the producer's lie"
+ASSIGNS_AT_ONCE = "the assignment interval is 0 by default, as before there was one; Kafka's is a second"
 NO_RECOMPRESSION = "batches are stored as producers send them; a topic that asks for another codec is refused"
 DURABLE = "acks=all waits for the disk by default; Kafka leaves it to the page cache"
 ELR = "Kafka sets min.insync.replicas for the whole cluster when eligible leader replicas are on; there are none here"
@@ -147,6 +149,14 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         UNREADABLE,
     ),
     KnownDifference(("produce.batch[max timestamp too *]",), "3.*.max_timestamp", CORRECTED),
+    KnownDifference(
+        ("*",),
+        "*.assignment.interval.ms.synonyms.*",
+        ASSIGNS_AT_ONCE,
+        ("group_configs.validate_only", "group_configs.list_resources[v1]"),
+    ),
+    KnownDifference(("produce.lying_header[late record hidden]",), "*", HIDDEN),
+    KnownDifference(("produce.lying_header[max none]",), "*.max_timestamp", CORRECTED),
     KnownDifference(("produce.batch[codec ?]",), "1.*.error_code", NOT_UNKNOWN),
     KnownDifference(("produce.compression_of_the_topic[gzip]",), "*", NO_RECOMPRESSION),
     KnownDifference(("produce.compression_of_the_topic[uncompressed]",), "*", NO_RECOMPRESSION),

@@ -23,6 +23,8 @@ BASE = Batch(records(3, step_ms=1), base_timestamp=NOW_MS)
 CONFIG = LogConfig()
 DEEP = LogConfig(deep_validation=True)
 MINUTE_MS = 60_000
+LIMITED = LogConfig(message_timestamp_before_max_ms=MINUTE_MS, examines_timestamps=True)
+"""A topic that takes no record older than a minute, or later than an hour."""
 
 
 def check(data: bytes, config: LogConfig = CONFIG, *, is_client: bool = True) -> None:
@@ -51,7 +53,6 @@ def test_good_batch() -> None:
         (replace(BASE, codec=5), UnsupportedCompressionType),
         (replace(BASE, attributes=0x20), InvalidRecord),
         (replace(BASE, producer_id=4, base_sequence=-1), InvalidRecord),
-        (replace(BASE, max_timestamp=NOW_MS + 61 * MINUTE_MS), InvalidTimestamp),
         (replace(BASE, base_timestamp=NOW_MS + 61 * MINUTE_MS, max_timestamp=NOW_MS), InvalidTimestamp),
     ],
 )
@@ -98,19 +99,18 @@ class TestTimestamps:
         old = replace(BASE, base_timestamp=NOW_MS - 2 * MINUTE_MS)
         check(old.encode())
         with pytest.raises(InvalidTimestamp):
-            check(old.encode(), replace(CONFIG, message_timestamp_before_max_ms=MINUTE_MS))
+            check(old.encode(), LIMITED)
 
     def test_none_is_never_too_old(self) -> None:
         none = replace(BASE, records=(Record(),), base_timestamp=-1)
-        check(none.encode(), replace(CONFIG, message_timestamp_before_max_ms=MINUTE_MS))
+        check(none.encode(), LIMITED)
 
-    @pytest.mark.parametrize("config", [CONFIG, DEEP])
+    @pytest.mark.parametrize("config", [LIMITED, replace(LIMITED, deep_validation=True)])
     def test_a_refusal_names_the_records(self, config: LogConfig) -> None:
-        config = replace(config, message_timestamp_before_max_ms=MINUTE_MS)
         deltas = (0, -2 * MINUTE_MS, 5, 61 * MINUTE_MS, 7)
         mixed = replace(BASE, records=tuple(Record(timestamp_delta=delta) for delta in deltas))
         for codec in ("none", "gzip"):
-            with pytest.raises(InvalidTimestamp, match="3600000 ms after the gateway's clock") as refused:
+            with pytest.raises(InvalidTimestamp, match="60000 ms before the gateway's clock") as refused:
                 check(replace(mixed, codec=codec).encode(), config)
             (early, early_text), (late, late_text) = refused.value.record_errors
             assert (early, late) == (1, 3)
@@ -136,6 +136,57 @@ class TestTimestamps:
         with pytest.raises(InvalidTimestamp) as refused:
             check(replace(late, base_timestamp=NOW_MS + 61 * MINUTE_MS).encode())
         assert refused.value.record_errors == ()
+
+    @pytest.mark.parametrize("delta_ms", [-2 * MINUTE_MS, 61 * MINUTE_MS])
+    @pytest.mark.parametrize("codec", ["none", "zstd"])
+    def test_a_header_hides_no_record_from_a_topic_with_limits(self, delta_ms: int, codec: str) -> None:
+        hidden = (Record(), Record(timestamp_delta=delta_ms), Record())
+        data = replace(BASE, records=hidden, max_timestamp=NOW_MS, codec=codec).encode()
+        check(data)
+        with pytest.raises(InvalidTimestamp) as refused:
+            check(data, LIMITED)
+        assert [number for number, _ in refused.value.record_errors] == [1]
+
+    @pytest.mark.parametrize(
+        "lie",
+        [
+            replace(BASE, max_timestamp=NOW_MS + 61 * MINUTE_MS),
+            replace(
+                BASE,
+                records=tuple(Record(timestamp_delta=delta - 99 * MINUTE_MS) for delta in (0, 2, 1)),
+                base_timestamp=NOW_MS + 99 * MINUTE_MS,
+            ),
+        ],
+        ids=("max", "base"),
+    )
+    @pytest.mark.parametrize("config", [CONFIG, LIMITED])
+    def test_a_late_header_of_good_records_is_corrected(self, lie: Batch, config: LogConfig) -> None:
+        header = check_batch(memoryview(lie.encode()), config, NOW_MS, True)
+        assert header.max_timestamp == NOW_MS + 2
+
+    def test_a_topic_with_limits_corrects_a_low_max_timestamp(self) -> None:
+        data = replace(BASE, max_timestamp=NOW_MS - 5).encode()
+        assert check_batch(memoryview(data), CONFIG, NOW_MS, True).max_timestamp == NOW_MS - 5
+        assert check_batch(memoryview(data), LIMITED, NOW_MS, True).max_timestamp == NOW_MS + 2
+
+    @pytest.mark.parametrize(
+        ("batch", "config"),
+        [
+            (replace(BASE, payload=b"\x02"), LIMITED),
+            (replace(BASE, codec="zstd", payload=b"\x28\xb5\x2f\xfdnot zstd"), LIMITED),
+            (BASE, replace(LIMITED, max_decoded_records=2)),
+            (
+                replace(BASE, records=records(1, 3_000_000), codec="zstd"),
+                replace(LIMITED, max_decompressed_bytes=1_000_000),
+            ),
+        ],
+        ids=("damaged", "damaged frame", "many records", "bomb"),
+    )
+    def test_a_topic_with_limits_takes_no_batch_that_it_does_not_decode(
+        self, batch: Batch, config: LogConfig
+    ) -> None:
+        with pytest.raises(InvalidRecord):
+            check(batch.encode(), config)
 
     def test_append_time_without_a_timestamp_is_none_under_create_time(self) -> None:
         check(replace(BASE, attributes=0x08).encode())

@@ -267,6 +267,52 @@ def timestamp_bounds(peer: Peer, name: str) -> None:
     peer.offsets(topic, -1)
 
 
+LIES = {
+    "late record hidden": Batch(
+        (Record(), Record(timestamp_delta=2 * HOUR_MS)), base_timestamp=NOW_MS, max_timestamp=NOW_MS
+    ),
+    "old record hidden": Batch(
+        (Record(), Record(timestamp_delta=-2 * HOUR_MS), Record()),
+        base_timestamp=NOW_MS,
+        max_timestamp=NOW_MS,
+    ),
+    "max too late": Batch(records(2), base_timestamp=NOW_MS, max_timestamp=NOW_MS + 2 * HOUR_MS),
+    "base too late": Batch(
+        (Record(timestamp_delta=-2 * HOUR_MS), Record(timestamp_delta=-2 * HOUR_MS - 5)),
+        base_timestamp=NOW_MS + 2 * HOUR_MS,
+        max_timestamp=NOW_MS,
+    ),
+    "base too old": Batch(
+        (Record(timestamp_delta=2 * HOUR_MS),), base_timestamp=NOW_MS - 2 * HOUR_MS, max_timestamp=NOW_MS
+    ),
+    "max none": Batch(records(2), base_timestamp=NOW_MS, max_timestamp=-1),
+    "none among others": Batch((Record(), Record(timestamp_delta=-NOW_MS - 1)), base_timestamp=NOW_MS),
+}
+
+
+@scenario_for_each(
+    {f"{what}, {codec}": (lie, codec) for what, lie in LIES.items() for codec in ("none", "zstd")}
+)
+def lying_header_under_limits(peer: Peer, case: tuple[Batch, str]) -> None:
+    """The header of a batch says other timestamps than its records; the topic limits both directions."""
+    lie, codec = case
+    hour = str(HOUR_MS)
+    limits = {"message.timestamp.before.max.ms": hour, "message.timestamp.after.max.ms": hour}
+    topic = peer.topic(configs=limits)
+    peer.produce(topic, replace(lie, codec=codec))
+    peer.fetch(topic)
+    peer.offsets(topic, -1, -3)
+
+
+@scenario_for_each(LIES)
+def lying_header(peer: Peer, lie: Batch) -> None:
+    """The header of a batch says other timestamps than its records; the topic has Kafka's default limits."""
+    topic = peer.topic()
+    peer.produce(topic, lie)
+    peer.fetch(topic)
+    peer.offsets(topic, -1, -3)
+
+
 @scenario_for_each({"99": 99, "100": 100, "101": 101})
 def max_message_bytes(peer: Peer, below: int) -> None:
     """Send batches around max.message.bytes, which counts the whole batch with its header."""
