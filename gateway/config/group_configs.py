@@ -1,7 +1,7 @@
 """The configurations of single groups (KIP-848, KIP-932): GROUP resources of AlterConfigs.
 
-Names, types and ranges are Kafka's (GroupConfig). The configurations of streams groups and assignment intervals are left
-out, because no code here would read them. `fallbacks` names the broker setting that holds for all groups.
+Names, types and ranges are Kafka's (GroupConfig). The configurations of streams groups are left out, because no code here
+would read them. `fallbacks` names the broker setting that holds for all groups.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
 BY_DURATION: Final = "by_duration:"
 READ_COMMITTED: Final = "read_committed"
+ASSIGNMENT_INTERVAL: Final = "assignment.interval.ms"
 
 _SECTION = "Configurations of groups"
 
@@ -56,13 +57,13 @@ def _offset_reset_complaint(value: SettingValue) -> str | None:
     )
 
 
-def _bounded(kind: str, name: str, doc: str) -> GroupConfig:
+def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig:
     """Return the configuration `KIND.NAME`: default `group.KIND.NAME`, from `group.KIND.min.NAME` to `…max.NAME`."""
     setting = Setting(
         name=f"{kind}.{name}",
         type=SettingType.INT,
         default=None,
-        minimum=1,
+        minimum=minimum,
         fallbacks=(Fallback(f"group.{kind}.{name}"),),
         dynamic=True,
         section=_SECTION,
@@ -84,6 +85,13 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         "Time without a heartbeat after which a member is removed from the group.",
     ),
     _bounded(
+        "consumer",
+        ASSIGNMENT_INTERVAL,
+        "Time after a new target assignment in which the group makes no other (KIP-1263). Members that join or leave meanwhile "
+        "count for the next one, which the first heartbeat after the interval makes.",
+        minimum=0,
+    ),
+    _bounded(
         "share",
         "heartbeat.interval.ms",
         "Interval at which members of the share group must send heartbeats.",
@@ -92,6 +100,13 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         "share",
         "session.timeout.ms",
         "Time without a heartbeat after which a member is removed from the share group.",
+    ),
+    _bounded(
+        "share",
+        ASSIGNMENT_INTERVAL,
+        "Time after a new target assignment in which the share group makes no other (KIP-1263). Members that join or leave "
+        "meanwhile count for the next one, which the first heartbeat after the interval makes.",
+        minimum=0,
     ),
     _bounded(
         "share",

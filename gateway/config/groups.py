@@ -8,6 +8,33 @@ from gateway.config.setting import INT_MAX, Setting, SettingType, whole_number
 
 _GROUPS = "Groups and offsets"
 _number = partial(whole_number, _GROUPS)
+_LONGEST_ASSIGNMENT_INTERVAL_MS = 15_000
+
+
+def _assignment_interval(kind: str) -> tuple[Setting, ...]:
+    """Return the settings of the assignment interval of one kind of group."""
+    return (
+        _number(
+            f"group.{kind}.assignment.interval.ms",
+            0,
+            f"Time after a new target assignment in which a {kind} group makes no other (KIP-1263). Members that join or "
+            "leave meanwhile count for the next one, which the first heartbeat after the interval makes. 0 assigns at once.",
+            minimum=0,
+            dynamic=True,
+        ),
+        _number(
+            f"group.{kind}.min.assignment.interval.ms",
+            0,
+            f"Shortest `{kind}.assignment.interval.ms` that a group may be configured with.",
+            minimum=0,
+        ),
+        _number(
+            f"group.{kind}.max.assignment.interval.ms",
+            _LONGEST_ASSIGNMENT_INTERVAL_MS,
+            f"Longest `{kind}.assignment.interval.ms` that a group may be configured with.",
+            minimum=0,
+        ),
+    )
 
 
 GROUP_SETTINGS = (
@@ -56,6 +83,7 @@ GROUP_SETTINGS = (
         15_000,
         "Longest `consumer.heartbeat.interval.ms` that a group may be configured with.",
     ),
+    *_assignment_interval("consumer"),
     _number("group.consumer.max.size", INT_MAX, "Members that a group of the consumer protocol may have."),
     Setting(
         name="group.consumer.migration.policy",
@@ -97,6 +125,7 @@ GROUP_SETTINGS = (
         15_000,
         "Longest `share.heartbeat.interval.ms` that a group may be configured with.",
     ),
+    *_assignment_interval("share"),
     _number(
         "group.share.min.record.lock.duration.ms",
         15_000,

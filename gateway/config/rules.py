@@ -36,8 +36,26 @@ def broker_conflict(value: Values) -> str | None:
         return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     if value("max.connections.per.ip") == 0 and not value("max.connections.per.ip.overrides"):
         return "max.connections.per.ip can be set to zero only if max.connections.per.ip.overrides property is set."
-    complaint = _same_header(value, "log.message.deduplication.")
+    complaint = _same_header(value, "log.message.deduplication.") or _outside_of_bounds(value)
     return complaint or _out_of_order("broker", value, _ON_BROKERS + _LOWER, _ON_BROKERS + _HIGHER)
+
+
+def _outside_of_bounds(value: Values) -> str | None:
+    """Return which assignment interval of all groups is outside of the bounds that single groups have."""
+    for kind in ("consumer", "share"):
+        name = f"group.{kind}.assignment.interval.ms"
+        least, most = f"group.{kind}.min.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
+        interval, shortest, longest = (_whole(value(each)) for each in (name, least, most))
+        if interval < shortest:
+            return f"{name} ({interval}) must be greater than or equal to {least} ({shortest})"
+        if interval > longest:
+            return f"{name} ({interval}) must be less than or equal to {most} ({longest})"
+    return None
+
+
+def _whole(number: SettingValue | None) -> int:
+    assert isinstance(number, int)
+    return number
 
 
 def _same_header(value: Values, prefix: str) -> str | None:

@@ -176,7 +176,7 @@ def _group_records() -> list[Any]:
         OffsetCommitRecord("classic", "plain", 0, None),
         GroupEpochRecord("consumer", 4),
         MemberRecord("consumer", "m", value),
-        AssignmentEpochRecord("consumer", 4),
+        AssignmentEpochRecord("consumer", 4, 1_700_000_000_000),
         TargetRecord("consumer", "m", places),
         CurrentRecord("consumer", "m", current),
     ]

@@ -45,7 +45,6 @@ group.min.session.timeout.ms=500
 group.consumer.assignment.interval.ms=0
 group.consumer.min.assignment.interval.ms=0
 group.share.assignment.interval.ms=0
-group.share.assignor.offload.enable=false
 log.initial.task.delay.ms=86400000
 """
 

@@ -25,7 +25,6 @@ from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, Con
 from gateway.coordinator.group.consumer_heartbeat import (
     reconcile,
     remove,
-    renew_target,
     replace_static,
     topics_of,
 )
@@ -36,6 +35,7 @@ from gateway.coordinator.group.consumer_records import (
     MemberState,
 )
 from gateway.coordinator.group.consumer_request import ConsumerLimits, Topics
+from gateway.coordinator.group.consumer_targets import renew_target
 from gateway.coordinator.group.effects import JoinReply, SyncReply
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL, Subscription, read_subscription
 from gateway.coordinator.places import Place
@@ -64,8 +64,8 @@ def join(
     member = _member(group, request, member_id, records)
     is_new = len(group.members) > size
     changed = _update_member(group, member, request, subscription, records, is_new=is_new)
-    renew_target(group, topics, records, changed=changed)
-    subscribed = topics_of(member, topics) if changed else None
+    renew_target(group, topics, records, limits, now_ms, changed=changed)
+    subscribed = topics_of(member, topics) if changed or group.is_behind else None
     reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
     member.session_deadline_ms = now_ms + request.session_timeout_ms
     member.join_deadline_ms = NEVER

@@ -178,13 +178,15 @@ class ConsumerGroup:
     """The subscribed topics of the last target: name to (topic id, partitions); None after a restart."""
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since the last target was made."""
+    assigned_at_ms: int = 0
+    """The time at which the target assignment was made; 0 when it is not known."""
 
     @property
     def state(self) -> ConsumerGroupState:
         """The state by the table above."""
         if not self.members:
             return ConsumerGroupState.EMPTY
-        if self.group_epoch > self.assignment_epoch:
+        if self.is_behind:
             return ConsumerGroupState.ASSIGNING
         if all(self.is_reconciled(member) for member in self.members.values()):
             return ConsumerGroupState.STABLE
@@ -209,6 +211,11 @@ class ConsumerGroup:
     def protocol(self) -> tuple[str, str | None]:
         """The type of the members' protocol, and the assignor that most members prefer, None without members."""
         return CONSUMER_PROTOCOL, self.preferred_assignor if self.members else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether the target assignment is older than the group epoch."""
+        return self.group_epoch > self.assignment_epoch
 
     def is_reconciled(self, member: ConsumerMember) -> bool:
         """Return whether a member has all of its target and nothing else."""
@@ -253,6 +260,7 @@ class ConsumerGroup:
             self.group_epoch = record.group_epoch or 0
         elif isinstance(record, AssignmentEpochRecord):
             self.assignment_epoch = record.assignment_epoch or 0
+            self.assigned_at_ms = record.assigned_at_ms
         elif record.group_id != self.group_id:
             raise ValueError(f"a record of group {record.group_id} was replayed into group {self.group_id}")
         elif isinstance(record, TargetRecord):
@@ -335,7 +343,7 @@ class ConsumerGroup:
         if kind == GROUP_EPOCH:
             return GroupEpochRecord(self.group_id, self.group_epoch)
         if kind == ASSIGNMENT_EPOCH:
-            return AssignmentEpochRecord(self.group_id, self.assignment_epoch)
+            return AssignmentEpochRecord(self.group_id, self.assignment_epoch, self.assigned_at_ms)
         member = self.members.get(member_id)
         if member is None:
             return None

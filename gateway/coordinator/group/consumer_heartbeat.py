@@ -6,18 +6,16 @@
     −1              leaves
     −2              leaves and may return, because it is static
 
-Source: Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, `CurrentAssignmentBuilder`, `TargetAssignmentBuilder`.
+Source: Kafka's `GroupMetadataManager.consumerGroupHeartbeat`, `CurrentAssignmentBuilder`.
 """
 
 from __future__ import annotations
 
 import uuid
-from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.deadlines import NEVER
-from gateway.coordinator.group.consumer_assignors import ASSIGNORS, Subscriber
 from gateway.coordinator.group.consumer_group import (
     JOINING,
     LEAVING,
@@ -27,7 +25,6 @@ from gateway.coordinator.group.consumer_group import (
     ConsumerMember,
 )
 from gateway.coordinator.group.consumer_records import (
-    AssignmentEpochRecord,
     ConsumerRecord,
     CurrentRecord,
     GroupEpochRecord,
@@ -42,8 +39,8 @@ from gateway.coordinator.group.consumer_request import (
     HeartbeatRefused,
     HeartbeatReply,
     Topics,
-    compiled,
 )
+from gateway.coordinator.group.consumer_targets import renew_target
 from gateway.coordinator.places import Place
 
 # --- one heartbeat
@@ -60,8 +57,8 @@ def heartbeat(
     before = member.assigned
     changed = _update_member(group, member, request, records, is_new=is_new)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
-    renew_target(group, topics, records, changed=changed)
-    subscribed = topics_of(member, topics) if changed else None
+    renew_target(group, topics, records, limits, now_ms, changed=changed)
+    subscribed = topics_of(member, topics) if changed or group.is_behind else None
     reconcile(group, member, request.owned, now_ms, records, subscribed)
     wanted = request.is_full or member.assigned != before
     reply = HeartbeatReply(member.member_id, member.member_epoch, member.assigned if wanted else None)
@@ -200,72 +197,6 @@ def _update_member(
     )
 
 
-# --- targets
-
-
-def renew_target(
-    group: ConsumerGroup, topics: Topics, records: list[ConsumerRecord], *, changed: bool
-) -> None:
-    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics did."""
-    if not changed and not group.topics_changed and group.group_epoch == group.assignment_epoch:
-        return
-    subscriptions = _subscriptions(group, topics)
-    is_due = group.group_epoch > group.assignment_epoch
-    if changed or (not is_due and not group.has_assigned(subscriptions.topics)):
-        group.group_epoch += 1
-        records.append(GroupEpochRecord(group.group_id, group.group_epoch))
-    group.topics_seen = subscriptions.topics
-    group.topics_changed = False
-    if group.group_epoch > group.assignment_epoch:
-        _make_target(group, subscriptions, records)
-
-
-@dataclass(frozen=True, slots=True)
-class _Subscriptions:
-    """The existing topics among those subscribed to, and the topics that each member wants."""
-
-    topics: dict[str, tuple[uuid.UUID, int]]
-    of_members: dict[str, frozenset[uuid.UUID]]
-
-
-def _subscriptions(group: ConsumerGroup, topics: Topics) -> _Subscriptions:
-    matching: dict[str, list[str]] = {}
-    found: dict[str, tuple[uuid.UUID, int] | None] = {}
-    of_members = {}
-    for member_id, member in group.members.items():
-        names = set(member.subscribed_names)
-        regex = member.subscribed_regex
-        if regex:
-            if regex not in matching:
-                pattern = compiled(regex)
-                matching[regex] = [name for name in topics.names() if pattern.fullmatch(name)]
-            names.update(matching[regex])
-        found |= {name: topics.describe(name) for name in names if name not in found}
-        described = (found[name] for name in names)
-        of_members[member_id] = frozenset(topic[0] for topic in described if topic is not None)
-    return _Subscriptions({name: topic for name, topic in found.items() if topic is not None}, of_members)
-
-
-def _make_target(group: ConsumerGroup, subscriptions: _Subscriptions, records: list[ConsumerRecord]) -> None:
-    """Assign partitions for the present group epoch; write records only for targets that change."""
-    partitions = dict(subscriptions.topics.values())
-    subscribers = {
-        member_id: Subscriber(
-            member.instance_id or member_id,
-            subscriptions.of_members[member_id],
-            group.targets.get(member_id, NOWHERE),
-        )
-        for member_id, member in group.members.items()
-    }
-    assignment = ASSIGNORS[group.preferred_assignor](subscribers, partitions)
-    for member_id, places in assignment.items():
-        if group.targets.get(member_id) != places:
-            records.append(TargetRecord(group.group_id, member_id, places))
-        group.targets[member_id] = places
-    group.assignment_epoch = group.group_epoch
-    records.append(AssignmentEpochRecord(group.group_id, group.assignment_epoch))
-
-
 # --- reconciliation
 
 
@@ -277,15 +208,21 @@ def reconcile(
     records: list[ConsumerRecord],
     subscribed: frozenset[uuid.UUID] | None = None,
 ) -> None:
-    """Move a member one step towards its target. `subscribed` are its topics, given when its subscription has changed."""
+    """Move a member one step towards its target.
+
+    `subscribed` are the member's topics, given when its subscription may be newer than its target. The member gets and
+    keeps no partition of another topic.
+    """
     before = member.current()
     if member.state is MemberState.UNREVOKED_PARTITIONS:
         if owned is not None and not owned & member.pending_revocation:
-            _step(group, member, owned)
+            _step(group, member, owned, subscribed)
         elif subscribed is not None:
-            _revoke_unsubscribed(member, subscribed)
+            _revoke_unsubscribed(member, owned, subscribed)
     elif not group.is_reconciled(member):
-        _step(group, member, owned)
+        _step(group, member, owned, subscribed)
+    elif subscribed is not None:
+        _revoke_unsubscribed(member, owned, subscribed)
     if member.current() == before:
         return
     records.append(CurrentRecord(group.group_id, member.member_id, member.current()))
@@ -298,23 +235,41 @@ def topics_of(member: ConsumerMember, topics: Topics) -> frozenset[uuid.UUID]:
     return frozenset(topic[0] for topic in described if topic is not None)
 
 
-def _revoke_unsubscribed(member: ConsumerMember, subscribed: frozenset[uuid.UUID]) -> None:
-    """Add the partitions of topics that a member no longer subscribes to to those it must revoke.
+def _unsubscribed(
+    member: ConsumerMember, places: frozenset[Place], subscribed: frozenset[uuid.UUID] | None
+) -> frozenset[Place]:
+    """Return the partitions of topics that a member no longer subscribes to.
 
     A member with a regular expression keeps its partitions, because the expression may match any topic.
     """
-    dropped = frozenset(place for place in member.assigned if place[0] not in subscribed)
-    if dropped and member.subscribed_regex is None:
-        _set_epoch(member, member.member_epoch)
-        member.assigned, member.pending_revocation = (
-            member.assigned - dropped,
-            member.pending_revocation | dropped,
-        )
+    if subscribed is None or member.subscribed_regex is not None:
+        return NOWHERE
+    return frozenset(place for place in places if place[0] not in subscribed)
 
 
-def _step(group: ConsumerGroup, member: ConsumerMember, owned: frozenset[Place] | None) -> None:
+def _revoke_unsubscribed(
+    member: ConsumerMember, owned: frozenset[Place] | None, subscribed: frozenset[uuid.UUID]
+) -> None:
+    """Add the partitions of topics that a member no longer subscribes to to those it must revoke."""
+    dropped = _unsubscribed(member, member.assigned, subscribed)
+    if not dropped:
+        return
+    _set_epoch(member, member.member_epoch)
+    member.assigned = member.assigned - dropped
+    if owned is None or owned & dropped or member.state is MemberState.UNREVOKED_PARTITIONS:
+        member.state = MemberState.UNREVOKED_PARTITIONS
+        member.pending_revocation = member.pending_revocation | dropped
+
+
+def _step(
+    group: ConsumerGroup,
+    member: ConsumerMember,
+    owned: frozenset[Place] | None,
+    subscribed: frozenset[uuid.UUID] | None,
+) -> None:
     """Assign what the member can have now; a member that must revoke partitions first stays at its epoch."""
     target = group.targets.get(member.member_id, NOWHERE)
+    target -= _unsubscribed(member, target, subscribed)
     epochs = {place: member.assignment_epochs[place] for place in member.assigned}
     kept = member.assigned & target
     to_revoke = member.assigned - target

@@ -5,7 +5,7 @@
     5 | group | member                              instance_id? | rack_id? | client_id | client_host |
                                                     names[] | regex? | int32 rebalance_timeout | assignor? |
                                                     tag 0: int8 1, int32 session_timeout, protocols[name, metadata]
-    6 | group                                       int32 assignment_epoch
+    6 | group                                       int32 assignment_epoch | tag 0: int64 assigned_at_ms
     7 | group | member                              target: topics[topic_id, int32 partitions[]]
     8 | group | member                              int32 member_epoch | int32 previous_epoch | int8 state |
                                                     assigned topics[] | topics[] to be revoked, each with
@@ -26,6 +26,7 @@ from gateway.coordinator.group.record_reader import CompactReader
 from gateway.coordinator.group.record_writer import (
     NO_TAGS,
     VERSION_0,
+    assigned_at_tag,
     compact_int32s,
     compact_places,
     compact_strings,
@@ -83,10 +84,14 @@ class MemberRecord(NamedTuple):
 
 
 class AssignmentEpochRecord(NamedTuple):
-    """The group epoch for which the target assignment was made; None deletes it."""
+    """The group epoch for which the target assignment was made, and when; None deletes it.
+
+    The time is 0 in a record of an earlier release.
+    """
 
     group_id: str
     assignment_epoch: int | None
+    assigned_at_ms: int = 0
 
 
 class TargetRecord(NamedTuple):
@@ -136,7 +141,9 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
         if isinstance(record, GroupEpochRecord):
             return key_of(GROUP_EPOCH, record.group_id), _epoch_value(record.group_epoch)
         if isinstance(record, AssignmentEpochRecord):
-            return key_of(ASSIGNMENT_EPOCH, record.group_id), _epoch_value(record.assignment_epoch)
+            epoch = record.assignment_epoch
+            value = None if epoch is None else _assignment_value(epoch, record.assigned_at_ms)
+            return key_of(ASSIGNMENT_EPOCH, record.group_id), value
         if isinstance(record, MemberRecord):
             member = None if record.value is None else _member_value(record.value)
             return key_of(MEMBER, record.group_id, record.member_id), member
@@ -158,7 +165,9 @@ def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRe
         if kind == GROUP_EPOCH:
             return GroupEpochRecord(names[0], None if reader is None else reader.int32())
         if kind == ASSIGNMENT_EPOCH:
-            return AssignmentEpochRecord(names[0], None if reader is None else reader.int32())
+            if reader is None:
+                return AssignmentEpochRecord(names[0], None)
+            return AssignmentEpochRecord(names[0], reader.int32(), reader.assigned_at_ms())
         group_id, member_id = names
         if kind == MEMBER:
             return MemberRecord(group_id, member_id, None if reader is None else _read_member(reader))
@@ -171,6 +180,10 @@ def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRe
 
 def _epoch_value(epoch: int | None) -> bytes | None:
     return None if epoch is None else VERSION_0 + _INT32.pack(epoch) + NO_TAGS
+
+
+def _assignment_value(epoch: int, assigned_at_ms: int) -> bytes:
+    return VERSION_0 + _INT32.pack(epoch) + assigned_at_tag(assigned_at_ms)
 
 
 def _member_value(value: MemberValue) -> bytes:

@@ -57,7 +57,16 @@ class ConsumerLimits:
     session_timeout_ms: int = 45_000
     heartbeat_interval_ms: int = 5_000
     max_size: int = 2**31 - 1
+    assignment_interval_ms: int = 0
     migration_policy: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+
+
+def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
+    """Return whether a group may make a target again (KIP-1263): its last one is old enough, or of an unknown time.
+
+    A last one in the future was made before the clock was set back.
+    """
+    return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
 
 
 class Topics(Protocol):

@@ -9,7 +9,12 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group import consumer_heartbeat as protocol
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_group import FIRST_GROUP_EPOCH, ConsumerGroup, ConsumerMember
-from gateway.coordinator.group.consumer_records import ConsumerRecord, GroupEpochRecord, MemberRecord
+from gateway.coordinator.group.consumer_records import (
+    AssignmentEpochRecord,
+    ConsumerRecord,
+    GroupEpochRecord,
+    MemberRecord,
+)
 from gateway.coordinator.group.consumer_request import (
     ConsumerLimits,
     Heartbeat,
@@ -131,6 +136,8 @@ class ConsumerGroups:
 
 
 def _deletes(record: ConsumerRecord) -> bool:
+    if isinstance(record, AssignmentEpochRecord):
+        return record.assignment_epoch is None
     return record[-1] is None
 
 

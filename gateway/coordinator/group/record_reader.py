@@ -12,6 +12,7 @@ import uuid
 from struct import Struct
 from typing import Final
 
+from gateway.coordinator.group.record_writer import ASSIGNED_AT_TAG
 from gateway.coordinator.places import Place
 from gateway.coordinator.stored_versions import NewerVersion
 from gateway.protocol.frames import read_unsigned_varint, skip_tagged_fields
@@ -145,6 +146,11 @@ class CompactReader(PlainReader):
             found.update((topic_id, partition) for partition in self.int32s())
             self.skip_tags()
         return frozenset(found)
+
+    def assigned_at_ms(self) -> int:
+        """Read the tagged fields that end a record of an assignment epoch; return the time, 0 when it is missing."""
+        raw = self.tagged_field(ASSIGNED_AT_TAG)
+        return 0 if raw is None else raw.int64()
 
     def skip_tags(self) -> None:
         self._position = skip_tagged_fields(self._data, self._position)

@@ -11,8 +11,11 @@ from gateway.protocol.primitives import compact_string, string, unsigned_varint
 
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
+_INT64: Final = Struct(">q")
 VERSION_0: Final = b"\0\0"
 NO_TAGS: Final = b"\0"
+ASSIGNED_AT_TAG: Final = 0
+"""The tag of the time at which a target assignment was made (KIP-1263)."""
 
 
 def key_of(kind: int, *names: str) -> bytes:
@@ -35,6 +38,14 @@ def compact_int32s(numbers: Iterable[int]) -> bytes:
     """Encode a list of numbers."""
     pieces = list(map(_INT32.pack, numbers))
     return unsigned_varint(len(pieces) + 1) + b"".join(pieces)
+
+
+def assigned_at_tag(assigned_at_ms: int) -> bytes:
+    """Encode the tagged fields that end a record of an assignment epoch: the time of the assignment, if it is known."""
+    if not assigned_at_ms:
+        return NO_TAGS
+    raw = _INT64.pack(assigned_at_ms)
+    return unsigned_varint(1) + unsigned_varint(ASSIGNED_AT_TAG) + unsigned_varint(len(raw)) + raw
 
 
 def compact_places(places: Iterable[Place]) -> bytes:

@@ -77,6 +77,8 @@ class ShareGroup:
     """The names of the begun partitions' topics, as they were when the partitions were begun."""
     places_seen: frozenset[Place] | None = None
     """All partitions of the subscribed topics when the targets were made; None after a restart."""
+    assigned_at_ms: int = 0
+    """The time at which the targets were made; 0 when it is not known."""
 
     @property
     def state_text(self) -> str:
@@ -112,6 +114,7 @@ class ShareGroup:
             self.group_epoch = record.group_epoch or 0
         elif isinstance(record, ShareAssignmentEpochRecord):
             self.assignment_epoch = record.assignment_epoch or 0
+            self.assigned_at_ms = record.assigned_at_ms
         elif isinstance(record, ShareBegunRecord):
             topics = record.topics or ()
             self.begun = frozenset((topic.topic_id, index) for topic in topics for index in topic.partitions)
@@ -175,7 +178,7 @@ class ShareGroup:
         if kind == GROUP_EPOCH:
             return ShareGroupEpochRecord(self.group_id, self.group_epoch)
         if kind == ASSIGNMENT_EPOCH:
-            return ShareAssignmentEpochRecord(self.group_id, self.assignment_epoch)
+            return ShareAssignmentEpochRecord(self.group_id, self.assignment_epoch, self.assigned_at_ms)
         if kind == BEGUN:
             return self.begun_record(self.begun, {})
         member = self.members.get(member_id)

@@ -23,9 +23,10 @@ from gateway.coordinator.group.consumer_request import (
     HeartbeatRefused,
     HeartbeatReply,
     Topics,
+    interval_is_over,
 )
 from gateway.coordinator.group.share_assignor import assign
-from gateway.coordinator.group.share_group import NOWHERE, ShareGroup
+from gateway.coordinator.group.share_group import NOWHERE, ShareGroup, ShareMember
 from gateway.coordinator.group.share_records import (
     ShareAssignmentEpochRecord,
     ShareCurrentRecord,
@@ -36,6 +37,7 @@ from gateway.coordinator.group.share_records import (
     ShareMemberValue,
     ShareTargetRecord,
 )
+from gateway.coordinator.places import Place
 from gateway.coordinator.share.records import MAX_GROUP_ID_BYTES
 
 JOINING: Final = 0
@@ -49,6 +51,7 @@ class ShareGroupLimits:
 
     session_timeout_ms: int = 45_000
     max_size: int = 200
+    assignment_interval_ms: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +101,19 @@ class _Change:
     def __init__(self, group: ShareGroup, limits: ShareGroupLimits, now_ms: int) -> None:
         self.group = group
         self.records: list[ShareGroupRecord] = []
+        self.now_ms = now_ms
         self._limits = limits
-        self._now_ms = now_ms
 
     def write(self, *records: ShareGroupRecord) -> None:
         """Replay the records and collect them."""
         for record in records:
-            self.group.replay(record, self._now_ms, self._limits.session_timeout_ms)
+            self.group.replay(record, self.now_ms, self._limits.session_timeout_ms)
             self.records.append(record)
+
+    @property
+    def may_assign(self) -> bool:
+        """Whether the group may make targets again, by its assignment interval."""
+        return interval_is_over(self.group.assigned_at_ms, self._limits.assignment_interval_ms, self.now_ms)
 
     def raise_epoch(self, group_epoch: int) -> None:
         """Set the group epoch, if it differs."""
@@ -122,7 +130,7 @@ def heartbeat(
     has_changed = _update_member(change, request)
     _renew_targets(change, topics, group.group_epoch + has_changed)
     member = group.members[request.member_id]
-    target = group.targets.get(request.member_id, NOWHERE)
+    target = _target(group, member, topics)
     is_full = request.member_epoch == JOINING or request.subscribed_names is not None
     must_send = is_full or member.assigned != target
     epoch, before = group.assignment_epoch, member.member_epoch
@@ -173,6 +181,8 @@ def _update_member(change: _Change, request: ShareHeartbeat) -> bool:
 def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
     """Make the targets follow the members and their topics; this may raise the epoch further.
 
+    Within the assignment interval only the epoch rises. The first heartbeat after the interval makes the targets.
+
     The group's first partitions, and any later ones, raise the epoch once more when they are begun. Kafka begins
     partitions in the background and assigns them from the next heartbeat on; Seqgate does both at once.
     """
@@ -189,7 +199,7 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
         change.write(group.begun_record(group.begun | places, names))
         group_epoch += 1
     change.raise_epoch(group_epoch)
-    if group.assignment_epoch == group_epoch:
+    if group.assignment_epoch == group_epoch or not change.may_assign:
         return
     subscriptions = {
         member_id: frozenset(found[name][0] for name in member.value.subscribed_names if name in found)
@@ -198,7 +208,17 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
     for member_id, target in assign(subscriptions, places, group.targets).items():
         if target != group.targets.get(member_id):
             change.write(ShareTargetRecord(group.group_id, member_id, target))
-    change.write(ShareAssignmentEpochRecord(group.group_id, group_epoch))
+    change.write(ShareAssignmentEpochRecord(group.group_id, group_epoch, change.now_ms))
+
+
+def _target(group: ShareGroup, member: ShareMember, topics: Topics) -> frozenset[Place]:
+    """Return the partitions that a member shall read; of a target older than the group, only those it subscribes to."""
+    target = group.targets.get(member.member_id, NOWHERE)
+    if group.group_epoch == group.assignment_epoch:
+        return target
+    described = map(topics.describe, member.value.subscribed_names)
+    subscribed = {topic[0] for topic in described if topic is not None}
+    return frozenset(place for place in target if place[0] in subscribed)
 
 
 def leave(group: ShareGroup, member_id: str) -> list[ShareGroupRecord]:

@@ -3,7 +3,7 @@
     key (int16 kind, then int16-length strings)     value (int16 version 0, compact fields, tags)
     10 | group | member                             rack_id? | client_id | client_host | names[]
     11 | group                                      int32 group_epoch | int64 metadata_hash
-    12 | group                                      int32 assignment_epoch
+    12 | group                                      int32 assignment_epoch | tag 0: int64 assigned_at_ms
     13 | group | member                             target: topics[topic_id, int32 partitions[]]
     14 | group | member                             int32 member_epoch | int32 previous_epoch | int8 state |
                                                     assigned topics[]
@@ -26,6 +26,7 @@ from gateway.coordinator.group.record_reader import CompactReader
 from gateway.coordinator.group.record_writer import (
     NO_TAGS,
     VERSION_0,
+    assigned_at_tag,
     compact_int32s,
     compact_places,
     compact_strings,
@@ -72,10 +73,14 @@ class ShareGroupEpochRecord(NamedTuple):
 
 
 class ShareAssignmentEpochRecord(NamedTuple):
-    """The group epoch for which the targets were made; None deletes it."""
+    """The group epoch for which the targets were made, and when; None deletes it.
+
+    The time is 0 in a record of an earlier release.
+    """
 
     group_id: str
     assignment_epoch: int | None
+    assigned_at_ms: int = 0
 
 
 class ShareTargetRecord(NamedTuple):
@@ -133,7 +138,12 @@ def encode(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
         key, fields = _encoded(record)
     except struct.error as error:
         raise ValueError(f"a text is too long to be stored: {error}") from error
-    return key, None if fields is None else VERSION_0 + fields + NO_TAGS
+    if fields is None:
+        return key, None
+    tags = (
+        assigned_at_tag(record.assigned_at_ms) if isinstance(record, ShareAssignmentEpochRecord) else NO_TAGS
+    )
+    return key, VERSION_0 + fields + tags
 
 
 def _encoded(record: ShareGroupRecord) -> tuple[bytes, bytes | None]:
@@ -184,7 +194,9 @@ def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ShareGroup
         if kind == GROUP_EPOCH:
             return ShareGroupEpochRecord(names[0], None if reader is None else _read_group_epoch(reader))
         if kind == ASSIGNMENT_EPOCH:
-            return ShareAssignmentEpochRecord(names[0], None if reader is None else reader.int32())
+            if reader is None:
+                return ShareAssignmentEpochRecord(names[0], None)
+            return ShareAssignmentEpochRecord(names[0], reader.int32(), reader.assigned_at_ms())
         if kind == BEGUN:
             return ShareBegunRecord(names[0], None if reader is None else _read_begun(reader))
         group_id, member_id = names

@@ -13,7 +13,12 @@ from gateway.coordinator.group.effects import Effects
 from gateway.coordinator.group.epoch_events import Before
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import JOINING, LEAVING, ShareGroupLimits, ShareHeartbeat
-from gateway.coordinator.group.share_records import ShareGroupEpochRecord, ShareGroupRecord, ShareMemberRecord
+from gateway.coordinator.group.share_records import (
+    ShareAssignmentEpochRecord,
+    ShareGroupEpochRecord,
+    ShareGroupRecord,
+    ShareMemberRecord,
+)
 from gateway.coordinator.places import Place
 
 
@@ -32,7 +37,7 @@ class ShareGroups:
             return
         group = self.groups.get(group_id)
         if group is None:
-            if record[-1] is None:
+            if _deletes(record):
                 return
             group = self.groups[group_id] = ShareGroup(group_id)
         group.replay(record, now_ms, self.limits_of(group_id).session_timeout_ms)
@@ -123,3 +128,9 @@ class ShareGroups:
     def next_deadline_ms(self, group_id: str) -> int:
         """Return the time at which `expire` should be called for a group."""
         return protocol.next_deadline_ms(self.groups[group_id])
+
+
+def _deletes(record: ShareGroupRecord) -> bool:
+    if isinstance(record, ShareAssignmentEpochRecord):
+        return record.assignment_epoch is None
+    return record[-1] is None

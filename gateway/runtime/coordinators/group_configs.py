@@ -71,8 +71,13 @@ class GroupConfigs:
         self._metadata_log = metadata_log
         self._rules: dict[str, GroupRules] = {}
         """The limits of the groups that have configurations of their own."""
-        self._for_all = self._made("")
+        self._for_all: GroupRules
+        config.follow(self._take_settings)
         metadata_log.add_listener(self._metadata_changed)
+
+    def _take_settings(self) -> None:
+        self._for_all = self._made("")
+        self._rules.clear()
 
     def of(self, group_id: str) -> GroupRules:
         """Return the limits of a group now."""
@@ -103,11 +108,13 @@ class GroupConfigs:
                 session_timeout_ms=group_number(config, values, "consumer.session.timeout.ms"),
                 heartbeat_interval_ms=group_number(config, values, "consumer.heartbeat.interval.ms"),
                 max_size=config.int("group.consumer.max.size"),
+                assignment_interval_ms=group_number(config, values, "consumer.assignment.interval.ms"),
                 migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy")),
             ),
             share_group=ShareGroupLimits(
                 session_timeout_ms=group_number(config, values, "share.session.timeout.ms"),
                 max_size=config.int("group.share.max.size"),
+                assignment_interval_ms=group_number(config, values, "share.assignment.interval.ms"),
             ),
             share=ShareLimits(
                 lock_duration_ms=group_number(config, values, "share.record.lock.duration.ms"),

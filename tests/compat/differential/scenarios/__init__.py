@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.compat.differential.scenarios import (
+    assignment_interval,
     cluster_admin,
     compaction,
     configs,
@@ -42,6 +43,7 @@ from tests.compat.differential.scenarios import (
 )
 
 __all__ = [
+    "assignment_interval",
     "cluster_admin",
     "compaction",
     "configs",

@@ -89,6 +89,13 @@ def incremental(peer: Peer, version: int) -> None:
 
 
 @scenario
+def offload(peer: Peer) -> None:
+    """Kafka 4.3.1 has the names of KIP-1263, but no such configurations."""
+    for kind in ("consumer", "share"):
+        _incremental(peer, peer.name("g"), (f"{kind}.assignor.offload.enable", SET, "false"))
+
+
+@scenario
 def validate_only(peer: Peer) -> None:
     group_id = peer.name("g")
     _alter(peer, group_id, (SESSION, "50000"), validate_only=True)
@@ -101,6 +108,8 @@ def validate_only(peer: Peer) -> None:
 BOUNDED: dict[str, tuple[str, int, int]] = {
     "session": (SESSION, 45_000, 60_000),
     "heartbeat": (HEARTBEAT, 5_000, 15_000),
+    "interval": ("consumer.assignment.interval.ms", 0, 15_000),
+    "share interval": ("share.assignment.interval.ms", 0, 15_000),
     "share session": ("share.session.timeout.ms", 45_000, 60_000),
     "share heartbeat": ("share.heartbeat.interval.ms", 5_000, 15_000),
     "lock": ("share.record.lock.duration.ms", 15_000, 60_000),

@@ -57,7 +57,8 @@ def currents(draw: st.DrawFn) -> CurrentValue:
 
 records: st.SearchStrategy[ConsumerRecord] = st.one_of(
     st.builds(GroupEpochRecord, texts, st.none() | epochs),
-    st.builds(AssignmentEpochRecord, texts, st.none() | epochs),
+    st.builds(AssignmentEpochRecord, texts, st.none(), st.just(0)),
+    st.builds(AssignmentEpochRecord, texts, epochs, st.integers(0, 2**63 - 1)),
     st.builds(MemberRecord, texts, texts, st.none() | members),
     st.builds(TargetRecord, texts, texts, st.none() | places),
     st.builds(CurrentRecord, texts, texts, st.none() | currents()),
@@ -122,6 +123,10 @@ def test_as_kafka_writes_them() -> None:
     topic_id = uuid.UUID(int=5)
     assert encode(GroupEpochRecord("g", 7)) == (b"\0\3\0\1g", b"\0\0\0\0\0\7\0")
     assert encode(AssignmentEpochRecord("g", None)) == (b"\0\6\0\1g", None)
+    assert encode(AssignmentEpochRecord("g", 7)) == (b"\0\6\0\1g", b"\0\0\0\0\0\7\0")
+    made = AssignmentEpochRecord("g", 7, 258)
+    assert encode(made) == (b"\0\6\0\1g", b"\0\0\0\0\0\7" + b"\1\0\x08" + bytes(6) + b"\1\2")
+    assert decode(*encode(made)) == made
     key, value = encode(TargetRecord("g", "m", frozenset([(topic_id, 2), (topic_id, 1)])))
     assert key == b"\0\7\0\1g\0\1m"
     assert value == b"\0\0\2" + topic_id.bytes + b"\3\0\0\0\1\0\0\0\2\0\0"

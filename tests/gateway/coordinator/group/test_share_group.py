@@ -11,7 +11,7 @@ from gateway.coordinator.group import share_heartbeat as protocol
 from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat, check
-from gateway.coordinator.group.share_records import ShareGroupRecord, ShareMemberRecord
+from gateway.coordinator.group.share_records import ShareGroupRecord, ShareMemberRecord, encode
 
 ALONE = 3
 """The group epoch after the first member has joined and its partitions' share state exists."""
@@ -248,6 +248,10 @@ class TestRecords:
     def test_a_deleted_group_leaves_no_records(self) -> None:
         scene = Scene("a", "b")
         deleted = scene.group.deletion_records()
-        assert all(record[-1] is None for record in deleted)
-        keys = [(type(record), record[:-1]) for record in deleted]
+        again = scene.again(0)
+        for record in deleted:
+            again.replay(record, 0, 1_000)
+        assert (again.members, again.targets, again.begun, again.group_epoch) == ({}, {}, frozenset(), 0)
+        keys = [encode(record)[0] for record in deleted]
+        assert all(encode(record)[1] is None for record in deleted)
         assert len(set(keys)) == len(keys) == len(scene.group.stored_keys())

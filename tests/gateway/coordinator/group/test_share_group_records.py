@@ -35,7 +35,8 @@ begun = st.lists(
 )
 records: st.SearchStrategy[ShareGroupRecord] = st.one_of(
     st.builds(ShareGroupEpochRecord, texts, st.none() | epochs),
-    st.builds(ShareAssignmentEpochRecord, texts, st.none() | epochs),
+    st.builds(ShareAssignmentEpochRecord, texts, st.none(), st.just(0)),
+    st.builds(ShareAssignmentEpochRecord, texts, epochs, st.integers(0, 2**63 - 1)),
     st.builds(ShareMemberRecord, texts, texts, st.none() | members),
     st.builds(ShareTargetRecord, texts, texts, st.none() | places),
     st.builds(
@@ -108,6 +109,7 @@ def test_as_kafka_writes_them() -> None:
     # delete
     told = b"\0\0\2" + begun_topic + b"\2" + begun_topic + b"\2" + topic_id.bytes + b"\2t\0" + b"\0"
     assert decode(b"\0\x0f\0\1g", told) == ShareBegunRecord("g", (BegunTopic(topic_id, "t", (1,)),))
-    stamped = b"\0\0\0\0\0\7" + b"\1\0\x08" + bytes(8)
-    assert decode(b"\0\x0c\0\1g", stamped) == ShareAssignmentEpochRecord("g", 7)
+    stamped = b"\0\0\0\0\0\7" + b"\1\0\x08" + bytes(6) + b"\1\2"
+    assert decode(b"\0\x0c\0\1g", stamped) == ShareAssignmentEpochRecord("g", 7, 258)
+    assert encode(ShareAssignmentEpochRecord("g", 7, 258)) == (b"\0\x0c\0\1g", stamped)
     assert decode(b"\0\x0c\0\1g", None) == ShareAssignmentEpochRecord("g", None)

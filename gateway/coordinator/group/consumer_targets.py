@@ -1,0 +1,93 @@
+"""The target assignment of a consumer group: when it is made, and from which topics and members.
+
+Source: Kafka's `GroupMetadataManager.maybeUpdateTargetAssignment`, `TargetAssignmentBuilder`, KIP-1263.
+"""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass
+
+from gateway.coordinator.group.consumer_assignors import ASSIGNORS, Subscriber
+from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup
+from gateway.coordinator.group.consumer_records import (
+    AssignmentEpochRecord,
+    ConsumerRecord,
+    GroupEpochRecord,
+    TargetRecord,
+)
+from gateway.coordinator.group.consumer_request import ConsumerLimits, Topics, compiled, interval_is_over
+
+
+def renew_target(
+    group: ConsumerGroup,
+    topics: Topics,
+    records: list[ConsumerRecord],
+    limits: ConsumerLimits,
+    now_ms: int,
+    *,
+    changed: bool,
+) -> None:
+    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics did.
+
+    Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes the target.
+    """
+    may_assign = interval_is_over(group.assigned_at_ms, limits.assignment_interval_ms, now_ms)
+    if not changed and not group.topics_changed and not (group.is_behind and may_assign):
+        return
+    subscriptions = _subscriptions(group, topics)
+    if changed or (not group.is_behind and not group.has_assigned(subscriptions.topics)):
+        group.group_epoch += 1
+        records.append(GroupEpochRecord(group.group_id, group.group_epoch))
+    group.topics_seen = subscriptions.topics
+    group.topics_changed = False
+    if group.is_behind and may_assign:
+        _make_target(group, subscriptions, records, now_ms)
+
+
+@dataclass(frozen=True, slots=True)
+class _Subscriptions:
+    """The existing topics among those subscribed to, and the topics that each member wants."""
+
+    topics: dict[str, tuple[uuid.UUID, int]]
+    of_members: dict[str, frozenset[uuid.UUID]]
+
+
+def _subscriptions(group: ConsumerGroup, topics: Topics) -> _Subscriptions:
+    matching: dict[str, list[str]] = {}
+    found: dict[str, tuple[uuid.UUID, int] | None] = {}
+    of_members = {}
+    for member_id, member in group.members.items():
+        names = set(member.subscribed_names)
+        regex = member.subscribed_regex
+        if regex:
+            if regex not in matching:
+                pattern = compiled(regex)
+                matching[regex] = [name for name in topics.names() if pattern.fullmatch(name)]
+            names.update(matching[regex])
+        found |= {name: topics.describe(name) for name in names if name not in found}
+        described = (found[name] for name in names)
+        of_members[member_id] = frozenset(topic[0] for topic in described if topic is not None)
+    return _Subscriptions({name: topic for name, topic in found.items() if topic is not None}, of_members)
+
+
+def _make_target(
+    group: ConsumerGroup, subscriptions: _Subscriptions, records: list[ConsumerRecord], now_ms: int
+) -> None:
+    """Assign partitions for the present group epoch; write records only for targets that change."""
+    partitions = dict(subscriptions.topics.values())
+    subscribers = {
+        member_id: Subscriber(
+            member.instance_id or member_id,
+            subscriptions.of_members[member_id],
+            group.targets.get(member_id, NOWHERE),
+        )
+        for member_id, member in group.members.items()
+    }
+    assignment = ASSIGNORS[group.preferred_assignor](subscribers, partitions)
+    for member_id, places in assignment.items():
+        if group.targets.get(member_id) != places:
+            records.append(TargetRecord(group.group_id, member_id, places))
+        group.targets[member_id] = places
+    group.assignment_epoch, group.assigned_at_ms = group.group_epoch, now_ms
+    records.append(AssignmentEpochRecord(group.group_id, group.assignment_epoch, now_ms))
