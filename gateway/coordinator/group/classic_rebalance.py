@@ -26,6 +26,7 @@ from gateway.coordinator.group.events import (
     MemberReplaced,
     RebalanceBegan,
     Stabilized,
+    client_says,
     who,
 )
 from gateway.coordinator.group.records import GroupMetadataRecord
@@ -63,6 +64,8 @@ class Join:
     fresh_member_id: str
     requires_known_member_id: bool
     can_skip_assignment: bool
+    reason: str | None = None
+    """Why the client joins, in its own words (KIP-800)."""
 
 
 # --- joining a group
@@ -148,7 +151,7 @@ def _add(
         group.new_member_added = True
     group.add(member, waiter)
     effects.events.append(MemberJoined(group.group_id, who(member)))
-    _rebalance_or_complete(group, limits, effects, f"member {member_id} joined")
+    _rebalance_or_complete(group, limits, effects, f"member {member_id} joined{client_says(request.reason)}")
 
 
 def _join_again(
@@ -173,7 +176,8 @@ def _join_again(
         _update(member, request, waiter, effects)
         what = "joined again" if unchanged else "joined again with other protocols"
         subject = "the leader" if is_leader else "member"
-        _rebalance_or_complete(group, limits, effects, f"{subject} {member.member_id} {what}")
+        reason = f"{subject} {member.member_id} {what}{client_says(request.reason)}"
+        _rebalance_or_complete(group, limits, effects, reason)
 
 
 def _update(member: Member, request: Join, waiter: Waiter, effects: Effects) -> None:
@@ -219,7 +223,8 @@ def _replace_static(
             )
         group.answer_join(member, reply, effects)
     elif group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}:
-        prepare_rebalance(group, limits, effects, f"static member {instance_id} was replaced")
+        reason = f"static member {instance_id} was replaced{client_says(request.reason)}"
+        prepare_rebalance(group, limits, effects, reason)
     else:
         complete_when_all_joined(group, effects)
 

@@ -19,7 +19,7 @@ from gateway.coordinator.group.classic_rebalance import (
     prepare_rebalance,
 )
 from gateway.coordinator.group.effects import Effects, JoinReply, SyncReply
-from gateway.coordinator.group.events import SESSION_TIMED_OUT, MemberLeft, MemberRemoved, who
+from gateway.coordinator.group.events import SESSION_TIMED_OUT, MemberLeft, MemberRemoved, client_says, who
 
 NOT_SYNCED: Final = "it did not send SyncGroup in time"
 
@@ -44,12 +44,16 @@ def leave(
     leaving: Sequence[tuple[str, str | None]],
     limits: GroupLimits,
     effects: Effects,
+    reason: str | None = None,
 ) -> list[ErrorCode]:
-    """Remove each (member_id, group_instance_id); an administrator may leave a static member's member id empty."""
+    """Remove each (member_id, group_instance_id); an administrator may leave a static member's member id empty.
+
+    `reason` is why, in the client's words.
+    """
     errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
     if any(error is ErrorCode.none for error in errors):
         left = next(one for one, error in zip(leaving, errors, strict=True) if error is ErrorCode.none)
-        _go_on(group, limits, effects, f"member {left[0] or left[1]} left")
+        _go_on(group, limits, effects, f"member {left[0] or left[1]} left{client_says(reason)}")
     return errors
 
 

@@ -18,6 +18,7 @@ from gateway.coordinator.group.events import (
     MemberRemoved,
     MemberReplaced,
     Who,
+    client_says,
 )
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
 
@@ -48,8 +49,8 @@ class Before:
             self._kind = "consumer"
             self._static_id = None if instance_id is None else group.static_members.get(instance_id)
 
-    def heartbeat_events(self, *, subscription_changed: bool) -> list[Event]:
-        """Return what happened while the member joined or sent a heartbeat."""
+    def heartbeat_events(self, *, subscription_changed: bool, reason_given: str | None = None) -> list[Event]:
+        """Return what happened while the member joined or sent a heartbeat; `reason_given` is the client's."""
         group, member_id = self._group, self._member_id
         if self._is_known and group.group_epoch == self._epoch:
             return []
@@ -65,13 +66,15 @@ class Before:
                 reason = f"static member {member_id} returned with another subscription"
         elif subscription_changed:
             reason = f"member {member_id} changed its subscription"
-        return events + self._epoch_events(reason)
+        return events + self._epoch_events(reason + client_says(reason_given))
 
-    def leave_events(self, left: Iterable[ConsumerMember | ShareMember]) -> list[Event]:
-        """Return what happened when these members left."""
+    def leave_events(
+        self, left: Iterable[ConsumerMember | ShareMember], reason_given: str | None = None
+    ) -> list[Event]:
+        """Return what happened when these members left; `reason_given` is the client's."""
         gone = [member for member in left if member.member_id not in self._group.members]
         events: list[Event] = [MemberLeft(self._group.group_id, _who(member)) for member in gone]
-        return events + self._epoch_events(_subject(gone, "left"))
+        return events + self._epoch_events(_subject(gone, "left") + client_says(reason_given))
 
     def timeout_events(self, members: Iterable[ConsumerMember | ShareMember], now_ms: int) -> list[Event]:
         """Return what happened when the coordinator removed those of the members whose time was up."""

@@ -5,7 +5,10 @@ Kafka's `GroupMetadataManager` logs the same moments.
 
 from __future__ import annotations
 
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
+
+LONGEST_REASON: Final = 255
+"""Characters of a client's reason that are logged; Kafka's clients send no more."""
 
 
 class Who(NamedTuple):
@@ -33,6 +36,15 @@ class Described(Protocol):
 def who(member: Described) -> Who:
     """Return who a member of a classic group is."""
     return Who(member.member_id, member.group_instance_id, member.client_id, member.client_host)
+
+
+def client_says(reason: str | None) -> str:
+    """Return the reason that a client gave to join or to leave (KIP-800), as the end of a log line; empty without one."""
+    if not reason:
+        return ""
+    kept = reason if len(reason) <= LONGEST_REASON else f"{reason[:LONGEST_REASON]}…"
+    safe = "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in kept)
+    return f"; its client says: {safe}"
 
 
 class RebalanceBegan(NamedTuple):

@@ -139,9 +139,16 @@ class Members:
             return error.error_code
 
     def leave(
-        self, group_id: str, leaving: Sequence[tuple[str, str | None]], effects: Effects
+        self,
+        group_id: str,
+        leaving: Sequence[tuple[str, str | None]],
+        effects: Effects,
+        reason: str | None = None,
     ) -> ErrorCode | list[ErrorCode]:
-        """Handle a LeaveGroup; return one error for the request, or one for each (member_id, instance_id)."""
+        """Handle a LeaveGroup; return one error for the request, or one for each (member_id, instance_id).
+
+        `reason` is why, in the client's words.
+        """
         stored = self._stored
         if not group_id:
             return ErrorCode.invalid_group_id
@@ -150,14 +157,14 @@ class Members:
             before, members = Before(consumer_group, ""), list(consumer_group.members.values())
             errors, records = classic_members.leave(consumer_group, leaving)
             effects.records += records
-            effects.events += before.leave_events(members)
+            effects.events += before.leave_events(members, reason)
             if records:
                 self._members_removed(consumer_group, effects)
             return errors
         group = stored.groups.get(group_id)
         if group is None:
             return [ErrorCode.unknown_member_id] * len(leaving)
-        return classic_sessions.leave(group, leaving, stored.limits, effects)
+        return classic_sessions.leave(group, leaving, stored.limits, effects, reason)
 
     def _find(self, group_id: str) -> ClassicGroup | ErrorCode:
         """Return the classic group, or the error that answers a request for it."""
@@ -234,7 +241,7 @@ class Members:
             return
         effects.records += records
         changed = any(isinstance(record, MemberRecord) for record in records)
-        effects.events += before.heartbeat_events(subscription_changed=changed)
+        effects.events += before.heartbeat_events(subscription_changed=changed, reason_given=request.reason)
         effects.reply(waiter, reply)
         # the static member that was replaced may have been the last one of the consumer protocol
         replaces_consumer = static is not None and static.classic is None

@@ -24,6 +24,7 @@ FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
 FIRST_REQUIRING_MEMBER_ID: Final = 4
 FIRST_WITH_INSTANCE_ID: Final = 5
 FIRST_WITH_NULL_PROTOCOL: Final = 7
+FIRST_WITH_REASON: Final = 8
 FIRST_SKIPPING_ASSIGNMENT: Final = 9
 
 
@@ -48,6 +49,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         fresh_member_id=f"{context.client_id if instance_id is None else instance_id}-{uuid.uuid4()}",
         requires_known_member_id=version >= FIRST_REQUIRING_MEMBER_ID,
         can_skip_assignment=version >= FIRST_SKIPPING_ASSIGNMENT,
+        reason=request.reason if version >= FIRST_WITH_REASON else None,
     )
     try:
         reply = await context.services.groups.join(request.group_id, join)

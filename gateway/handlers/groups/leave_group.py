@@ -17,6 +17,7 @@ from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 13
 FIRST_BATCHED_VERSION: Final = 3
+FIRST_WITH_REASON: Final = 5
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
@@ -27,8 +28,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
     else:
         leaving = [(member.member_id, member.group_instance_id) for member in request.members]
+    reason = request.members[0].reason if version >= FIRST_WITH_REASON and request.members else None
     try:
-        outcome = await context.services.groups.leave(request.group_id, leaving)
+        outcome = await context.services.groups.leave(request.group_id, leaving, reason)
     except Unavailable as error:
         outcome = error.error_code
     if isinstance(outcome, ErrorCode):

@@ -211,11 +211,11 @@ class GroupCoordinator:
         return error
 
     async def leave(
-        self, group_id: str, leaving: Sequence[tuple[str, str | None]]
+        self, group_id: str, leaving: Sequence[tuple[str, str | None]], reason: str | None = None
     ) -> ErrorCode | list[ErrorCode]:
         """Carry out LeaveGroup. Raises Unavailable."""
         return await self.run(
-            group_id, lambda shard, effects: shard.members.leave(group_id, leaving, effects)
+            group_id, lambda shard, effects: shard.members.leave(group_id, leaving, effects, reason)
         )
 
     async def consumer_heartbeat(self, request: Heartbeat) -> HeartbeatReply:

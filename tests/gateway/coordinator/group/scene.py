@@ -48,6 +48,7 @@ class Who:
     rebalance_timeout_ms: int = REBALANCE_MS
     requires_known_member_id: bool = False
     can_skip_assignment: bool = True
+    reason: str | None = None
 
     def named(self, member_id: str) -> Who:
         return replace(self, member_id=member_id)
@@ -107,6 +108,7 @@ class Scene:
             fresh_member_id=f"{who.group_instance_id or 'client'}-{self.ids}",
             requires_known_member_id=who.requires_known_member_id,
             can_skip_assignment=who.can_skip_assignment,
+            reason=who.reason,
         )
         effects = self.effects()
         self.shard.members.join(group_id, request, self.asked, effects)
@@ -139,9 +141,11 @@ class Scene:
             Committer(GROUP, generation_id, member_id, group_instance_id), self.now_ms
         )
 
-    def leave(self, *leaving: tuple[str, str | None]) -> ErrorCode | Sequence[ErrorCode]:
+    def leave(
+        self, *leaving: tuple[str, str | None], reason: str | None = None
+    ) -> ErrorCode | Sequence[ErrorCode]:
         effects = self.effects()
-        errors = self.shard.members.leave(GROUP, leaving, effects)
+        errors = self.shard.members.leave(GROUP, leaving, effects, reason)
         self.take(effects)
         return errors
 

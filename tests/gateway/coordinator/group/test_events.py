@@ -89,6 +89,19 @@ def test_a_classic_member_leaves() -> None:
     ]
 
 
+def test_a_client_says_why_it_joins_and_leaves() -> None:
+    scene = Watched()
+    scene.join(classic.Who(reason="first\nline \x1b[31m"))
+    scene.advance(DELAY_MS)
+    member_id = next(iter(scene.group.members))
+    scene.sync(member_id, {member_id: b"a"})
+    says = r"; its client says: first\nline \x1b[31m"
+    assert RebalanceBegan(GROUP, "Empty", 0, f"member {member_id} joined{says}") in scene.told()
+    scene.leave((member_id, None), reason="r" * 300)
+    says = f"; its client says: {'r' * 255}…"
+    assert RebalanceBegan(GROUP, "Stable", 1, f"member {member_id} left{says}") in scene.told()
+
+
 def test_a_classic_member_times_out() -> None:
     scene = Watched()
     member_id = stable(scene)
