@@ -51,7 +51,7 @@ JSON object per record). Errors are one sentence on the standard error.
 
 ## Completion
 
-`seqgate --install-completion` installs the completion of commands and options for bash, zsh, fish or PowerShell, whichever runs it;
+`seqgate --install-completion` installs the completion of commands, options, and names of topics and groups for bash, zsh, fish or PowerShell, whichever runs it;
 `seqgate --show-completion` prints it instead.
 """
 

@@ -8,6 +8,7 @@ import msgspec
 import typer
 
 from gateway.admin.backlog.messages import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
+from gateway.admin.completion import topic_names
 from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
 from gateway.admin.printing import (
     Column,
@@ -24,7 +25,7 @@ NO_LIMIT: Final = -1
 
 
 def backlog(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default=False)],
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from gateway.admin.completion import configured_names
 from gateway.admin.configs.messages import ConfigChange, ConfigListing
 from gateway.admin.options import AsJson, Bootstrap, ConfigFile, DataDir, name_values, reaching
 from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
@@ -25,7 +26,12 @@ Kind = Annotated[
 ]
 Name = Annotated[
     str,
-    typer.Argument(metavar="NAME", help="The topic, the broker's node id, or the group.", show_default=False),
+    typer.Argument(
+        metavar="NAME",
+        help="The topic, the broker's node id, or the group; `broker default` stands for all brokers.",
+        autocompletion=configured_names,
+        show_default=False,
+    ),
 ]
 
 
@@ -54,6 +60,7 @@ def get(
       seqgate configs get topic orders
       seqgate configs get topic orders retention.ms cleanup.policy
       seqgate configs get broker 1 --all
+      seqgate configs get broker default
     """  # noqa: D301 - \b keeps the lines of the list apart
     with reaching(bootstrap, config_file, data_dir) as cluster:
         from gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
@@ -88,6 +95,7 @@ def set_configs(
     For example:
       seqgate configs set topic orders retention.ms=86400000 segment.bytes=104857600
       seqgate configs set broker 1 log.retention.ms=86400000
+      seqgate configs set broker default log.retention.ms=86400000
     """  # noqa: D301 - \b keeps the lines of the list apart
     _change(
         kind,

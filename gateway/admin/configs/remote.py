@@ -7,9 +7,11 @@ from typing import Any, Final, NamedTuple
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSourceType
 
+from gateway.admin.configs import all_brokers
 from gateway.admin.configs.messages import ConfigListing, ConfigRow
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import nearest_hint, refusal_of_text
+from gateway.admin.remote.names import ALL_BROKERS as DEFAULT
 from gateway.admin.request import ControlError
 
 _TYPES: Final = {
@@ -35,6 +37,11 @@ class Resource(NamedTuple):
     kind: str
     name: str
 
+    @property
+    def is_all_brokers(self) -> bool:
+        """Whether the configurations are those of all brokers, which a broker's own override."""
+        return self == ("broker", DEFAULT)
+
 
 def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
     """Return the resource that a command names, after checking that the cluster has it."""
@@ -49,8 +56,11 @@ def existing(cluster: Cluster, kind: str, name: str | None) -> Resource:
         if len(brokers) > 1:
             raise ControlError(f"name one of the brokers {', '.join(map(str, brokers))}")
         return Resource(kind, str(brokers[0]))
-    if name not in map(str, brokers):
-        raise ControlError(f"there is no broker {name}; the cluster has {', '.join(map(str, brokers))}")
+    if name != DEFAULT and name not in map(str, brokers):
+        raise ControlError(
+            f"there is no broker {name}; the cluster has {', '.join(map(str, brokers))}, and "
+            f"{DEFAULT} stands for all"
+        )
     return Resource(kind, name)
 
 
@@ -58,6 +68,9 @@ def get(cluster: Cluster, resource: Resource, names: Sequence[str], *, everythin
     """Return the configurations with these names; without names those that somebody has set, or `everything`."""
     rows = _all_rows(cluster, resource)
     if names:
+        if resource.is_all_brokers:
+            check_known(cluster, resource, names)
+            return ConfigListing(*resource, [row for row in rows if row.name in names], 0)
         by_name = {row.name: row for row in rows}
         for name in names:
             if name not in by_name:
@@ -72,6 +85,8 @@ def _is_set(kind: str, source: str) -> bool:
 
 
 def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
+    if resource.is_all_brokers:
+        return all_brokers.describe(cluster)
     asked = ConfigResource(_TYPES[resource.kind], resource.name)
     answer: dict[str, Any] = cluster.admin.describe_configs([asked], config_filter="all")
     found = answer.get(resource.kind, {}).get(resource.name, {})
@@ -91,6 +106,8 @@ def change(
     cluster: Cluster, resource: Resource, settings: Mapping[str, str], unset: Sequence[str]
 ) -> str | None:
     """Set and unset configurations, all of them or none; return the reason if the cluster refuses."""
+    if resource.is_all_brokers:
+        return all_brokers.change(cluster, settings, unset)
     wanted: dict[str, Any] = {name: (AlterConfigOp.SET, value) for name, value in settings.items()}
     wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
     asked = ConfigResource(_TYPES[resource.kind], resource.name, wanted)
@@ -100,7 +117,11 @@ def change(
 
 def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
     """Raise ControlError for the first name that the resource has no configuration of, where the cluster lists them."""
-    known = {row.name for row in _all_rows(cluster, resource)}
+    if resource.is_all_brokers:
+        # The defaults of all brokers are listed only where they are set.
+        known = {row.name for row in _all_rows(cluster, Resource("broker", str(cluster.broker_ids()[0])))}
+    else:
+        known = {row.name for row in _all_rows(cluster, resource)}
     for name in names:
         if known and name not in known:
             raise _unknown(resource, name, known)

@@ -7,6 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gateway.admin.completion import group_names, topic_names
 from gateway.admin.groups import reset_options, tables
 from gateway.admin.groups.messages import (
     DeleteGroupsRequest,
@@ -30,7 +31,9 @@ The consumers of a share group read the same partitions together and acknowledge
 The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap.
 """
 
-Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group.id of the consumers.")]
+Group = Annotated[
+    str, typer.Argument(metavar="GROUP", help="The group.id of the consumers.", autocompletion=group_names)
+]
 Execute = Annotated[
     bool, typer.Option("--execute", help="Carry it out. Without this option, only show what would be done.")
 ]
@@ -129,6 +132,7 @@ def reset(
             "--topic",
             metavar="TOPIC[:P,P]",
             help="The topic, or these partitions of it; may be repeated.",
+            autocompletion=topic_names,
             show_default=False,
         ),
     ] = None,
@@ -204,7 +208,10 @@ def reset(
 @app.command("delete")
 def delete(
     groups: Annotated[
-        list[str], typer.Argument(metavar="GROUP", help="Names of groups to delete.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="GROUP", help="Names of groups to delete.", autocompletion=group_names, show_default=False
+        ),
     ],
     execute: Execute = False,
     bootstrap: OtherCluster = None,

@@ -17,8 +17,8 @@ from kio.schema.types import GroupId
 
 from gateway.admin.groups.messages import GroupMember
 from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.coordinator_request import ask_coordinator
 from gateway.admin.remote.errors import refusal
+from gateway.admin.remote.requests import ask_coordinator
 from gateway.admin.request import ControlError
 
 NO_OFFSET: Final = -1

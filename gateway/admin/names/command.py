@@ -7,6 +7,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gateway.admin.completion import topic_names
 from gateway.admin.names.messages import (
     NameCounters,
     NameListing,
@@ -21,7 +22,9 @@ NONE: Final = -1
 
 
 def names(
-    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", show_default="all")] = None,
+    topic: Annotated[
+        str | None, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default="all")
+    ] = None,
     name: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="Only this producer name.", show_default="all"),

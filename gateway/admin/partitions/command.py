@@ -6,13 +6,14 @@ from typing import Annotated
 
 import typer
 
+from gateway.admin.completion import topic_names
 from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
 from gateway.admin.partitions.messages import ReopenRequest
 from gateway.admin.printing import print_json, print_lines
 
 
 def reopen(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False)],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", autocompletion=topic_names, show_default=False)],
     partition: Annotated[int, typer.Argument(metavar="PARTITION", min=0, show_default=False)],
     data_dir: DataDir = None,
     config_file: ConfigFile = None,

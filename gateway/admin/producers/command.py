@@ -6,6 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
+from gateway.admin.completion import topic_names
 from gateway.admin.options import AsJson, ConfigFile, DataDir, OtherCluster, asking_either, stop
 from gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table
 from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
@@ -15,7 +16,14 @@ NONE: Final = "-"
 
 def producers(
     topic: Annotated[
-        str | None, typer.Option("--topic", metavar="TOPIC", help="Only this topic.", show_default="all")
+        str | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="Only this topic.",
+            autocompletion=topic_names,
+            show_default="all",
+        ),
     ] = None,
     partition: Annotated[
         int | None,

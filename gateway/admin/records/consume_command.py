@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gateway.admin.completion import topic_names
 from gateway.admin.options import Bootstrap, ConfigFile, DataDir, reaching, stop
 from gateway.admin.printing import shown
 from gateway.admin.records.start import FROM_THE_BEGINNING, Start, parse_start
@@ -19,7 +20,12 @@ from gateway.admin.times import time_or_age_ms
 
 
 def consume(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to read.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The topic to read.", autocompletion=topic_names, show_default=False
+        ),
+    ],
     start: Annotated[
         str | None,
         typer.Option(

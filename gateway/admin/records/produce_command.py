@@ -9,6 +9,7 @@ from typing import Annotated, BinaryIO, Literal
 
 import typer
 
+from gateway.admin.completion import topic_names
 from gateway.admin.options import AsJson, Bootstrap, ConfigFile, DataDir, name_values, reaching, stop
 from gateway.admin.printing import counted, print_json, print_lines, shown
 from gateway.admin.records.messages import ProducedReport
@@ -19,7 +20,12 @@ Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]
 
 
 def produce(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to write to.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The topic to write to.", autocompletion=topic_names, show_default=False
+        ),
+    ],
     file: Annotated[
         Path | None,
         typer.Option(

@@ -2,20 +2,34 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import typer
 
 from gateway.admin.damage.messages import DamagedRow
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking
+from gateway.admin.options import AsJson, ConfigFile, DataDir, OtherCluster, asking, reaching
 from gateway.admin.printing import Column, count, counted, duration, print_json, print_table
+from gateway.admin.status.cluster_table import cluster_rows
 from gateway.admin.status.messages import Status, StatusRequest
 
 
-def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: AsJson = False) -> None:
-    """Show the status of a running gateway.
+def status(
+    bootstrap: OtherCluster = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show the status of a running gateway, or of the cluster at --bootstrap.
 
     Exits with 1 when something is wrong: no gateway runs, producers are refused because the disk is short of room, a partition is
     offline, stored batches are damaged, or the store of producer ids does not answer.
+
+    Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory that is offline,
+    partitions without a leader, and partitions whose replicas are not all in sync. Each broker answers within 5 s.
     """
+    if bootstrap is not None:
+        _show_cluster(bootstrap, config_file, data_dir, as_json=as_json)
+        return
     with asking(config_file, data_dir) as client:
         answer = client.ask(StatusRequest())
     if as_json:
@@ -23,6 +37,18 @@ def status(data_dir: DataDir = None, config_file: ConfigFile = None, as_json: As
     else:
         print_table((Column("gateway"), Column("")), _rows(answer))
     raise typer.Exit(1 if _is_wrong(answer) else 0)
+
+
+def _show_cluster(bootstrap: str, config_file: Path | None, data_dir: Path | None, *, as_json: bool) -> None:
+    with reaching(bootstrap, config_file, data_dir) as cluster:
+        from gateway.admin.status import remote  # noqa: PLC0415 - slow to import
+
+        answer = remote.cluster_status(cluster)
+    if as_json:
+        print_json(answer)
+    else:
+        print_table((Column("cluster"), Column("")), cluster_rows(answer))
+    raise typer.Exit(0 if answer.is_well else 1)
 
 
 def _is_wrong(answer: Status) -> bool:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.admin.completion import topic_names
 from gateway.admin.options import (
     AsJson,
     Bootstrap,
@@ -28,7 +29,11 @@ HELP = """Create, list, describe, alter and delete topics.
 The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
 """
 
-Topics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)]
+Topics = Annotated[
+    list[str],
+    typer.Argument(metavar="TOPIC", help="Names of topics.", autocompletion=topic_names, show_default=False),
+]
+NewTopics = Annotated[list[str], typer.Argument(metavar="TOPIC", help="Names of topics.", show_default=False)]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -90,7 +95,7 @@ def describe(
 
 @app.command("create")
 def create(
-    topics: Topics,
+    topics: NewTopics,
     partitions: Annotated[
         int | None,
         typer.Option(
@@ -148,7 +153,12 @@ def create(
 
 @app.command("alter")
 def alter(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="The topic to alter.", show_default=False)],
+    topic: Annotated[
+        str,
+        typer.Argument(
+            metavar="TOPIC", help="The topic to alter.", autocompletion=topic_names, show_default=False
+        ),
+    ],
     partitions: Annotated[
         int | None,
         typer.Option(

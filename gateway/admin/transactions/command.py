@@ -9,6 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
+from gateway.admin.completion import topic_names
 from gateway.admin.options import (
     AsJson,
     Asker,
@@ -45,7 +46,9 @@ The commands ask the gateway that runs on --data-dir, or the cluster at --bootst
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The transactional.id of the producer.")]
 Topic = Annotated[
     str | None,
-    typer.Option("--topic", metavar="TOPIC", help="In this topic.", show_default=False),
+    typer.Option(
+        "--topic", metavar="TOPIC", help="In this topic.", autocompletion=topic_names, show_default=False
+    ),
 ]
 Partition = Annotated[
     int | None,

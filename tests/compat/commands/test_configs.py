@@ -51,7 +51,7 @@ def test_refusals(peer: Peer, topic: str) -> None:
         assert peer.run("configs", command[0], "topic", topic, command[1], code=1).stderr == unknown
     assert "there is no topic" in peer.run("configs", "get", "topic", f"{topic}x", code=1).stderr
     assert peer.run("configs", "get", "broker", "7", code=1).stderr == (
-        "seqgate: there is no broker 7; the cluster has 1\n"
+        "seqgate: there is no broker 7; the cluster has 1, and default stands for all\n"
     )
 
 
@@ -64,6 +64,36 @@ def test_a_broker(peer: Peer) -> None:
     rows = {row["name"]: row for row in peer.json("configs", "get", "broker", "1")["configs"]}
     # another test may have set a default for all brokers of this cluster
     assert rows.get("log.cleaner.backoff.ms", {}).get("source") != "DYNAMIC_BROKER_CONFIG"
+
+
+def test_all_brokers(peer: Peer) -> None:
+    name = "log.cleaner.io.buffer.load.factor"
+    assert "Nothing is set on broker default." in peer.run("configs", "get", "broker", "default", name).stdout
+    done = peer.run("configs", "set", "broker", "default", f"{name}=0.8")
+    assert done.stdout == f"broker default: {name}=0.8\n"
+    try:
+        for words in ([], [name], ["--all"]):
+            listed = peer.json("configs", "get", "broker", "default", *words)["configs"]
+            (row,) = (row for row in listed if row["name"] == name)
+            assert (row["value"], row["source"]) == ("0.8", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+        (row,) = peer.json("configs", "get", "broker", "1", name)["configs"]
+        assert (row["value"], row["source"]) == ("0.8", "DYNAMIC_DEFAULT_BROKER_CONFIG")
+    finally:
+        peer.run("configs", "unset", "broker", "default", name)
+    assert peer.json("configs", "get", "broker", "default", name)["configs"] == []
+    (row,) = peer.json("configs", "get", "broker", "1", name)["configs"]
+    assert (row["value"], row["source"]) == ("0.9", "DEFAULT_CONFIG")
+
+
+def test_all_brokers_refuse(peer: Peer) -> None:
+    for words in (["get", "log.retenton.ms"], ["set", "log.retenton.ms=1"], ["unset", "log.retenton.ms"]):
+        refused = peer.run("configs", words[0], "broker", "default", words[1], code=1)
+        assert refused.stderr == (
+            "seqgate: broker default has no configuration log.retenton.ms; the nearest name is log.retention.ms\n"
+        )
+    assert peer.run("configs", "set", "broker", "default", "log.retention.ms=soon", code=1).stderr.startswith(
+        "seqgate: broker default: "
+    )
 
 
 def test_a_group(peer: Peer, fresh: Fresh) -> None:

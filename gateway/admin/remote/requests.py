@@ -1,4 +1,4 @@
-"""Sends a request that kafka-python does not know to the coordinator of a group, with kio's schemas. Raises ControlError."""
+"""Sends requests that kafka-python does not know or can't address, with kio's schemas. Raises ControlError."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 def ask_coordinator(bootstrap: tuple[str, int], group: str, request: Any, response_type: type[R]) -> R:
     """Return the answer of the broker that coordinates `group`; `bootstrap` is any broker."""
-    found = _ask(
+    found = ask_broker(
         bootstrap,
         FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=(GroupId(group),)),
         FindCoordinatorResponse,
@@ -36,17 +36,20 @@ def ask_coordinator(bootstrap: tuple[str, int], group: str, request: Any, respon
         raise ControlError(
             f"group {group} has no coordinator: {found.error_message or found.error_code.name}"
         )
-    return _ask((found.host, int(found.port)), request, response_type)
+    return ask_broker((found.host, int(found.port)), request, response_type)
 
 
-def _ask(address: tuple[str, int], request: Any, response_type: type[R]) -> R:
+def ask_broker(
+    address: tuple[str, int], request: Any, response_type: type[R], *, timeout_s: float = TIMEOUT_S
+) -> R:
+    """Return the answer of the broker at an address."""
     frame = io.BytesIO()
     frame.write(struct.pack(">hhi", request.__api_key__, request.__version__, _CORRELATION_ID))
     frame.write(struct.pack(">h", len(_CLIENT_ID)) + _CLIENT_ID + b"\0")  # the header of a flexible version
     entity_writer(type(request))(frame, request)
     content = frame.getvalue()
     try:
-        with socket.create_connection(address, TIMEOUT_S) as connection:
+        with socket.create_connection(address, timeout_s) as connection:
             connection.sendall(_LENGTH.pack(len(content)) + content)
             (size,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
             answer = _read(connection, size)

@@ -1,0 +1,78 @@
+"""The names of topics, groups and brokers that a shell offers while somebody types a command.
+
+A shell waits for the names, so a cluster has a second to answer; without an answer nothing is offered, and nothing is printed.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any, Final
+
+import typer
+
+from gateway.admin.client import ask
+from gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
+from gateway.admin.request import NotRunning
+from gateway.admin.status.messages import StatusRequest
+from gateway.config import load_config
+
+TIMEOUT_S: Final = 1.0
+"""Time for the answer of one broker, and for the connection to it."""
+_PRIVATE: Final = "_"
+"""The first character of topics that are offered only to somebody who types it."""
+
+Address = tuple[str, int]
+
+
+def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the topics whose names begin with what was typed; internal topics only when that begins with `_`."""
+    return _offered(ctx, incomplete, "topic")
+
+
+def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the groups whose names begin with what was typed."""
+    return _offered(ctx, incomplete, "group")
+
+
+def configured_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Return the topics, brokers or groups, by the kind that was typed before."""
+    return _offered(ctx, incomplete, str(ctx.params.get("kind")))
+
+
+def _offered(ctx: typer.Context, incomplete: str, kind: str) -> list[str]:
+    try:
+        names = _names(kind, _addresses(ctx.params))
+    except Exception:  # noqa: BLE001 - a shell shows neither errors nor tracebacks in place of names
+        return []
+    fitting = {name for name in names if name.startswith(incomplete) and _is_one_word(name)}
+    return sorted(name for name in fitting if incomplete or not name.startswith(_PRIVATE))
+
+
+def _is_one_word(name: str) -> bool:
+    """Return whether a shell takes the name as it is, as one word."""
+    return bool(name) and all(letter.isalnum() or letter in "._-:@%+,/=" for letter in name)
+
+
+def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
+    """Return the addresses that the words before lead to, as `options.reaching` does. Raises any error."""
+    if given.get("bootstrap"):
+        return parse_addresses(given["bootstrap"])
+    data_dir = given.get("data_dir")
+    config = load_config(
+        given.get("config_file"), os.environ, () if data_dir is None else (f"log.dirs={data_dir}",)
+    )
+    try:
+        status = ask(Path(config.str("log.dirs")), StatusRequest(), timeout_s=TIMEOUT_S)
+        bound = next(iter(status.bound.values()))
+    except NotRunning:
+        if data_dir is not None:
+            raise
+        bound = DEFAULT_ADDRESS
+    return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
+
+
+def _names(kind: str, addresses: tuple[Address, ...]) -> list[str]:
+    from gateway.admin.remote import names  # noqa: PLC0415 - slow to import
+
+    return names.FIND[kind](addresses[0], TIMEOUT_S)
