@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.admin.metadata_change import change_metadata, fresh_topic_id
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
@@ -47,17 +47,13 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         log_change(
             context,
             "created topic",
-            [f"{topic.name} ({_partitions(topic.num_partitions)})" for topic in created],
+            [f"{topic.name} ({partitions_text(topic.num_partitions)})" for topic in created],
         )
     module = response_module(19, context.api_version)
     return build(
         module.CreateTopicsResponse,
         topics=tuple([_result(context, module, result) async for result in in_slices(results)]),
     )
-
-
-def _partitions(count: int) -> str:
-    return f"{count} partition" if count == 1 else f"{count} partitions"
 
 
 def _new_topic(topic: Any) -> NewTopic:

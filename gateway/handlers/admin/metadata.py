@@ -25,7 +25,7 @@ from gateway.handlers.admin.metadata_change import fresh_topic_id
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
-from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.partition_state import PartitionState, partition_state
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
@@ -166,21 +166,25 @@ def _create_soon(context: RequestContext[Services], name: str) -> None:
     topic_id = fresh_topic_id()
 
     def decide(image: MetadataImage) -> Decision[list[TopicResult]]:
-        decision = create_topics(
+        return create_topics(
             image,
             [NewTopic(name=name)],
             fresh_ids=[topic_id],
             config=node.config,
             node_id=node.node_id,
         )
-        error = decision.answer[0].error
-        if error is not None and error.error_code is not ErrorCode.topic_already_exists:
-            logger.warning("topic %s is not created although a client asked for it: %s", name, error.message)
-        elif error is None:
-            log_change(context, "creates topic", [f"{name} (named in Metadata, auto.create.topics.enable)"])
-        return decision
 
-    context.services.topics.metadata_log.commit_soon(("create", name), decide)
+    def when_durable(results: list[TopicResult]) -> None:
+        error = results[0].error
+        if error is None:
+            how = "named in Metadata, auto.create.topics.enable"
+            log_change(
+                context, "created topic", [f"{name} ({partitions_text(results[0].num_partitions)}; {how})"]
+            )
+        elif error.error_code is not ErrorCode.topic_already_exists:
+            logger.warning("topic %s is not created although a client asked for it: %s", name, error.message)
+
+    context.services.topics.metadata_log.commit_soon(("create", name), decide, when_durable)
 
 
 def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicImage, operations: int) -> Any:

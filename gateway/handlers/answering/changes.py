@@ -29,3 +29,8 @@ def log_change(context: RequestContext[Any], action: str, names: Sequence[str]) 
     logger.info(
         "%s %s, by %s at %s (client %r)", action, listed, PRINCIPAL, context.peer.name, context.client_id
     )
+
+
+def partitions_text(count: int) -> str:
+    """Return a number of partitions as it stands in a line."""
+    return f"{count} partition" if count == 1 else f"{count} partitions"

@@ -11,7 +11,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
@@ -181,18 +181,28 @@ class MetadataLog:
         """
         return await self._operations.run(lambda: decide(self.image))
 
-    def commit_soon(self, key: Hashable, decide: Decide[Any]) -> None:
-        """Carry out a decision in the background, unless one with this key is in progress or too many are."""
+    def commit_soon(self, key: Hashable, decide: Decide[T], when_durable: Callable[[T], None]) -> None:
+        """Carry out a decision in the background, unless one with this key is in progress or too many are.
+
+        `when_durable` is called with the answer once the change is durable.
+        """
         if key in self._under_way or len(self._under_way) >= MOST_UNDER_WAY:
             return
         self._under_way.add(key)
         task = self._operations.start(lambda: decide(self.image))
-        task.add_done_callback(lambda done: self._finish_background(key, done))
+        task.add_done_callback(lambda done: self._finish_background(key, done, when_durable))
 
-    def _finish_background(self, key: Hashable, task: asyncio.Task[Any]) -> None:
+    def _finish_background(
+        self, key: Hashable, task: asyncio.Task[T], when_durable: Callable[[T], None]
+    ) -> None:
         self._under_way.discard(key)
-        if not task.cancelled() and task.exception() is not None:
-            logger.error("metadata change %s failed: %s", key, task.exception())
+        if task.cancelled():
+            return
+        error = task.exception()
+        if error is None:
+            when_durable(task.result())
+        else:
+            logger.error("metadata change %s failed: %s", key, error)
 
     async def close(self) -> None:
         """Wait for the changes in progress."""

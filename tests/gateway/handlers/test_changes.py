@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from gateway.handlers.answering.changes import NAMES_IN_A_LINE, log_change
 from gateway.handlers.groups import delete_groups
 from gateway.handlers.records import delete_records
 from gateway.metadata.configs import Operation
+from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.log_rate_limit import UNLIMITED
-from tests.gateway.handlers.requests import TIMEOUT, create, delete, grow
+from tests.gateway.handlers.requests import TIMEOUT, ask_metadata, create, delete, grow
 from tests.gateway.handlers.support import Node, open_node
+from tests.support.held_disk import HeldDisk
 
 BY = ", by User:ANONYMOUS at 127.0.0.1:50312 (client 'test')"
 
@@ -36,6 +39,23 @@ async def test_topics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
         assert lines(caplog) == [f"added partitions to topic orders (now 6){BY}"]
         await delete(node, "orders", "gone")
         assert lines(caplog) == [f"deleted topic orders{BY}"]
+
+
+async def test_a_topic_that_metadata_asks_for_is_logged_once_it_is_durable(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    disk = HeldDisk()
+    async with open_node(tmp_path, storage=disk) as node:
+        with disk.held(METADATA_TOPIC):
+            await ask_metadata(node, ["orders"], auto_create=True)
+            while not disk.waiting:
+                await asyncio.sleep(0)
+            assert lines(caplog) == []
+        await node.services.topics.metadata_log.close()
+        await asyncio.sleep(0)
+        how = "named in Metadata, auto.create.topics.enable"
+        assert lines(caplog) == [f"created topic orders (1 partition; {how}){BY}"]
 
 
 async def test_configurations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -157,7 +157,7 @@ def ids_before_their_block_is_durable() -> list[Change]:
             return claim_block(image, size=size, owner=owner, now_ms=now_ms, broker_id=node_id)
 
         record = decide(metadata_log.image).answer
-        metadata_log.commit_soon(("claim", record.first_producer_id), decide)
+        metadata_log.commit_soon(("claim", record.first_producer_id), decide, lambda _: None)
         return block_of(record)
 
     return [(EmbeddedBlockStore, "claim", claim)]
