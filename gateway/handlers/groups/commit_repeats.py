@@ -6,6 +6,7 @@ commits, what for, and what the answer looks like. The commit itself is judged b
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -21,6 +22,8 @@ from gateway.protocol.offset_commit_shape import FIRST_VERSION, PREFIX_START, Co
 from gateway.runtime.operations.operations import error_code_of
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
+
+logger = logging.getLogger(__name__)
 
 MAX_SHAPES: Final = 2048
 """Shapes remembered for each version. One more empties the table."""
@@ -105,13 +108,20 @@ class _Target:
         error: Exception | None,
     ) -> None:
         """Answer a commit that is durable or refused."""
-        if error_code is ErrorCode.none:
-            answer = self._answer
-            deferred.resolve(answer[:4] + correlation_id.to_bytes(4, "big", signed=True) + answer[8:])
-            return
-        if error_code is None:
-            error_code = error_code_of(error)
-        deferred.resolve(self._frame(correlation_id, known_error(self._api_version, error_code)))
+        try:
+            if error_code is ErrorCode.none:
+                answer = self._answer
+                frame = answer[:4] + correlation_id.to_bytes(4, "big", signed=True) + answer[8:]
+            else:
+                code = error_code_of(error) if error_code is None else error_code
+                frame = self._frame(correlation_id, known_error(self._api_version, code))
+        except Exception:
+            logger.exception(
+                "OffsetCommit v%d of group %s failed", self._api_version, self.committer.group_id
+            )
+            deferred.fail()
+        else:
+            deferred.resolve(frame)
 
     def _frame(self, correlation_id: int, error: ErrorCode) -> bytes:
         code = int(error)

@@ -48,9 +48,8 @@ S = TypeVar("S", bound=State)
 Operation = Callable[[S, int], Change[A]]
 """Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error."""
 
-
 Answered = Callable[[Any, Exception | None], None]
-"""Called once, with the answer of an operation or with the error that refuses it."""
+"""Called once, with the answer of an operation or with the error that refuses it. Nobody else answers the request."""
 
 Noted = Callable[[Any, int], None]
 """Called with the answer of an operation and the last offset of its round, which is written and not durable yet."""
@@ -109,22 +108,22 @@ class _Asked:
             self.noted(self.change.answer, last_offset)
 
     def succeed(self) -> None:
-        """Send the answer: the operation's changes are durable."""
+        """Send the answers: the operation's changes are durable. A callback that raises keeps no answer back."""
         assert self.change is not None
         if self.change.when_durable is not None:
-            self.change.when_durable()
+            _call(self.change.when_durable)
         if self.answered is not None:
-            self.answered(self.change.answer, None)
+            _call(self.answered, self.change.answer, None)
         for waiter, reply in self.change.replies:
-            settle(waiter, reply)
+            _call(settle, waiter, reply)
 
     def fail(self, error: Exception) -> None:
         """Refuse the operation, and the requests that wait for its answer."""
         self.error = error
         if self.answered is not None:
-            self.answered(None, error)
+            _call(self.answered, None, error)
         for waiter, _ in () if self.change is None else self.change.replies:
-            settle(waiter, None, error)
+            _call(settle, waiter, None, error)
 
 
 class Operations(Generic[S]):
@@ -167,8 +166,7 @@ class Operations(Generic[S]):
     ) -> None:
         """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error.
 
-        Calls `noted` before, in the turn in which the round is written: for a caller with work to begin as soon as the
-        state has changed.
+        Calls `noted` before, in the turn in which the round is written and the state changes.
         """
         asked = self._asked.get(loaded)
         if asked is None:
@@ -315,15 +313,18 @@ def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
     is lost.
     """
     for one in asked:
-        if one.error is not None:
-            continue
-        try:
-            if error is None:
-                one.succeed()
-            else:
-                one.fail(error)
-        except Exception:
-            logger.exception("an operation could not be answered")
+        if error is not None and one.error is None:
+            one.fail(error)
+        elif one.error is None:
+            one.succeed()
+
+
+def _call(callback: Callable[..., None], *arguments: object) -> None:
+    """Call back, and log an error of the callback: the answers after it must not wait for ever."""
+    try:
+        callback(*arguments)
+    except Exception:
+        logger.exception("a callback of a durable or refused operation failed")
 
 
 def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> None:

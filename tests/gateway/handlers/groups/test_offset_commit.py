@@ -14,7 +14,7 @@ import pytest_asyncio
 
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.handlers.answering.api import Deferred
-from gateway.handlers.groups import offset_commit
+from gateway.handlers.groups import commit_repeats, offset_commit
 from gateway.handlers.groups.commit_repeats import MAX_CHANGES, MAX_FRAME_BYTES
 from gateway.protocol.frames import parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import encode_response, is_flexible
@@ -98,9 +98,12 @@ class Gateway:
 
         return counting
 
+    def begin(self, frame: memoryview) -> object:
+        return self._dispatcher.begin(frame, self._peer)
+
     async def answer(self, frame: memoryview) -> bytes:
         """Return the frame of the answer."""
-        found = self._dispatcher.begin(frame, self._peer)
+        found = self.begin(frame)
         if isinstance(found, Deferred):
             if found.answer is None:
                 resolved = asyncio.Event()
@@ -227,6 +230,23 @@ class TestRepeats:
         assert gateway.decoded == 2
         await create(node, "t", 1)
         assert await gateway.answer(frame) == await handled(node, version, frame)
+
+    async def test_a_repeat_whose_answer_fails_is_given_up(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        gateway = Gateway(node)
+        await gateway.answer(asked(node, 9, {"t": {0: ""}}))
+
+        def fail(*_: object) -> bytes:
+            raise LookupError("a bug")
+
+        monkeypatch.setattr(commit_repeats, "encode_offset_commit_response", fail)
+        found = gateway.begin(asked(node, 9, {"t": {0: ""}}))
+        assert isinstance(found, Deferred)
+        node.services.coordinators.groups.stop()
+        assert found.failed
+        assert gateway.decoded == 1
+        assert "a bug" in caplog.text
 
     async def test_one_who_commits_other_partitions_each_time_is_decoded(self, node: Node) -> None:
         gateway = Gateway(node)

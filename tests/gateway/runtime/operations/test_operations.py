@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -201,6 +201,51 @@ class TestRefusals:
                 assert await outcomes(*others) == [ErrorCode.none] * 2
             assert batch_sizes(node) == [3], "all were in one round"
             assert "a bug" in caplog.text
+
+    async def test_a_callback_that_fails_keeps_no_answer_of_its_operation_back(
+        self, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    ) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.coordinators.groups
+            await groups.ensure_topic()
+            loop = asyncio.get_running_loop()
+            waiting: asyncio.Future[str] = loop.create_future()
+
+            def fail() -> None:
+                raise LookupError("a bug")
+
+            def judge(*_: object) -> Change[str]:
+                return Change("done", [record("g", 1)], replies=[(waiting, "joined")], when_durable=fail)
+
+            async with asyncio.timeout(5):
+                assert await groups.shards.run(groups.shards.at(0), judge) == "done"
+                assert await waiting == "joined"
+            assert "a bug" in caplog.text
+
+    async def test_an_answer_that_fails_keeps_no_other_answer_of_its_operation_back(
+        self, tmp_path: Path
+    ) -> None:
+        async with open_node(tmp_path, *ONE_PARTITION) as node:
+            groups = node.services.coordinators.groups
+            await groups.ensure_topic()
+            loop = asyncio.get_running_loop()
+            waiting: asyncio.Future[str] = loop.create_future()
+            refused: asyncio.Future[str] = loop.create_future()
+
+            def answer(*_: object) -> None:
+                raise LookupError("a bug")
+
+            def judge(waiter: object) -> Callable[..., Change[str]]:
+                return lambda *_: Change("done", [record("g", 1)], replies=[(waiter, "joined")])
+
+            groups.shards.ask(groups.shards.at(0), judge(waiting), answer)
+            async with asyncio.timeout(5):
+                assert await waiting == "joined"
+                groups.shards.ask(groups.shards.at(0), judge(refused), answer)
+                await asyncio.sleep(0)
+                offsets_log(node).log.outage.begin("a test says so")
+                with pytest.raises(Unavailable):
+                    await refused
 
     async def test_a_record_that_no_batch_can_hold(self, tmp_path: Path) -> None:
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:
