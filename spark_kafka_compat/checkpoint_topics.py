@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
-from spark_kafka_compat.errors import EndpointError, PositionError
-from spark_kafka_compat.offset_log import parse_offsets
+from spark_kafka_compat.errors import EndpointError, RecreatedTopicError
+from spark_kafka_compat.offset_log import parse_all_offsets
 from spark_kafka_compat.options import OptionValue
-from spark_kafka_compat.partitions import Partitions, partitions_of
+from spark_kafka_compat.partitions import Partitions, partitions_of, topic_ids_of
 from spark_kafka_compat.positions import Place
 
 if TYPE_CHECKING:
@@ -24,11 +25,18 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 IDS_FILE = "topic-ids.json"
+LAND_ELSEWHERE = "Land the topic under another path with a checkpoint of its own."
 _OFFSETS_FOLDER = "offsets"
+
+Complaints = dict[str, str]
+"""A sentence for each topic that the checkpoint's offsets do not fit."""
 
 
 class CheckpointTopics:
-    """The topics of one checkpoint. `check` refuses a topic that was recreated since the checkpoint stored its offsets."""
+    """The topics of one checkpoint. `check` refuses a topic that was recreated since the checkpoint stored its offsets.
+
+    `remedy` ends the sentences that refuse a topic.
+    """
 
     def __init__(
         self,
@@ -36,9 +44,12 @@ class CheckpointTopics:
         bootstrap: str,
         checkpoint: str,
         options: Mapping[str, OptionValue],
+        *,
+        remedy: str = LAND_ELSEWHERE,
     ) -> None:
         self._spark = spark
         self._bootstrap = bootstrap
+        self._remedy = remedy
         self.options = options
         self.checkpoint = checkpoint.rstrip("/")
         self._files = _Files(spark) if getattr(spark, "_jvm", None) is not None else None
@@ -49,58 +60,71 @@ class CheckpointTopics:
             self._known = self._files.read_ids(f"{self.checkpoint}/{IDS_FILE}")
 
     def check_start(self, topics: Collection[str] | None) -> None:
-        """Check the topics of the checkpoint before a query starts; store the ids of all `topics`.
+        """Raise `RecreatedTopicError` for the first of `complaints_at_start`. Raises `EndpointError`."""
+        _refuse(self.complaints_at_start(topics))
 
-        `topics` are the names that the query subscribes to, or None when it subscribes by pattern. Raises `PositionError`,
-        and `EndpointError`.
+    def check(self, topics: Collection[str]) -> None:
+        """Raise `RecreatedTopicError` for the first of `complaints`."""
+        _refuse(self.complaints(topics))
+
+    def complaints_at_start(self, topics: Collection[str] | None) -> Complaints:
+        """Compare the topics of the checkpoint before a query starts; store the ids of all other `topics`.
+
+        `topics` are the names that the query subscribes to, or None when it subscribes by pattern. Raises `EndpointError`.
         """
         if self._files is None:
-            return
+            return {}
         stored = self._stored_offsets(self._files)
         read = {place.topic for place in stored}
-        found = self._found(read if topics is None else topics, must_exist=topics is not None)
-        self._compare(found.topic_ids, read)
+        found = self._found(read, must_exist=False) if topics is None else self._found(topics)
+        complaints = self._compared(found.topic_ids, read)
         unchecked = {place: offset for place, offset in stored.items() if place.topic not in self._known}
-        refuse_offsets_past_the_end(unchecked, found.ranges, self.checkpoint)
-        self._keep(found.topic_ids)
+        complaints |= past_the_end(unchecked, found.ranges, self.checkpoint, self._remedy)
+        self._keep(self._files, found.topic_ids, complaints)
+        return complaints
 
-    def check(self, topics: Iterable[str]) -> None:
-        """Check topics that a running query reads. Raises `PositionError`; an unreachable endpoint proves nothing."""
+    def complaints(self, topics: Collection[str]) -> Complaints:
+        """Compare topics that a running query reads; store their ids. An unreachable endpoint proves nothing."""
         if self._files is None:
-            return
-        try:
-            found = self._found(topics, must_exist=False)
-        except EndpointError:
-            return
-        self._compare(found.topic_ids, found.topic_ids)
-        self._keep(found.topic_ids)
+            return {}
+        topic_ids: dict[str, UUID] = {}
+        for topic in sorted(topics):
+            try:
+                topic_ids |= topic_ids_of(self._spark, self._bootstrap, [topic], self.options)
+            except EndpointError:
+                continue  # the topic is gone, which Spark itself reports
+        complaints = self._compared(topic_ids, topic_ids)
+        # The directory of a temporary checkpoint is deleted when its query ends, and must not come back.
+        if self._files.exists(self.checkpoint):
+            self._keep(self._files, topic_ids, complaints)
+        return complaints
 
-    def _found(self, topics: Iterable[str], *, must_exist: bool) -> Partitions:
+    def _found(self, topics: Collection[str], *, must_exist: bool = True) -> Partitions:
         if must_exist:
             return partitions_of(self._spark, self._bootstrap, sorted(topics), self.options)
         merged = Partitions({}, {})
         for topic in sorted(topics):
             try:
-                found = partitions_of(self._spark, self._bootstrap, [topic], self.options)
+                found = self._found([topic])
             except EndpointError:
                 continue  # the topic is gone, which Spark itself reports
             merged.ranges.update(found.ranges)
             merged.topic_ids.update(found.topic_ids)
         return merged
 
-    def _compare(self, topic_ids: Mapping[str, object], read: Collection[str]) -> None:
-        for topic in sorted(self._known.keys() & topic_ids.keys() & set(read)):
-            if self._known[topic] != str(topic_ids[topic]):
-                raise PositionError(
-                    f"The topic {topic} was deleted and created again since {self.checkpoint} stored its offsets, which "
-                    "belong to the old topic. Land the new topic under another path with a checkpoint of its own."
-                )
+    def _compared(self, topic_ids: Mapping[str, UUID], read: Collection[str]) -> Complaints:
+        return {
+            topic: f"The topic {topic} was deleted and created again since {self.checkpoint} stored its offsets, which "
+            f"belong to the old topic. {self._remedy}"
+            for topic in sorted(self._known.keys() & topic_ids.keys() & set(read))
+            if self._known[topic] != str(topic_ids[topic])
+        }
 
-    def _keep(self, topic_ids: Mapping[str, object]) -> None:
-        assert self._files is not None
-        known = self._known | {topic: str(found) for topic, found in topic_ids.items()}
+    def _keep(self, files: _Files, topic_ids: Mapping[str, UUID], complaints: Complaints) -> None:
+        fit = {topic: str(found) for topic, found in topic_ids.items() if topic not in complaints}
+        known = self._known | fit
         if known != self._known:
-            self._files.write_ids(f"{self.checkpoint}/{IDS_FILE}", known)
+            files.write_ids(f"{self.checkpoint}/{IDS_FILE}", known)
             self._known = known
 
     def _stored_offsets(self, files: _Files) -> dict[Place, int]:
@@ -111,20 +135,38 @@ class CheckpointTopics:
         if not numbers:
             return {}
         text = files.read(f"{self.checkpoint}/{_OFFSETS_FOLDER}/{max(numbers)}")
-        return parse_offsets(text or "")
+        return parse_all_offsets(text or "")
 
 
-def refuse_offsets_past_the_end(
-    stored: Mapping[Place, int], ranges: Mapping[Place, tuple[int, int]], checkpoint: str
-) -> None:
-    """Raise `PositionError` when a checkpoint stores an offset that its partition does not have."""
+def subscribed(options: Mapping[str, OptionValue]) -> list[str] | None:
+    """Return the names of the topics that these options of a source choose; None when a pattern chooses the topics."""
+    if "subscribe" in options:
+        return [name.strip() for name in str(options["subscribe"]).split(",")]
+    assigned = options.get("assign")
+    if assigned is None:
+        return None
+    return list(assigned) if isinstance(assigned, Mapping) else list(json.loads(str(assigned)))
+
+
+def past_the_end(
+    stored: Mapping[Place, int], ranges: Mapping[Place, tuple[int, int]], checkpoint: str, remedy: str
+) -> Complaints:
+    """Return a complaint for each topic of which the checkpoint stores an offset that its partition does not have."""
+    complaints: Complaints = {}
     for place, offset in sorted(stored.items()):
         _, end = ranges.get(place, (0, offset))
         if offset > end:
-            raise PositionError(
+            complaints.setdefault(
+                place.topic,
                 f"{checkpoint} continues {place} at offset {offset:,}, but the partition ends at {end:,}: the topic was "
-                "deleted and created again, or lost records. Land the topic under another path with a checkpoint of its own."
+                f"deleted and created again, or lost records. {remedy}",
             )
+    return complaints
+
+
+def _refuse(complaints: Complaints) -> None:
+    for complaint in complaints.values():
+        raise RecreatedTopicError(complaint)
 
 
 class _Files:
@@ -137,6 +179,10 @@ class _Files:
     def _at(self, path: str) -> tuple[Any, Any]:
         place = self._jvm.org.apache.hadoop.fs.Path(path)
         return place.getFileSystem(self._configuration), place
+
+    def exists(self, path: str) -> bool:
+        system, place = self._at(path)
+        return bool(system.exists(place))
 
     def names(self, folder: str) -> list[str]:
         system, place = self._at(folder)

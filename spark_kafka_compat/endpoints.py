@@ -31,9 +31,29 @@ def source(
     `topics` is one name or several; without `topics`, give `subscribePattern` or `assign`. All other options are Spark's
     (see `spark_kafka_compat.options`): pass them as keywords, or in `options` when a name has dots. Without an option that
     begins with `starting`, a stream begins at the earliest offset. Spark's own default, latest, misses existing records.
+    The query of a stream keeps the ids of its topics in its checkpoint, and a recreated topic brings a warning in Python's log
+    (`spark_kafka_compat.topic_watch`).
 
     Raises `UnknownOptionError`; `SparkCompatError` without exactly one choice of topics; `ConnectorMissingError`.
     """
+    frame = unwatched_source(spark, bootstrap, topics, stream=stream, options=options, **named)
+    if stream:
+        from spark_kafka_compat.topic_watch import watch
+
+        watch(spark)
+    return frame
+
+
+def unwatched_source(
+    spark: SparkSession,
+    bootstrap: str,
+    topics: str | Sequence[str] | None = None,
+    *,
+    stream: bool = False,
+    options: Mapping[str, OptionValue] | None = None,
+    **named: OptionValue,
+) -> DataFrame:
+    """Return the data frame of `source`, for a pipeline that compares topic ids itself."""
     use = Use.STREAM_READ if stream else Use.BATCH_READ
     checked = checked_options(use, {**(options or {}), **named})
     if topics is not None:

@@ -29,3 +29,7 @@ class FencedError(SparkCompatError):
 
 class PositionError(SparkCompatError):
     """The next records do not continue the database: records were deleted, or a checkpoint is ahead of the database."""
+
+
+class RecreatedTopicError(PositionError):
+    """A topic was deleted and created again, so the stored offsets belong to another topic of the same name."""

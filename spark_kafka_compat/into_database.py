@@ -22,12 +22,20 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.endpoints import source
+from spark_kafka_compat.endpoints import unwatched_source
 from spark_kafka_compat.errors import PositionError, SparkCompatError
 from spark_kafka_compat.offset_log import OffsetLog, Span
 from spark_kafka_compat.options import OptionValue, Use, checked_options
-from spark_kafka_compat.partitions import partitions_of
-from spark_kafka_compat.positions import Claim, Place, Positions, Starting, claim, first_positions
+from spark_kafka_compat.partitions import partitions_of, topic_ids_of
+from spark_kafka_compat.positions import (
+    Claim,
+    Place,
+    Positions,
+    ReadTopics,
+    Starting,
+    claim,
+    first_positions,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -63,7 +71,8 @@ class BatchWriter:
     """The function for `foreachBatch`: writes one micro batch in one transaction.
 
     The stream must be the unchanged Kafka source, because the columns `topic`, `partition` and `offset` decide which
-    records are new. `rows` turns the new records of a micro batch into the rows for `write`.
+    records are new. `rows` turns the new records of a micro batch into the rows for `write`. With `kept` a micro batch of a
+    topic that was recreated is rolled back.
     """
 
     def __init__(
@@ -74,18 +83,20 @@ class BatchWriter:
         checkpoint: str,
         rows: Callable[[DataFrame], DataFrame] | None = None,
         may_skip: bool = False,
+        kept: ReadTopics | None = None,
     ) -> None:
         self._claim = pipeline
         self._write = write
         self._rows = rows
         self._may_skip = may_skip
+        self._kept = kept
         self._log = OffsetLog(checkpoint)
 
     def __call__(self, records: DataFrame, batch_id: int) -> None:
         """Write the new records of a micro batch.
 
-        Raises `FencedError` when another copy of the pipeline has started since, and `PositionError` when the micro batch
-        begins behind the database's position.
+        Raises `FencedError` when another copy of the pipeline has started since, `PositionError` when the micro batch begins
+        behind the database's position, and `RecreatedTopicError`.
         """
         span = self._log.span(records.sparkSession, batch_id)
         with self._claim.step() as step:
@@ -99,6 +110,10 @@ class BatchWriter:
             for rows in _slices(self._rows(fresh) if self._rows else fresh):
                 self._write(step.transaction, rows)
             step.advance(ahead)
+            if (
+                self._kept is not None
+            ):  # last: the rows are read by now, so they belong to the topics that it finds
+                self._kept.check()
 
 
 def into_database(
@@ -114,6 +129,7 @@ def into_database(
     checkpoint: str | None = None,
     every: str | None = None,
     options: Mapping[str, OptionValue] | None = None,
+    kept: ReadTopics | None = None,
 ) -> StreamingQuery:
     """Start a query that writes topics into a database, effectively once, from the positions in the database.
 
@@ -126,9 +142,12 @@ def into_database(
     Without `checkpoint` Spark's checkpoint lies in a directory that is deleted with this process. With a `checkpoint` Spark
     begins where the checkpoint says, and the database still decides which records are new.
 
+    The ids of the topics are kept in the database, and compared at the start and at the end of each micro batch: a topic that
+    was recreated since is refused. Pass `kept`, from `read_topics` with the same arguments, to check the topics in between.
+
     Raises `UnknownOptionError`; `SparkCompatError` for options that the database decides; `EndpointError`; `PositionError`.
     """
-    chosen = {**DEFAULTS, **checked_options(Use.STREAM_READ, options or {})}
+    chosen = _source_options(options)
     refused = [name for name in chosen if name.startswith(_DECIDED_HERE)]
     if refused:
         raise SparkCompatError(
@@ -145,8 +164,10 @@ def into_database(
         return first_positions(found.ranges, starting, may_skip=may_skip)(stored)
 
     owned = claim(database, pipeline, first, topic_ids=found.topic_ids)
+    kept = kept or read_topics(spark, bootstrap, names, options=options)
+    kept.know(found.topic_ids)
     folder = checkpoint or _temporary_folder()
-    stream = source(
+    stream = unwatched_source(
         spark,
         bootstrap,
         names,
@@ -157,8 +178,24 @@ def into_database(
     name = f"into database {pipeline} {uuid4().hex[:8]}"
     writer = stream.writeStream.queryName(name).option("checkpointLocation", folder)
     writer = writer.trigger(availableNow=True) if every is None else writer.trigger(processingTime=every)
-    batch_writer = BatchWriter(owned, write, checkpoint=folder, rows=rows, may_skip=may_skip)
+    batch_writer = BatchWriter(owned, write, checkpoint=folder, rows=rows, may_skip=may_skip, kept=kept)
     return writer.foreachBatch(batch_writer).start()
+
+
+def read_topics(
+    spark: SparkSession,
+    bootstrap: str,
+    topics: str | Sequence[str],
+    *,
+    options: Mapping[str, OptionValue] | None = None,
+) -> ReadTopics:
+    """Return the topics of `into_database`, to check while the query runs. Raises `UnknownOptionError`."""
+    names = [topics] if isinstance(topics, str) else list(topics)
+    return ReadTopics(lambda: topic_ids_of(spark, bootstrap, names, _source_options(options)))
+
+
+def _source_options(options: Mapping[str, OptionValue] | None) -> dict[str, OptionValue]:
+    return {**DEFAULTS, **checked_options(Use.STREAM_READ, options or {})}
 
 
 def starting_offsets(positions: Positions, places: Mapping[Place, object]) -> Mapping[str, object]:

@@ -7,13 +7,12 @@ log, such as Spark, never see the files of the interrupted attempt.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat.checkpoint_topics import CheckpointTopics
-from spark_kafka_compat.endpoints import source
+from spark_kafka_compat.checkpoint_topics import CheckpointTopics, subscribed
+from spark_kafka_compat.endpoints import source, unwatched_source
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.options import OptionValue, Use, checked_options
 
@@ -63,20 +62,22 @@ def land(
     Without `every` the query reads the present records and ends (`Trigger.AvailableNow`); with `every`, such as
     "10 seconds", the query runs until it is stopped. The default checkpoint is `path/_checkpoint`. Keep the checkpoint with
     the files. Otherwise the records are written a second time. `options` are the source's. The ids of the topics are kept in
-    the checkpoint. So a topic that was recreated since the last run is refused. Pass `kept`, from `checkpoint_topics` with the
-    same arguments, to check the topics while the query runs, too.
+    the checkpoint. So a topic that was recreated since the last run is refused. A topic that is recreated while the query runs
+    brings a warning; pass `kept`, from `checkpoint_topics` with the same arguments, to check the topics yourself instead.
 
-    Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `PositionError` for a recreated topic;
-    `EndpointError`.
+    Raises `SparkCompatError` for unknown partition columns; `UnknownOptionError`; `RecreatedTopicError`; `EndpointError`.
     """
     unknown = [column for column in partition_by if column not in PARTITION_COLUMNS]
     if unknown:
         raise SparkCompatError(
             f"Files can't be partitioned by {', '.join(unknown)}; choose from {', '.join(PARTITION_COLUMNS)}."
         )
-    records = source(spark, bootstrap, topics, stream=True, options=options)
-    kept = kept or checkpoint_topics(spark, bootstrap, path, checkpoint=checkpoint, options=options)
-    kept.check_start(_subscribed(topics, kept.options))
+    if kept is None:
+        records = source(spark, bootstrap, topics, stream=True, options=options)
+        kept = checkpoint_topics(spark, bootstrap, path, checkpoint=checkpoint, options=options)
+    else:
+        records = unwatched_source(spark, bootstrap, topics, stream=True, options=options)
+    kept.check_start(_named(topics) if topics is not None else subscribed(kept.options))
     writer = (
         landing_frame(records, text=text, schema=schema)
         .writeStream.format("parquet")
@@ -102,13 +103,5 @@ def checkpoint_topics(
     return CheckpointTopics(spark, bootstrap, folder, checked_options(Use.STREAM_READ, options or {}))
 
 
-def _subscribed(topics: str | Sequence[str] | None, options: Mapping[str, OptionValue]) -> list[str] | None:
-    """Return the names of the topics that a source reads; None when a pattern chooses them."""
-    if topics is not None:
-        return topics.split(",") if isinstance(topics, str) else list(topics)
-    if "subscribe" in options:
-        return [name.strip() for name in str(options["subscribe"]).split(",")]
-    assigned = options.get("assign")
-    if assigned is None:
-        return None
-    return list(assigned) if isinstance(assigned, Mapping) else list(json.loads(str(assigned)))
+def _named(topics: str | Sequence[str]) -> list[str]:
+    return topics.split(",") if isinstance(topics, str) else list(topics)

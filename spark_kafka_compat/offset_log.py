@@ -8,6 +8,7 @@ written version 1 of this format (`OffsetSeqLog`, `KafkaSourceInitialOffsetWrite
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import unquote, urlsplit
@@ -31,17 +32,60 @@ class Span(NamedTuple):
 
 def parse_offsets(text: str) -> dict[Place, int]:
     """Return the offsets in a file of the log, which has one source. Raises `SparkCompatError` for another format."""
-    version, *lines = text.lstrip("\0").splitlines() or [""]
-    if version == _VERSION:
+    version, *lines = _lines(text)
+    offsets = _kafka_offsets(lines[-1]) if version == _VERSION and lines else None
+    if offsets is None:
+        raise _unknown_format(version)
+    return offsets
+
+
+def parse_all_offsets(text: str) -> dict[Place, int]:
+    """Return the offsets of all Kafka sources in `offsets/N`. Raises `SparkCompatError` for another format.
+
+    The first line after the version describes the micro batch; each further line belongs to one source of the query. Of two
+    sources that read one partition the larger offset counts.
+    """
+    version, *lines = _lines(text)
+    if version != _VERSION:
+        raise _unknown_format(version)
+    merged: dict[Place, int] = {}
+    for line in lines[1:]:
+        for place, offset in (_kafka_offsets(line) or {}).items():
+            merged[place] = max(offset, merged.get(place, offset))
+    return merged
+
+
+def topics_in(offsets: Iterable[object]) -> set[str]:
+    """Return the topics in the offsets of a progress report, as JSON or decoded; sources of other kinds have none."""
+    topics: set[str] = set()
+    for one in offsets:
         try:
-            return {
-                Place(topic, int(partition)): int(offset)
-                for topic, partitions in json.loads(lines[-1]).items()
-                for partition, offset in partitions.items()
-            }
-        except (AttributeError, IndexError, TypeError, ValueError):
-            pass
-    raise SparkCompatError(
+            found = json.loads(one) if isinstance(one, str) else one
+        except ValueError:
+            continue
+        if isinstance(found, dict):
+            topics |= {topic for topic, partitions in found.items() if isinstance(partitions, dict)}
+    return topics
+
+
+def _lines(text: str) -> list[str]:
+    return text.lstrip("\0").splitlines() or [""]
+
+
+def _kafka_offsets(line: str) -> dict[Place, int] | None:
+    """Return the offsets in the line of one source; None for a source of another kind."""
+    try:
+        return {
+            Place(topic, int(partition)): int(offset)
+            for topic, partitions in json.loads(line).items()
+            for partition, offset in partitions.items()
+        }
+    except (AttributeError, TypeError, ValueError):
+        return None
+
+
+def _unknown_format(version: str) -> SparkCompatError:
+    return SparkCompatError(
         f"The checkpoint's offset log has {version[:20]!r} in its first line, not the format {_VERSION}: this version of "
         "Spark is not supported."
     )

@@ -39,14 +39,34 @@ def partitions_of(
     spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
 ) -> Partitions:
     """Ask the endpoint for partitions. `options` are the checked options of Spark's source. Raises `EndpointError`."""
-    settings = {
+    settings = _client_settings(options)
+    if _is_plain(settings):
+        return partitions_by_wire(bootstrap, topics, settings)
+    return partitions_by_admin(spark, bootstrap, topics, settings)
+
+
+def topic_ids_of(
+    spark: SparkSession, bootstrap: str, topics: Sequence[str], options: Mapping[str, OptionValue]
+) -> dict[str, UUID]:
+    """Ask the endpoint for topic ids alone; none from a Kafka before 2.8. Raises `EndpointError`."""
+    settings = _client_settings(options)
+    if _is_plain(settings):
+        return {topic: found for topic in topics if (found := topic_id(bootstrap, topic))}
+    with _admin(spark, bootstrap, settings) as (jvm, admin):
+        return _topic_ids(_described(jvm, admin, topics))
+
+
+def _client_settings(options: Mapping[str, OptionValue]) -> dict[str, str]:
+    """Return the settings of the Kafka client among the options of Spark's source."""
+    return {
         name.removeprefix(KAFKA_PREFIX): option_text(value)
         for name, value in options.items()
         if name.startswith(KAFKA_PREFIX)
     }
-    if settings.get("security.protocol", _PLAIN).upper() == _PLAIN:
-        return partitions_by_wire(bootstrap, topics, settings)
-    return partitions_by_admin(spark, bootstrap, topics, settings)
+
+
+def _is_plain(settings: Mapping[str, str]) -> bool:
+    return settings.get("security.protocol", _PLAIN).upper() == _PLAIN
 
 
 def partitions_by_wire(bootstrap: str, topics: Sequence[str], settings: Mapping[str, str]) -> Partitions:
@@ -93,10 +113,7 @@ def partitions_by_admin(
 ) -> Partitions:
     """Ask the endpoint for partitions through Java's admin client, with these client settings."""
     with _admin(spark, bootstrap, settings) as (jvm, admin):
-        names = jvm.java.util.ArrayList()
-        for topic in topics:
-            names.add(topic)
-        described = admin.describeTopics(names).allTopicNames().get()
+        described = _described(jvm, admin, topics)
         places = {
             Place(topic, info.partition()): jvm.org.apache.kafka.common.TopicPartition(
                 topic, info.partition()
@@ -104,7 +121,7 @@ def partitions_by_admin(
             for topic in topics
             for info in described.get(topic).partitions()
         }
-        ids = {topic: _uuid(described.get(topic).topicId()) for topic in topics}
+        ids = _topic_ids(described)
         levels = jvm.org.apache.kafka.common.IsolationLevel
         level = levels.READ_COMMITTED if _is_committed(settings) else levels.READ_UNCOMMITTED
         ask = jvm.org.apache.kafka.clients.admin.ListOffsetsOptions(level)
@@ -114,8 +131,21 @@ def partitions_by_admin(
         )
     return Partitions(
         {place: (starts[place], ends[place]) for place in places},
-        {topic: found for topic, found in ids.items() if found.int},
+        ids,
     )
+
+
+def _described(jvm: Any, admin: Any, topics: Sequence[str]) -> Any:
+    """Return a map from topic name to Java's TopicDescription."""
+    names = jvm.java.util.ArrayList()
+    for topic in topics:
+        names.add(topic)
+    return admin.describeTopics(names).allTopicNames().get()
+
+
+def _topic_ids(described: Any) -> dict[str, UUID]:
+    ids = {str(topic): _uuid(described.get(topic).topicId()) for topic in described}
+    return {topic: found for topic, found in ids.items() if found.int}
 
 
 def _offsets(jvm: Any, admin: Any, places: Mapping[Place, Any], which: Any, options: Any) -> dict[Place, int]:

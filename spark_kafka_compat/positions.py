@@ -18,7 +18,7 @@ from typing import Literal, NamedTuple
 from uuid import UUID
 
 from spark_kafka_compat.databases import Database, Transaction
-from spark_kafka_compat.errors import FencedError, PositionError
+from spark_kafka_compat.errors import EndpointError, FencedError, PositionError, RecreatedTopicError
 
 PIPELINES, POSITIONS, TOPICS = "kafka_read_pipelines", "kafka_read_positions", "kafka_read_topics"
 _PIPELINES_COLUMNS = "pipeline TEXT PRIMARY KEY, generation BIGINT NOT NULL"
@@ -239,12 +239,34 @@ def _check_topics(
     )
 
 
-def recreated_topic(topic: str) -> PositionError:
+def recreated_topic(topic: str) -> RecreatedTopicError:
     """Return the error for a topic that was deleted and recreated since the positions were stored."""
-    return PositionError(
+    return RecreatedTopicError(
         f"The topic {topic} was recreated since it was read, so its offsets begin again. To read the topic from the "
         f"beginning, give the pipeline a new name, or delete the pipeline's rows of the topic from {POSITIONS}."
     )
+
+
+class ReadTopics:
+    """The topics that a pipeline reads, by the ids that they had when it started. `ask` asks the endpoint for the ids."""
+
+    def __init__(self, ask: Callable[[], TopicIds]) -> None:
+        self._ask = ask
+        self._known: dict[str, UUID] = {}
+
+    def know(self, topic_ids: TopicIds) -> None:
+        """Remember the ids at the start. Raises `RecreatedTopicError` when an id has changed since an earlier call."""
+        for topic, topic_id in topic_ids.items():
+            if self._known.setdefault(topic, topic_id) != topic_id:
+                raise recreated_topic(topic)
+
+    def check(self) -> None:
+        """Raise `RecreatedTopicError` when a topic was recreated. An unreachable endpoint proves nothing."""
+        try:
+            found = self._ask()
+        except EndpointError:
+            return
+        self.know(found)
 
 
 def _stored(transaction: Transaction, pipeline: str) -> dict[Place, int]:

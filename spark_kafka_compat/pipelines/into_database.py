@@ -1,6 +1,7 @@
 """Writes Kafka topics into a table of SQLite or PostgreSQL, effectively once: rows and positions in one transaction.
 
-Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin.
+Exit status: 0 when the query is done or was stopped, 1 when the query failed, 2 when the query could not begin, or when one
+of its topics was recreated.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from spark_kafka_compat import session
 from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.databases import Database, is_database_error
 from spark_kafka_compat.errors import SparkCompatError
-from spark_kafka_compat.into_database import into_database, into_table
+from spark_kafka_compat.into_database import into_database, into_table, read_topics
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
 
 if TYPE_CHECKING:
@@ -104,8 +105,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return records.selectExpr(*columns)
 
     try:
+        spark = session("into database", master=chosen.master, quiet=True)
+        options = source_options(chosen.option)
+        kept = read_topics(spark, chosen.bootstrap, chosen.topics, options=options)
         query = into_database(
-            session("into database", master=chosen.master, quiet=True),
+            spark,
             chosen.bootstrap,
             chosen.topics,
             Database(chosen.database),
@@ -115,14 +119,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             starting=chosen.starting,
             checkpoint=chosen.checkpoint,
             every=chosen.every,
-            options=source_options(chosen.option),
+            options=options,
+            kept=kept,
         )
     except Exception as error:
         if not isinstance(error, SparkCompatError) and not is_database_error(error):
             raise
         print(f"into_database: {error}", file=sys.stderr)
         return NOT_BEGUN
-    return await_end(query, "into_database", verbose=chosen.verbose)
+    return await_end(query, "into_database", lambda _topics: kept.check(), verbose=chosen.verbose)
 
 
 if __name__ == "__main__":

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import signal
 import sys
@@ -10,7 +9,8 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from spark_kafka_compat.errors import SparkCompatError
+from spark_kafka_compat.errors import RecreatedTopicError, SparkCompatError
+from spark_kafka_compat.offset_log import topics_in
 from spark_kafka_compat.options import OptionValue
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 DONE, QUERY_FAILED, NOT_BEGUN = 0, 1, 2
 _OWN_ERROR = re.compile(rf"{SparkCompatError.__module__}\.\w+: (.+)")
+_RECREATED = f"{RecreatedTopicError.__module__}.{RecreatedTopicError.__name__}: "
 _MOVED = re.compile(r"Partition \S+ offset was changed from \d+ to \d+")
 _RAISED = re.compile(r"^(?:Caused by: )?((?:[\w$]+\.)*[\w$]*(?:Error|Exception): .+)$", re.MULTILINE)
 _LONGEST_SENTENCE = 500
@@ -43,8 +44,9 @@ def await_end(
 ) -> int:
     """Wait until the query ends, or stop the query at SIGTERM or SIGINT; return the exit status.
 
-    `check` is called about once a second with the topics that the query has read. A `SparkCompatError` of `check` stops the
-    query with the status `NOT_BEGUN`. With `verbose` the whole error of a failed query is printed, not its cause alone.
+    `check` is called about once a second, and when the query failed, with the topics that the query has read. A
+    `SparkCompatError` of `check` stops the query with the status `NOT_BEGUN`; so does a `RecreatedTopicError` of the query's
+    own functions. With `verbose` the whole error of a failed query is printed, not its cause alone.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -56,10 +58,15 @@ def await_end(
     try:
         has_ended = False
         while not stopping.is_set() and not has_ended:
-            has_ended = bool(query.awaitTermination(1))
-            if check is not None:
-                check(topics_read(query))
+            try:
+                has_ended = bool(query.awaitTermination(1))
+            finally:
+                if check is not None:
+                    check(topics_read(query))
     except StreamingQueryException as error:
+        if _RECREATED in str(error):
+            print(f"{program}: {sentence(error)}", file=sys.stderr)
+            return NOT_BEGUN
         print(f"{program}: the query failed: {str(error) if verbose else sentence(error)}", file=sys.stderr)
         return QUERY_FAILED
     except SparkCompatError as error:
@@ -77,13 +84,7 @@ def await_end(
 def topics_read(query: StreamingQuery) -> set[str]:
     """Return the topics in the offsets of the query's last micro batch."""
     progress: Any = query.lastProgress
-    topics: set[str] = set()
-    for read in progress["sources"] if progress else ():
-        offsets = read.get("endOffset")
-        found = json.loads(offsets) if isinstance(offsets, str) else offsets
-        if isinstance(found, dict):
-            topics |= found.keys()
-    return topics
+    return topics_in(read.get("endOffset") for read in progress["sources"]) if progress else set()
 
 
 def sentence(error: Exception) -> str:

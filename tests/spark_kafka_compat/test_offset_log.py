@@ -6,7 +6,7 @@ from typing import Any, cast
 import pytest
 
 from spark_kafka_compat import SparkCompatError
-from spark_kafka_compat.offset_log import OffsetLog, Span, parse_offsets
+from spark_kafka_compat.offset_log import OffsetLog, Span, parse_all_offsets, parse_offsets
 from spark_kafka_compat.positions import Place
 
 
@@ -28,6 +28,13 @@ def test_offsets(text: str) -> None:
 def test_other_formats_are_refused(text: str) -> None:
     with pytest.raises(SparkCompatError, match="format v1"):
         parse_offsets(text)
+
+
+def test_offsets_of_a_query_with_several_sources() -> None:
+    text = 'v1\n{"batchWatermarkMs":0,"conf":{}}\n{"a":{"0":5,"1":7}}\n-\n{"logOffset":3}\n{"b":{"0":1},"a":{"0":9}}\n17'
+    assert parse_all_offsets(text) == {Place("a", 0): 9, Place("a", 1): 7, Place("b", 0): 1}
+    with pytest.raises(SparkCompatError, match="format v1"):
+        parse_all_offsets("v2\n{}")
 
 
 def test_a_span_lies_between_the_ends_of_two_micro_batches(tmp_path: Path) -> None:

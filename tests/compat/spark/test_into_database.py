@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 from confluent_kafka import Producer
@@ -19,8 +20,9 @@ from spark_kafka_compat import positions
 from spark_kafka_compat.databases import Database, Transaction
 from spark_kafka_compat.errors import PositionError
 from spark_kafka_compat.into_database import into_database, into_table
+from spark_kafka_compat.partitions import partitions_by_wire
 from spark_kafka_compat.pipelines import into_database as program
-from spark_kafka_compat.positions import Place, claim, create_tables, stored_positions
+from spark_kafka_compat.positions import Place, ReadTopics, claim, create_tables, stored_positions
 from tests.compat.spark.topics import TIMEOUT_S, Topics
 
 PATIENCE_S = 180
@@ -236,6 +238,51 @@ def test_a_recreated_topic_that_has_grown_beyond_is_refused(
         start(spark, topics, topic, sqlite)
     run(spark, topics, topic, sqlite, pipeline="q")
     assert lines(sqlite) == [*range(10), *range(100, 120)]
+
+
+def test_a_micro_batch_of_a_topic_that_was_recreated_meanwhile_is_rolled_back(
+    spark: SparkSession, topics: Topics, sqlite: Database
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+
+    def recreated() -> dict[str, UUID]:
+        topics.make_anew(topic)
+        return partitions_by_wire(topics.bootstrap, [topic], {}).topic_ids
+
+    query = start(spark, topics, topic, sqlite, kept=ReadTopics(recreated))
+    with pytest.raises(
+        StreamingQueryException, match=f"RecreatedTopicError: The topic {topic} was recreated"
+    ):
+        query.awaitTermination(PATIENCE_S)
+    assert lines(sqlite) == []
+    assert stored_positions(sqlite, "p") == {Place(topic, 0): 0}
+
+
+def test_the_program_notices_a_topic_that_is_recreated_while_it_runs(
+    spark: SparkSession,
+    topics: Topics,
+    sqlite: Database,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    topic = topics.fresh()
+    topics.fill(topic, range(10))
+    started = into_database
+
+    def then_recreated(*given: Any, **named: Any) -> StreamingQuery:
+        query = started(*given, **named)
+        query.processAllAvailable()
+        topics.make_anew(topic)
+        return query
+
+    monkeypatch.setattr(program, "into_database", then_recreated)
+    url = sqlite.url
+    arguments = ["--bootstrap", topics.bootstrap, "--database", url, "--table", "lines", "--pipeline", "p"]
+    arguments += ["--select", "CAST(CAST(value AS STRING) AS INT) AS line", "--every", "0 seconds", topic]
+    assert program.main(arguments) == program.NOT_BEGUN
+    (told,) = capsys.readouterr().err.splitlines()
+    assert f"The topic {topic} was recreated" in told
 
 
 def test_from_the_latest_on_and_more_partitions(

@@ -10,6 +10,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from spark_kafka_compat import SparkCompatError
+from spark_kafka_compat.errors import RecreatedTopicError
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
 
 
@@ -81,6 +82,23 @@ def test_a_check_stops_the_query(capsys: pytest.CaptureFixture[str]) -> None:
     assert await_end(cast("Any", query), "land", check) == NOT_BEGUN
     assert capsys.readouterr().err == "land: The topic t was recreated.\n"
     assert (query.stops, checked) == (1, [{"t", "u"}])
+
+
+def test_a_query_that_fails_of_a_recreated_topic_counts_as_refused(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    text = "Raised in Python:\nspark_kafka_compat.errors.RecreatedTopicError: The topic t was recreated.\n\nat py4j"
+    assert await_end(cast("Any", Query(text)), "into_database") == NOT_BEGUN
+    assert capsys.readouterr().err == "into_database: The topic t was recreated.\n"
+
+
+def test_a_query_that_fails_is_checked_for_a_recreated_topic(capsys: pytest.CaptureFixture[str]) -> None:
+    def check(_: Collection[str]) -> None:
+        raise RecreatedTopicError("The topic t was recreated.")
+
+    moved = Query("Partition t-0 offset was changed from 10 to 4")
+    assert await_end(cast("Any", moved), "land", check) == NOT_BEGUN
+    assert capsys.readouterr().err == "land: The topic t was recreated.\n"
 
 
 def test_signal_handlers_are_restored_at_the_end() -> None:
