@@ -135,8 +135,9 @@ class SeqgateBroker(Broker):
 class KafkaBroker(Broker):
     name = "Kafka"
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
         self._directory = directory
+        self._settings = settings or {}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
@@ -144,9 +145,9 @@ class KafkaBroker(Broker):
         port = free_port()
         self.bootstrap = f"127.0.0.1:{port}"
         properties = self._directory / "server.properties"
-        properties.write_text(
-            PROPERTIES.format(port=port, controller_port=free_port(), directory=self._directory)
-        )
+        text = PROPERTIES.format(port=port, controller_port=free_port(), directory=self._directory)
+        # of two lines for one property, Kafka takes the second
+        properties.write_text(text + "".join(f"{name}={value}\n" for name, value in self._settings.items()))
         # A leading "-" would read as an option, so begin with a fixed byte.
         cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         run_tool(
