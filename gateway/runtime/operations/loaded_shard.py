@@ -67,6 +67,11 @@ class LoadedShard(Generic[S]):
         log = self.partition.log
         return not self.failed and not log.offline and log.log_end_offset >= self._end_offset
 
+    @property
+    def awaits_flush(self) -> bool:
+        """Whether a batch of this shard must wait for a flush before its operations are answered."""
+        return self.partition.flush_messages == 1
+
     def load(self, now_ms: int) -> None:
         """Build the state from the log. Raises LogError, IncompatibleFormat."""
         log = self.partition.log

@@ -11,9 +11,10 @@ Two classes carry operations out. docs/decisions.md says why they differ.
     `DurableFirst`   waits, then folds in    topics and other metadata: everyone reads the image without waiting for it
 
 **Rounds** (`Operations`). Operations that arrive in one turn of the event loop form a *round*, and so do operations that
-arrive during a flush: one batch, one flush. A round runs without an await. Each operation sees the changes of earlier
-ones, but no answer shows a state that is ahead of its log. If a batch can't be written, or is lost, the shard is dropped
-and loaded from its log again, and all waiting clients must retry.
+arrive during a flush: one batch, one flush. When more shards wait than a flush persists quickly, those that waited longest
+have their round first, and the others gather more operations. A round runs without an await. Each operation sees the
+changes of earlier ones, but no answer shows a state that is ahead of its log. If a batch can't be written, or is lost, the
+shard is dropped and loaded from its log again, and all waiting clients must retry.
 
 `Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for callers that do not wait,
 or that need the offset to wait for.
@@ -171,8 +172,7 @@ class Operations(Generic[S]):
         asked = self._asked.get(loaded)
         if asked is None:
             self._asked[loaded] = [_Asked(operation, answered, noted)]
-            # an extra round during the flush would be one more batch and become durable no sooner
-            if not self._flusher.is_flushing or loaded.partition.flush_messages != 1:
+            if not self._flusher.is_flushing or not loaded.awaits_flush:
                 self._schedule()
         else:
             asked.append(_Asked(operation, answered, noted))
@@ -233,9 +233,13 @@ class Operations(Generic[S]):
 
     def _run_rounds(self) -> None:
         self._scheduled = False
-        asked, self._asked = self._asked, {}
-        for loaded, of_shard in asked.items():
-            self._run_round(loaded, of_shard)
+        room = 0 if self._flusher.is_flushing else self._flusher.logs_per_round
+        for loaded in list(self._asked):
+            if room <= 0 and loaded.awaits_flush:
+                continue  # its batch would be durable no sooner: let it grow until `_flush_finished`
+            asked = self._asked.pop(loaded, ())
+            if asked and not loaded.partition.is_persisted(self._run_round(loaded, asked)):
+                room -= 1
 
     def _run_round(self, loaded: LoadedShard[S], asked: Sequence[_Asked]) -> int:
         """Carry out operations, write their batch, and answer when the batch is durable; return the last offset."""
@@ -293,13 +297,8 @@ class Operations(Generic[S]):
                 loaded.shard.replay(record, now_ms)
 
     def _unwritten(self, loaded: LoadedShard[S], error: Exception) -> Unavailable:
-        log = loaded.partition.log
-        logger.error(
-            "%s-%d could not be written; its state is loaded again from the log: %s",
-            log.topic,
-            log.partition,
-            error,
-        )
+        place = loaded.partition.log.place
+        logger.error("%s could not be written; its state is loaded again from the log: %s", place, error)
         return Unavailable(ErrorCode.not_coordinator)
 
     def _fail(self, loaded: LoadedShard[S], asked: Sequence[_Asked], error: Unavailable) -> None:

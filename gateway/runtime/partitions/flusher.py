@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
 from functools import partial
@@ -138,6 +139,13 @@ class Flusher:
     def is_flushing(self) -> bool:
         """Whether a round is under way."""
         return self._running is not None
+
+    @property
+    def logs_per_round(self) -> int:
+        """Return the number of logs up to which a round takes hardly longer than with one log."""
+        if self.durability.max_shares == 1:
+            return sys.maxsize
+        return self._thread_count * TICKETS_PER_THREAD
 
     def start(self) -> None:
         self._workers = self._machine.workers("flush", self._thread_count, self._do_share)

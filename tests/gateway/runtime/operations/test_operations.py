@@ -26,6 +26,7 @@ from tests.support.batches import Batch
 from tests.support.held_disk import HeldDisk
 
 ONE_PARTITION = ("offsets.topic.num.partitions=1",)
+MANY_PARTITIONS = ("offsets.topic.num.partitions=40",)
 PAGE_CACHE = (*ONE_PARTITION, "log.flush.interval.messages=9223372036854775807")
 PLACE: TopicPartition = ("flights", 0)
 
@@ -61,6 +62,18 @@ def offsets_log(node: Node) -> Partition:
 def batch_sizes(node: Node) -> list[int]:
     """Return how many records each batch of the offsets topic has."""
     return [header.record_count for header, _ in replay_batches(offsets_log(node).log, 0)]
+
+
+async def one_group_for_each_shard(node: Node) -> list[str]:
+    """Create the offsets topic; return as many group ids as it has partitions, each in a shard of its own."""
+    groups = node.services.coordinators.groups
+    await groups.ensure_topic()
+    by_shard: dict[int, str] = {}
+    for number in range(1000):
+        by_shard.setdefault(groups.shards.of(f"g-{number}").partition.index, f"g-{number}")
+    assert len(by_shard) == 40
+    await node.services.partitions.flusher.idle()  # opening a log begins a flush
+    return list(by_shard.values())
 
 
 async def outcomes(*work: Awaitable[A]) -> list[A | BaseException]:
@@ -150,6 +163,49 @@ class TestRounds:
             sizes = batch_sizes(node)
             assert sum(sizes) == 100
             assert 2 < len(sizes) < 10
+
+
+class TestManyShards:
+    """More shards have operations than one flush persists quickly."""
+
+    async def test_those_that_wait_for_their_round_gather_operations(self, tmp_path: Path) -> None:
+        disk = HeldDisk()
+        async with open_node(tmp_path, *MANY_PARTITIONS, storage=disk) as node:
+            groups = node.services.coordinators.groups
+            names = await one_group_for_each_shard(node)
+            logs = [groups.shards.of(name).partition.log for name in names]
+            at_once = node.services.partitions.flusher.logs_per_round
+            assert at_once < len(names)
+            with disk.held(OFFSETS_TOPIC):
+                first = [asyncio.create_task(commit(node, name, 1)) for name in names]
+                while not disk.waiting:
+                    await asyncio.sleep(0)
+                later = [asyncio.create_task(commit(node, name, 2)) for name in names]
+                await asyncio.sleep(0)
+                assert [log.log_end_offset for log in logs] == [1] * at_once + [0] * (len(logs) - at_once)
+            assert await outcomes(*first, *later) == [ErrorCode.none] * 2 * len(names)
+            sizes = [[header.record_count for header, _ in replay_batches(log, 0)] for log in logs]
+            assert sizes == [[1, 1]] * at_once + [[2]] * (len(logs) - at_once)
+
+    async def test_operations_that_need_no_flush_are_one_turn(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path, *MANY_PARTITIONS) as node:
+            groups = node.services.coordinators.groups
+            names = await one_group_for_each_shard(node)
+            rounds = node.services.partitions.flusher.rounds
+            async with asyncio.timeout(5):
+                found = await outcomes(*(groups.durable_shard(name) for name in names))
+            assert found == [groups.shards.of(name).shard for name in names]
+            assert node.services.partitions.flusher.rounds == rounds
+
+    async def test_nobody_waits_for_ever_when_flushes_fail(self, tmp_path: Path) -> None:
+        disk = HeldDisk()
+        async with open_node(tmp_path, *MANY_PARTITIONS, storage=disk) as node:
+            names = await one_group_for_each_shard(node)
+            disk.broken_topic = OFFSETS_TOPIC
+            async with asyncio.timeout(5):
+                found = await outcomes(*(commit(node, name, 1) for name in names))
+            assert codes(found) == [ErrorCode.not_coordinator] * len(names)
+            disk.broken_topic = ""
 
 
 class TestRefusals:
