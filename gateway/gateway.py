@@ -32,7 +32,7 @@ from gateway.runtime.topics.follow_settings import (
     follow_producer_limit,
 )
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.topic_lifecycle import topic_policy
+from gateway.runtime.topics.topic_policy import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.server.addresses import check_address
@@ -243,6 +243,7 @@ class Gateway:
             partition.close()
         await self.server.finish(STOP_TIMEOUT_S)
         services.partitions.cold_reads.stop()
+        services.partitions.recompressor.stop()
         await self._jobs.stop()
         await services.node.tasks.stop()
         await services.coordinators.producer_ids.close()

@@ -10,7 +10,6 @@ from collections.abc import Callable
 from gateway.config.setting import Setting, SettingType, SettingValue
 
 _SECTION = "Settings of Kafka that can have one value only"
-_AS_SENT = "only the default level {} is supported, because batches are stored as producers sent them"
 _NO_TIERS = "only {} is supported, because there is no tiered storage"
 _NO_MOVES = "only an empty list is supported, because a partition has one replica, which is never moved"
 
@@ -18,27 +17,6 @@ _NO_MOVES = "only an empty list is supported, because a partition has one replic
 def only(value: SettingValue, reason: str) -> Callable[[SettingValue], str | None]:
     """Return a check that refuses all values but `value`, with a reason."""
     return lambda given: None if given == value else reason
-
-
-def _gzip_level(value: SettingValue) -> str | None:
-    if value != -1 and not (isinstance(value, int) and 1 <= value <= 9):
-        return "Value must be between 1 and 9 or equal to -1"
-    return only(-1, _AS_SENT.format(-1))(value)
-
-
-def _level(codec: str, default: int, minimum: int, maximum: int) -> Setting:
-    return Setting(
-        name=f"compression.{codec}.level",
-        topic_name=f"compression.{codec}.level",
-        type=SettingType.INT,
-        default=default,
-        minimum=minimum,
-        maximum=maximum,
-        dynamic=True,
-        check=only(default, _AS_SENT.format(default)),
-        section=_SECTION,
-        doc=f"Always {default}: batches are stored with the codec and level that producers chose.",
-    )
 
 
 def _local_retention(unit: str) -> Setting:
@@ -83,18 +61,6 @@ def _remote(name: str, reason: str) -> Setting:
 
 
 FIXED_TOPIC_SETTINGS = (
-    Setting(
-        name="compression.gzip.level",
-        topic_name="compression.gzip.level",
-        type=SettingType.INT,
-        default=-1,
-        dynamic=True,
-        check=_gzip_level,
-        section=_SECTION,
-        doc="Always -1: batches are stored with the codec and level that producers chose.",
-    ),
-    _level("lz4", 9, 1, 17),
-    _level("zstd", 3, -131072, 22),
     Setting(
         name="log.preallocate",
         topic_name="preallocate",

@@ -37,7 +37,7 @@ READ_SETTINGS = (
         128 << 20,
         "Decompressed size of one batch, where the gateway decodes records. Topics that decode every batch refuse a larger batch: "
         "compacted topics, topics with delayed delivery or deduplication, and all topics under "
-        "seqgate.log.deep.validation.",
+        "seqgate.log.deep.validation. So does a topic with a compression.type for a batch that must be recompressed.",
         minimum=1 << 20,
     ),
     _decoding(

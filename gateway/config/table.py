@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
+from gateway.config.compression import COMPRESSION_SETTINGS
 from gateway.config.deduplication import DEDUPLICATION_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
@@ -31,6 +32,7 @@ SETTINGS: tuple[Setting, ...] = (
     *READ_SETTINGS,
     *DISK_SETTINGS,
     *TOPIC_SETTINGS,
+    *COMPRESSION_SETTINGS,
     *FIXED_TOPIC_SETTINGS,
     *BACKLOG_SETTINGS,
     *COMPACTED_TOPIC_SETTINGS,

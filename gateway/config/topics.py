@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from gateway.config.setting import INT_MAX, LONG_MAX, Fallback, Setting, SettingType, SettingValue
+from gateway.config.setting import INT_MAX, LONG_MAX, Fallback, Setting, SettingType
 
 _SECTION = "Topics and their logs"
 _MS_PER_HOUR = 3600000
 _MS_PER_MINUTE = 60000
-
-
-def _only_producer(value: SettingValue) -> str | None:
-    if value == "producer":
-        return None
-    return "only the compression type producer is supported, because batches are stored as they were sent"
-
 
 TOPIC_SETTINGS = (
     Setting(
@@ -185,16 +178,6 @@ TOPIC_SETTINGS = (
         section=_SECTION,
         doc="Treatment of old segments. `delete` removes segments by age and size, `compact` keeps the newest record of each key, "
         "`compact,delete` does both, and an empty list keeps everything.",
-    ),
-    Setting(
-        name="compression.type",
-        topic_name="compression.type",
-        type=SettingType.STRING,
-        default="producer",
-        dynamic=True,
-        check=_only_producer,
-        section=_SECTION,
-        doc="Codec of stored batches: always the codec that the producer chose.",
     ),
     Setting(
         name="min.insync.replicas",

@@ -20,6 +20,7 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import (
     CoordinatorServices,
@@ -95,6 +96,11 @@ async def compose(
             log_directory=directory,
             flusher=flusher,
             cold_reads=_cold_reads(config, machine, flusher),
+            recompressor=Recompressor(
+                asyncio.get_running_loop(),
+                threads=config.int("seqgate.recompression.threads"),
+                machine=machine,
+            ),
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
         ),
         topics=TopicServices(metadata_log, lifecycle),

@@ -21,6 +21,7 @@ from gateway.runtime.loop.tasks import TaskList
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
@@ -79,6 +80,7 @@ class PartitionServices:
     log_directory: LogDirectory
     flusher: Flusher
     cold_reads: ColdReads
+    recompressor: Recompressor
     fetch_sessions: FetchSessionCache
     counters: BatchCounters = field(default_factory=BatchCounters)
 

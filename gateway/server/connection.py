@@ -181,10 +181,18 @@ class Connection(asyncio.BufferedProtocol):
         if answer.holds_back:
             self._held_back_by = answer
             self._intake.stops |= HELD_BACK
+            answer.on_others_may_begin = self._begin_others
         if answer.answer is not None:
             self._write_ready()
         else:
             answer.when_resolved(self._write_ready)
+
+    def _begin_others(self) -> None:
+        """Begin the requests behind one that has held them back and has no answer yet."""
+        self._held_back_by = None
+        self._intake.stops &= ~HELD_BACK
+        if not self._intake.is_consuming:
+            self._intake.resume()
 
     def _append(self, answer: Deferred) -> None:
         self._answers.append(answer)

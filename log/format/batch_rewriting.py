@@ -125,13 +125,13 @@ def rewritten_batch(
         body = _relative_to(new_horizon_ms, base_timestamp, plain, kept)
         base_timestamp, attributes = new_horizon_ms, attributes | DELETE_HORIZON_FLAG
     payload = compression.compress(header.compression, body)
-    return _sealed(header, attributes, base_timestamp, max_timestamp, len(kept), payload)
+    return sealed_batch(header, attributes, base_timestamp, max_timestamp, len(kept), payload)
 
 
 def empty_batch(header: BatchHeader) -> bytes:
     """Return the batch without records. Its header keeps the log's offsets and the producer's sequence."""
     attributes = header.attributes & ~(COMPRESSION_MASK | DELETE_HORIZON_FLAG)
-    return _sealed(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
+    return sealed_batch(header, attributes, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
 def _max_timestamp(base_timestamp: int, kept: Sequence[StoredRecord]) -> int:
@@ -154,7 +154,7 @@ def _relative_to(horizon_ms: int, base_timestamp: int, plain: bytes, kept: Seque
     return bytes(body)
 
 
-def _sealed(
+def sealed_batch(
     header: BatchHeader,
     attributes: int,
     base_timestamp: int,
@@ -162,7 +162,8 @@ def _sealed(
     record_count: int,
     payload: bytes,
 ) -> bytes:
-    batch = bytearray(
+    """Return the batch with these attributes, timestamps, count and payload; all else is as in `header`."""
+    head = bytearray(
         HEADER.pack(
             header.base_offset,
             HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
@@ -179,6 +180,6 @@ def _sealed(
             record_count,
         )
     )
-    batch += payload
-    _UINT32.pack_into(batch, CRC_COVERS_FROM - 4, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
-    return bytes(batch)
+    crc = crc32c(payload, crc32c(memoryview(head)[CRC_COVERS_FROM:]))
+    _UINT32.pack_into(head, CRC_COVERS_FROM - 4, crc)
+    return b"".join((head, payload))

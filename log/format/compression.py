@@ -1,12 +1,14 @@
 """Compresses and decompresses the records of a batch: four codecs and "none"; every decompression has a limit.
 
+A level is Kafka's: gzip 1 to 9 or −1, lz4 1 to 17, zstd −131072 to 22. Snappy and "none" have no levels.
+
 Snappy records arrive as raw blocks or in the framing of the xerial library that Kafka's Java client uses. This module reads both.
 """
 
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import cramjam
 
@@ -30,6 +32,24 @@ _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _INT32: Final = struct.Struct(">i")
 _FIRST_GUESS_BYTES: Final = 4096
+_LZ4_DEFAULT_LEVEL: Final = 9
+"""Kafka's default level of lz4. It means the quick compressor; every other level means the strong one."""
+_LZ4_QUICK: Final = 0
+_LZ4_STRONG: Final = range(3, 13)
+"""The levels of the strong compressor in the lz4 library; the library treats lower levels as quick, and higher ones as 12."""
+_LZ4_HEADER: Final = b"\x04\x22\x4d\x18\x60\x40\x82"
+"""The header of an lz4 frame: independent blocks of 64 KiB, no checksums."""
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_LZ4_END: Final = bytes(4)
+_LZ4_TRAILER_BYTES: Final = 12
+"""The checksum of the last block, the end mark and the checksum of the content, with which the library ends a frame."""
+
+
+class Compression(NamedTuple):
+    """A codec and the level to compress with; None is the library's default level."""
+
+    codec: int
+    level: int | None = None
 
 
 def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> memoryview:
@@ -47,22 +67,41 @@ def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRE
         raise InvalidRecord(f"compressed records can't be read: {error}") from error
 
 
-def compress(codec: int, data: bytes) -> bytes:
+def compress(codec: int, data: bytes | memoryview, level: int | None = None) -> bytes:
     """Return `data` compressed, in the framing of Kafka's Java client. Raises UnsupportedCompressionType for an id above 4."""
     if codec == NONE:
-        return data
+        return bytes(data)
     if codec == GZIP:
-        return bytes(cramjam.gzip.compress(data))
+        return bytes(cramjam.gzip.compress(data, None if level == -1 else level))
     if codec == SNAPPY:
         return _xerial(data)
     if codec == LZ4:
-        # Kafka's reader refuses frames whose blocks depend on each other.
-        compressor = cramjam.lz4.Compressor(block_linked=False)
-        compressor.compress(data)
-        return bytes(compressor.finish())
+        return _lz4(data, _lz4_level(level))
     if codec == ZSTD:
-        return bytes(cramjam.zstd.compress(data))
+        return bytes(cramjam.zstd.compress(data, level))
     raise UnsupportedCompressionType(f"unknown compression type {codec}")
+
+
+def _lz4(data: bytes | memoryview, level: int | None) -> bytes:
+    """Return an lz4 frame of blocks that do not depend on each other, because Kafka's reader refuses any other frame.
+
+    The library links the blocks of a frame, or keeps Python's lock while it works. So each block comes from a frame of its own.
+    """
+    parts = [_LZ4_HEADER]
+    for start in range(0, len(data), _LZ4_BLOCK_BYTES):
+        frame = bytes(cramjam.lz4.compress(data[start : start + _LZ4_BLOCK_BYTES], level))
+        parts.append(frame[len(_LZ4_HEADER) : -_LZ4_TRAILER_BYTES])
+    parts.append(_LZ4_END)
+    return b"".join(parts)
+
+
+def _lz4_level(level: int | None) -> int | None:
+    """Return the level of the lz4 library for a level of Kafka. Source: Kafka's `Lz4BlockOutputStream`."""
+    if level is None:
+        return None
+    if level == _LZ4_DEFAULT_LEVEL:
+        return _LZ4_QUICK
+    return min(max(level, _LZ4_STRONG[0]), _LZ4_STRONG[-1])
 
 
 def _decompressor(codec: int) -> Callable[[memoryview, bytearray], int]:
@@ -126,7 +165,7 @@ def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
     return output
 
 
-def _xerial(data: bytes) -> bytes:
+def _xerial(data: bytes | memoryview) -> bytes:
     parts = [_XERIAL_HEADER]
     for start in range(0, len(data), _XERIAL_BLOCK_BYTES):
         block = bytes(cramjam.snappy.compress_raw(data[start : start + _XERIAL_BLOCK_BYTES]))

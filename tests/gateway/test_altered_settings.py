@@ -29,7 +29,7 @@ from gateway.config import (
 )
 from gateway.gateway import Gateway
 from gateway.runtime.loop.interval import Interval
-from gateway.runtime.topics.topic_lifecycle import TopicPolicy, topic_policy
+from gateway.runtime.topics.topic_policy import TopicPolicy, topic_policy
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import settings
@@ -190,7 +190,12 @@ async def test_a_partition_that_is_open_goes_by_what_its_topic_and_the_gateway_a
                 assert (await alter(node, kind, name, {key: value})).error_message is None, key
                 own = {key: value} if value is not None and kind == TOPIC else {}
                 policy = topic_policy(gateway.config, own)
-                followed = TopicPolicy(partition.log.config, partition.flush_messages, partition.flush_ms)
+                followed = TopicPolicy(
+                    partition.log.config,
+                    partition.flush_messages,
+                    partition.flush_ms,
+                    partition.compression,
+                )
                 assert followed == policy, key
 
 

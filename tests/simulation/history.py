@@ -268,6 +268,8 @@ class History:
     events: list[Event] = field(default_factory=list)
     compacted: frozenset[str] = frozenset()
     """Topics from which compaction may remove a record when its key has a later one."""
+    recompressed: frozenset[str] = frozenset()
+    """The topics that store all batches in one codec, which may change."""
     named: frozenset[str] = frozenset()
     """Topics that deduplicate lines by producer names; dropped lines leave offsets without a record."""
     switched: frozenset[str] = frozenset()

@@ -58,7 +58,11 @@ def plan_of(seed: int) -> Plan:
             befalls.pop(kind, None)
     return Plan(
         duration_s=chance.choice((4.0, 8.0, 8.0, 15.0, 30.0)),
-        settings=_settings(chance, durable=durable) + _settings_of_names(Random(f"names plan {seed}")),
+        settings=(
+            *_settings(chance, durable=durable),
+            *_settings_of_names(Random(f"names plan {seed}")),
+            f"seqgate.recompression.threads={Random(f'codecs plan {seed}').choice((1, 2, 5))}",
+        ),
         befalls=befalls,
         one_byte_portions=chance.choice((0.0, 0.0, 0.02, 0.3)),
         cold_reads=chance.random() < 0.5,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import struct
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -16,6 +16,9 @@ import cramjam
 from crc32c import crc32c
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
+XERIAL_MAGIC = b"\x82SNAPPY\0"
+"""The first bytes of snappy records in the framing of Kafka's Java client."""
+XERIAL_HEADER_BYTES = 16
 CODECS = {"none": 0, "gzip": 1, "snappy": 2, "lz4": 3, "zstd": 4}
 # A full hour of yesterday: a test would notice if the code used the present time instead, and retention
 # deletes nothing so young.
@@ -134,6 +137,31 @@ def compress(codec: int, data: bytes) -> bytes:
     if codec == 4:
         return bytes(cramjam.zstd.compress(data))
     return data
+
+
+def decompress(codec: int, payload: bytes) -> bytes:
+    """Return the plain records of a batch. Raises ValueError for an unknown codec."""
+    if codec == 0:
+        return payload
+    if codec == 1:
+        return bytes(cramjam.gzip.decompress(payload))
+    if codec == 2:
+        if payload.startswith(XERIAL_MAGIC):
+            return b"".join(_xerial_blocks(payload))
+        return bytes(cramjam.snappy.decompress_raw(payload))
+    if codec == 3:
+        return bytes(cramjam.lz4.decompress(payload))
+    if codec == 4:
+        return bytes(cramjam.zstd.decompress(payload))
+    raise ValueError(f"codec {codec}")
+
+
+def _xerial_blocks(payload: bytes) -> Iterator[bytes]:
+    position = XERIAL_HEADER_BYTES
+    while position < len(payload):
+        (size,) = struct.unpack_from(">i", payload, position)
+        yield bytes(cramjam.snappy.decompress_raw(payload[position + 4 : position + 4 + size]))
+        position += 4 + size
 
 
 def records(count: int, size: int = 10, *, prefix: str = "v", step_ms: int = 0) -> tuple[Record, ...]:

@@ -24,14 +24,24 @@ class CloseConnection(Exception):
 class Deferred:
     """The frame of an answer that comes later: the second stage of a request."""
 
-    __slots__ = ("_callback", "abandoned", "answer", "failed", "holds_back", "on_abandoned")
+    __slots__ = (
+        "_callback",
+        "abandoned",
+        "answer",
+        "failed",
+        "holds_back",
+        "on_abandoned",
+        "on_others_may_begin",
+    )
 
     def __init__(self, *, holds_back: bool = False) -> None:
         self.abandoned = False
         """Whether the client no longer waits for the answer."""
         self.answer: Answer | None = None
         self.holds_back = holds_back
-        """Whether later requests of the connection begin only after this answer (long polls)."""
+        """Whether later requests of the connection begin only after this answer (long polls), or after `let_others_begin`."""
+        self.on_others_may_begin: Callable[[], object] | None = None
+        """Called when later requests may begin before the answer is there."""
         self.on_abandoned: Callable[[], object] | None = None
         """Called when the connection has closed before the answer."""
         self.failed = False
@@ -70,6 +80,13 @@ class Deferred:
         else:
             self.resolve(other.answer or b"")
 
+    def let_others_begin(self) -> None:
+        """Hold later requests of the connection back no longer, although the answer may still be missing."""
+        self.holds_back = False
+        callback, self.on_others_may_begin = self.on_others_may_begin, None
+        if callback is not None and self.answer is None:
+            callback()
+
     def when_resolved(self, callback: Callable[[], None]) -> None:
         """Call `callback` when the answer is set."""
         self._callback = callback
@@ -77,7 +94,7 @@ class Deferred:
     def abandon(self) -> None:
         """Note that nobody waits for the answer any more."""
         self.abandoned = True
-        self._callback = None
+        self._callback = self.on_others_may_begin = None
         if self.on_abandoned is not None:
             self.on_abandoned()
 

@@ -31,6 +31,7 @@ from gateway.handlers.records.produce_append import (
 from gateway.handlers.records.produce_door import refusal_of_all
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
+from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -41,7 +42,9 @@ from gateway.protocol.produce_codec import (
     produce_reader,
 )
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
+from log import LogError
 
 logger = logging.getLogger(__name__)
 
@@ -154,6 +157,8 @@ class _Appending:
         self._request = request
         self._topics: Topics = []
         self._pending: PendingAnswer | None = None
+        self._late: list[LateBatch] = []
+        """The batches that must be recompressed, and are appended after that."""
         self._left = _entries_by_topic(context, request)
 
     def steps(self) -> Iterator[None]:
@@ -213,6 +218,15 @@ class _Appending:
             # the gateway keeps its own state in internal topics (ReplicaManager.appendToLocalLog)
             rows.append(ProduceRow(entry.partition, INVALID_TOPIC, -1, -1, -1))
             return
+        compression = partition.compression
+        if (
+            compression is not None
+            and topic is not None
+            and must_recompress(context.api_version, partition, compression.codec, entry.records, now_ms)
+        ):
+            self._late.append(LateBatch(rows, len(rows), key, topic, partition, compression, entry))
+            rows.append(ProduceRow(entry.partition, 0, -1, -1, -1))
+            return
         info = append_batch(
             context.services,
             context.api_version,
@@ -232,6 +246,49 @@ class _Appending:
                 pending = self._pending = PendingAnswer(context, self._topics)
             pending.wait(rows, len(rows) - 1, partition, info.answer_after)
 
+    def _append_late(self, batch: LateBatch, outcome: Outcome) -> None:
+        """Append a batch that was recompressed, unless its topic was deleted meanwhile."""
+        context, request, partition = self._context, self._request, batch.partition
+        if context.services.partitions.by_key.get(batch.key) is not batch.topic:
+            code = _missing(batch.key, None, partition.index)
+            batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
+            return
+        records, refused = batch.entry.records, None
+        if isinstance(outcome, LogError):
+            refused = outcome
+        else:
+            records = memoryview(outcome)
+        info = append_batch(
+            context.services,
+            context.api_version,
+            partition,
+            records,
+            request.transactional_id,
+            context.node.clock.now_ms(),
+            refused,
+        )
+        if isinstance(info, ProduceRow):
+            batch.rows[batch.position] = info
+            log_refusal(context.peer.name, context.client_id, partition, info)
+            return
+        batch.rows[batch.position] = appended_row(partition, info)
+        if request.acks and not partition.is_persisted(info.answer_after):
+            self._pending = self._pending or PendingAnswer(context, self._topics)
+            self._pending.wait(batch.rows, batch.position, partition, info.answer_after)
+
+    def _answer_late(self) -> Answer | Deferred | None:
+        """Return the future of an answer that has to wait for recompression. Without room for that, refuse the batches."""
+        late, self._late = self._late, []
+        deferred = Recompression(self._context, late, self._append_late, self.answer).begin()
+        if deferred is not None:
+            return deferred
+        max_refused = self._context.node.config.int("seqgate.backlog.refused.producers.max")
+        now_ms = self._context.node.clock.now_ms()
+        for batch in late:
+            refused_by_log(batch.partition, max_refused, batch.entry.records, now_ms)
+            batch.rows[batch.position] = ProduceRow(batch.partition.index, REFUSED, -1, -1, -1, _NO_ROOM)
+        return self.answer()
+
     def _refuse(
         self, rows: list[ProduceRow], topic: TopicPartitions, entry: PartitionRecords, now_ms: int
     ) -> None:
@@ -248,6 +305,8 @@ class _Appending:
 
     def answer(self) -> Answer | Deferred | None:
         """Return the answer once all steps are done. Raises CloseConnection."""
+        if self._late:
+            return self._answer_late()
         if self._request.acks == 0:
             close_on_error(self._topics)
             return None

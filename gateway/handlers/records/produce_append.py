@@ -159,8 +159,12 @@ def append_batch(
     records: memoryview | None,
     transactional_id: str | None,
     now_ms: int,
+    refused: LogError | None = None,
 ) -> Appended | ProduceRow:
-    """Append the batch of one partition; return its offsets, or the row that refuses it."""
+    """Append the batch of one partition; return its offsets, or the row that refuses it.
+
+    `refused` is the error of a batch that could not be recompressed: the batch is refused as if the log had done it.
+    """
     if records is None:
         return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
@@ -178,27 +182,40 @@ def append_batch(
         if row is not None:
             return row
     try:
+        if refused is not None:
+            raise refused
         info = partition.append(records, now_ms, begins_at_zero=begins_at_zero)
     except LogError as error:
-        code = error.kafka_error_code
-        if code in SEQUENCE_REFUSALS:
-            services.counters.rejections += 1
-        if isinstance(error, _REFUSED_FOR_NOW) and len(records) >= HEADER_BYTES:
-            refused_by_log(
-                partition, services.node.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
-            )
-        is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
-        appended = not (
-            is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
-        )
-        row = refused_row(partition, code, str(error), appended=appended)
-        return row._replace(record_errors=_record_errors(error))
+        return _row_of_error(services, partition, records, attributes, now_ms, error)
     if info.is_duplicate:
         # batches that the log drops by their producer names have no offsets; the log counts them itself
         services.counters.duplicates += info.has_offsets
     elif gate is not None:
         gate.count_append(len(records))
     return info
+
+
+def _row_of_error(
+    services: ProduceServices,
+    partition: Partition,
+    records: memoryview,
+    attributes: int,
+    now_ms: int,
+    error: LogError,
+) -> ProduceRow:
+    """Return the row of a batch that the log has refused; count the refusal, and remember one that is only for now."""
+    code = error.kafka_error_code
+    if code in SEQUENCE_REFUSALS:
+        services.counters.rejections += 1
+    if isinstance(error, _REFUSED_FOR_NOW) and len(records) >= HEADER_BYTES:
+        max_refused = services.node.config.int("seqgate.backlog.refused.producers.max")
+        refused_by_log(partition, max_refused, records, now_ms)
+    is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
+    appended = not (
+        is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
+    )
+    row = refused_row(partition, code, str(error), appended=appended)
+    return row._replace(record_errors=_record_errors(error))
 
 
 def _record_errors(error: LogError) -> tuple[tuple[int, str], ...]:

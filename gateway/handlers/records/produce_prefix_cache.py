@@ -10,7 +10,14 @@ from functools import partial
 from typing import Final
 
 from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
-from gateway.handlers.records.produce_append import append_batch, close_on_error, log_refusal, unflushed_row
+from gateway.handlers.records.produce_append import (
+    ATTRIBUTES_POSITION,
+    CODEC_BITS,
+    append_batch,
+    close_on_error,
+    log_refusal,
+    unflushed_row,
+)
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
@@ -91,6 +98,12 @@ class ProduceRepeats:
         partition = target.partition
         records = records_of(frame, end, api_version)
         if partition.closed or records is None or partition.gate is not None:
+            return NOT_REPEATED
+        compression = partition.compression
+        if compression is not None and (
+            len(records) <= ATTRIBUTES_POSITION
+            or records[ATTRIBUTES_POSITION] & CODEC_BITS != compression.codec
+        ):
             return NOT_REPEATED
         acks = target.acks
         info = append_batch(self._services, api_version, partition, records, None, self._clock.now_ms())

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import BatchCounters, NodeServices, Services
 from gateway.runtime.upkeep.disk_room import DiskRoom
@@ -13,7 +14,7 @@ from gateway.runtime.upkeep.disk_room import DiskRoom
 
 @dataclass(slots=True)
 class ProduceServices:
-    """The partitions, the transactions that batches take part in, and the limits that may refuse a batch."""
+    """The partitions, the transactions that batches take part in, the limits that may refuse a batch, and the threads that recompress."""
 
     node: NodeServices
     partitions: Partitions
@@ -21,6 +22,7 @@ class ProduceServices:
     transactions: TransactionCoordinator
     backlog: Backlog
     disk_room: DiskRoom
+    recompressor: Recompressor
 
     @classmethod
     def of(cls, services: Services) -> ProduceServices:
@@ -32,4 +34,5 @@ class ProduceServices:
             transactions=services.coordinators.transactions,
             backlog=services.upkeep.backlog,
             disk_room=services.upkeep.disk_room,
+            recompressor=services.partitions.recompressor,
         )

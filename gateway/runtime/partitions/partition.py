@@ -15,6 +15,7 @@ from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.waiting import Waiting
 from log import Appended, PartitionLog, StorageFailed
+from log.format.compression import Compression
 from log.markers import end_marker
 
 FLUSH_NEVER = 2**63 - 1
@@ -33,6 +34,7 @@ class Partition:
         "_unflushed",
         "_watchers",
         "closed",
+        "compression",
         "delayed_gate",
         "flush_messages",
         "flush_ms",
@@ -60,6 +62,8 @@ class Partition:
         self.leader_epoch = leader_epoch
         self.flush_messages = flush_messages
         self.flush_ms = flush_ms
+        self.compression: Compression | None = None
+        """The codec in which batches are stored; None stores each batch as it was sent."""
         self.gate: ProduceGate | None = None
         """The gate that producers must pass in a topic with a backlog quota."""
         self.delayed_gate: ProduceGate | None = None

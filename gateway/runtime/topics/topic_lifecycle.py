@@ -10,12 +10,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import cast
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from gateway.config import Config
-from gateway.config.table import BY_TOPIC_NAME
 from gateway.metadata.image import ALL_BROKERS, BROKER_RESOURCE, TOPIC_RESOURCE, TopicImage
 from gateway.metadata.records import (
     ConfigRecord,
@@ -30,7 +28,8 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import IncompatibleFormat, LogConfig, LogDirectory, LogError, settings
+from gateway.runtime.topics.topic_policy import TopicPolicy, topic_policy
+from log import IncompatibleFormat, LogDirectory, LogError, settings
 
 logger = logging.getLogger(__name__)
 
@@ -38,83 +37,8 @@ _LOGS_AT_ONCE = 4
 """Partition logs created or deleted before other work of the event loop runs."""
 
 
-_TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 _POLICIES_AT_ONCE = 500
 """Topics and partitions that get a new policy before other work of the event loop runs."""
-
-
-@dataclass(frozen=True, slots=True)
-class TopicPolicy:
-    """The effective configuration of a topic: that of its logs, and when they are flushed."""
-
-    log_config: LogConfig
-    flush_messages: int
-    flush_ms: int
-
-
-def _is_set(config: Config, overrides: Mapping[str, str], topic_name: str) -> bool:
-    """Return whether somebody has set a configuration, on the topic or on the broker."""
-    value = config.topic_value(topic_name, overrides)
-    return topic_name in overrides or value != BY_TOPIC_NAME[topic_name].default
-
-
-def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
-    """Return the policy of a topic with the given configurations of its own."""
-
-    def number(name: str) -> int:
-        return cast("int", config.topic_value(name, overrides))
-
-    def text(name: str) -> str:
-        return cast("str", config.topic_value(name, overrides))
-
-    internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
-    policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
-    delay_header = text("delivery.delay.header")
-    # topic creation refuses both together; a policy that brokers get later must not delete records that are not due
-    deletes, compacts = "delete" in policies, "compact" in policies and not delay_header
-    max_compaction_lag_ms = number("max.compaction.lag.ms")
-    log_config = LogConfig(
-        segment_bytes=(
-            number("segment.bytes") if internal_segment_bytes is None else cast("int", internal_segment_bytes)
-        ),
-        # only closed segments are compacted, so segments must close in time
-        segment_ms=min(number("segment.ms"), max_compaction_lag_ms) if compacts else number("segment.ms"),
-        segment_jitter_ms=number("segment.jitter.ms"),
-        index_interval_bytes=number("index.interval.bytes"),
-        segment_index_bytes=number("segment.index.bytes"),
-        max_message_bytes=number("max.message.bytes"),
-        message_timestamp_type=text("message.timestamp.type"),
-        message_timestamp_before_max_ms=number("message.timestamp.before.max.ms"),
-        message_timestamp_after_max_ms=number("message.timestamp.after.max.ms"),
-        examines_timestamps=any(_is_set(config, overrides, name) for name in _TIMESTAMP_LIMITS),
-        # compaction decodes the batches later, and a batch that can't be decoded would stop compaction for good
-        deep_validation=compacts or config.bool("seqgate.log.deep.validation"),
-        max_decompressed_bytes=config.int("seqgate.batch.decompressed.max.bytes"),
-        max_decoded_records=config.int("seqgate.batch.decoded.max.records"),
-        retained_batches=config.int("seqgate.producer.retained.batches"),
-        retention_ms=number("retention.ms") if deletes else -1,
-        retention_bytes=number("retention.bytes") if deletes else -1,
-        file_delete_delay_ms=number("file.delete.delay.ms"),
-        producer_id_expiration_ms=config.int("producer.id.expiration.ms"),
-        compact=compacts,
-        delete_retention_ms=number("delete.retention.ms"),
-        min_compaction_lag_ms=number("min.compaction.lag.ms"),
-        max_compaction_lag_ms=max_compaction_lag_ms,
-        min_cleanable_dirty_ratio=cast("float", config.topic_value("min.cleanable.dirty.ratio", overrides)),
-        delivery_delay_header=delay_header,
-        delivery_delay_max_ms=number("delivery.delay.max.ms"),
-        delivery_delay_hold_ms=number("delivery.delay.hold.ms"),
-        deduplicates=cast("bool", config.topic_value("message.deduplication.enable", overrides)),
-        deduplication_name_header=text("message.deduplication.name.header"),
-        deduplication_sequence_header=text("message.deduplication.sequence.header"),
-        deduplication_epoch_header=text("message.deduplication.epoch.header"),
-        deduplication_from_log_start=text("message.deduplication.start") == "earliest",
-        deduplication_names_max=number("message.deduplication.names.max"),
-        deduplication_expiration_ms=number("message.deduplication.expiration.ms"),
-        deduplication_name_max_bytes=config.int("seqgate.deduplication.name.max.bytes"),
-        deduplication_snapshot_records=config.int("seqgate.deduplication.snapshot.records"),
-    )
-    return TopicPolicy(log_config, number("flush.messages"), number("flush.ms"))
 
 
 class TopicLifecycle:
@@ -250,7 +174,7 @@ class TopicLifecycle:
                 delivery_delay_header="",
                 deduplicates=False,
             )
-            policy = replace(policy, log_config=kept)
+            policy = replace(policy, log_config=kept, compression=None)
         return policy
 
     def _apply_broker_configs(self) -> None:
@@ -287,6 +211,7 @@ class TopicLifecycle:
                     # the log must not continue, because it could not read its names
                     partition.log.outage.begin(f"its configuration can't be applied: {error}")
                 partition.flush_captures()
+                partition.compression = policy.compression
                 self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
                 done += 1
             done += 1
@@ -331,6 +256,7 @@ class TopicLifecycle:
             logger.error("the log of %s-%d can't be opened: %s", topic, index, error)  # noqa: TRY400
             return None
         self._partitions.opened_count += 1
+        partition.compression = policy.compression
         self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
         if is_new:
             partition.start_flush()  # this also makes its directory entries durable

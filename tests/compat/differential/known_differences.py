@@ -66,7 +66,6 @@ CORRECTED = (
 )
 HIDDEN = "the header's largest timestamp decides where no limit is set; a header that hides a later record is the producer's lie"
 ASSIGNS_AT_ONCE = "the assignment interval is 0 by default, as before there was one; Kafka's is a second"
-NO_RECOMPRESSION = "batches are stored as producers send them; a topic that asks for another codec is refused"
 DURABLE = "acks=all waits for the disk by default; Kafka leaves it to the page cache"
 ELR = "Kafka sets min.insync.replicas for the whole cluster when eligible leader replicas are on; there are none here"
 NOT_UNKNOWN = "Kafka answers UNKNOWN_SERVER_ERROR; an error that names the mistake is better"
@@ -158,8 +157,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("produce.lying_header[late record hidden]",), "*", HIDDEN),
     KnownDifference(("produce.lying_header[max none]",), "*.max_timestamp", CORRECTED),
     KnownDifference(("produce.batch[codec ?]",), "1.*.error_code", NOT_UNKNOWN),
-    KnownDifference(("produce.compression_of_the_topic[gzip]",), "*", NO_RECOMPRESSION),
-    KnownDifference(("produce.compression_of_the_topic[uncompressed]",), "*", NO_RECOMPRESSION),
     KnownDifference(("configs.incremental_operation[unknown operation]",), "1.*", NOT_UNKNOWN),
     KnownDifference(("metadata.by_id_and_name[*]",), "4.*error_code", NOT_UNKNOWN),
     KnownDifference(("fetch.isolation[2]", "fetch.isolation[-1]"), "*", READS_ON),

@@ -113,6 +113,7 @@ async def open_node(path: Path, *overrides: str, storage: Storage | None = None)
     finally:
         stop_coordinators(services.coordinators)
         services.partitions.cold_reads.stop()
+        services.partitions.recompressor.stop()
         await metadata_log.close()
         await flusher.idle()
         flusher.stop()

@@ -22,6 +22,7 @@ from tests.simulation.events_of_names import DeduplicationSwitched
 from tests.simulation.history import RecordsDeleting, TopicPartition
 from tests.support.wire import Plain
 
+COMPRESSION_TYPE = "compression.type"
 DEDUPLICATE = "message.deduplication.enable"
 TOPIC_RESOURCE, SET, TIMEOUT_MS = 2, 0, 10_000
 MAX_PARTITIONS = 6
@@ -39,6 +40,12 @@ CONFIGS = {
 }
 MAY_HAVE_BEEN_DONE = {ErrorCode.topic_already_exists, ErrorCode.unknown_topic_or_partition}
 """Errors of a second attempt whose first attempt may have succeeded without an answer."""
+
+
+def compression_types(*, zstd: bool) -> tuple[str, ...]:
+    """Return the codecs in which topics of a run may store their batches."""
+    codecs = ("uncompressed", "gzip", "snappy", "lz4")
+    return (*codecs, "zstd") if zstd else codecs
 
 
 class Administrator:
@@ -72,6 +79,7 @@ class Administrator:
         changes = [self._add_partitions, self._configure, self._configure, self._make_and_remove]
         changes += [self._delete_records] * 3 + [self._shorten] * bool(self._retained)
         changes += [self._switch] * bool(self._switched)
+        changes += [self._recompress] * bool(self._surroundings.history.recompressed)
         while not self._surroundings.ending:
             await self._surroundings.pause(self._random, self._pause_s)
             await self._random.choice(changes)()
@@ -120,6 +128,12 @@ class Administrator:
         topic = self._random.choice(list(self._surroundings.topics))
         name = self._random.choice(list(CONFIGS))
         await self._set(topic, name, self._random.choice(CONFIGS[name]))
+
+    async def _recompress(self) -> None:
+        """Let a topic store its batches in another codec, or as they are sent."""
+        topic = self._random.choice(sorted(self._surroundings.history.recompressed))
+        codecs = compression_types(zstd=self._surroundings.zstd)
+        await self._set(topic, COMPRESSION_TYPE, self._random.choice((*codecs, "producer")))
 
     async def _set(self, topic: str, name: str, value: str) -> None:
         config = {"name": name, "config_operation": SET, "value": value}

@@ -6,8 +6,6 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-import cramjam
-
 from tests.simulation.history import RecordName, TopicPartition
 from tests.support import batches
 
@@ -16,8 +14,6 @@ CONTROL = 0x20
 CODEC_MASK = 0x07
 NO_PRODUCER_ID = -1
 NO_SEQUENCE = -1
-XERIAL_MAGIC = b"\x82SNAPPY\0"
-XERIAL_HEADER_BYTES = 16
 
 
 @dataclass(eq=False)
@@ -134,27 +130,10 @@ def _decode_batch(view: batches.BatchView) -> DecodedBatch:
 
 
 def _decompress(codec: int, payload: bytes) -> bytes:
-    if codec == 0:
-        return payload
-    if codec == 1:
-        return bytes(cramjam.gzip.decompress(payload))
-    if codec == 2:
-        if payload.startswith(XERIAL_MAGIC):
-            return b"".join(_xerial_blocks(payload))
-        return bytes(cramjam.snappy.decompress_raw(payload))
-    if codec == 3:
-        return bytes(cramjam.lz4.decompress(payload))
-    if codec == 4:
-        return bytes(cramjam.zstd.decompress(payload))
-    raise Corrupt(f"codec {codec}")
-
-
-def _xerial_blocks(payload: bytes) -> Iterator[bytes]:
-    position = XERIAL_HEADER_BYTES
-    while position < len(payload):
-        (size,) = struct.unpack_from(">i", payload, position)
-        yield bytes(cramjam.snappy.decompress_raw(payload[position + 4 : position + 4 + size]))
-        position += 4 + size
+    try:
+        return batches.decompress(codec, payload)
+    except ValueError as error:
+        raise Corrupt(str(error)) from None
 
 
 def _varint(data: bytes, position: int) -> tuple[int, int]:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from random import Random
 
-from tests.simulation.clients.administrator import DEDUPLICATE
+from tests.simulation.clients.administrator import COMPRESSION_TYPE, DEDUPLICATE, compression_types
 from tests.simulation.clients.final_read import FinalReader
 from tests.simulation.clients.population import Population, clients_of
 from tests.simulation.clients.surroundings import Surroundings
@@ -16,6 +16,7 @@ from tests.simulation.history import History
 from tests.simulation.process import Process
 
 COMPACT = "compact"
+LEVELS = {"gzip": ("-1", "1", "9"), "lz4": ("1", "9", "17"), "zstd": ("-5", "3", "19")}
 SETTLE_S = 500.0
 """Seconds in which clients must finish and open transactions end after the last fault."""
 
@@ -40,6 +41,9 @@ class Workload:
         if applications:
             topics = _deduplicating(topics, names)
             population = replace(population, named_applications=applications)
+        codecs = Random(f"codecs {seed}")
+        if codecs.random() < 0.4:
+            topics = tuple(_recompressing(topic, codecs, zstd=zstd) for topic in topics)
         return cls(seed, topics, population, zstd)
 
 
@@ -63,6 +67,15 @@ def _deduplicating(topics: tuple[TopicPlan, ...], random: Random) -> tuple[Topic
     )
 
 
+def _recompressing(topic: TopicPlan, random: Random, *, zstd: bool) -> TopicPlan:
+    """Store the topic's batches in one codec, at any level that the codec has."""
+    codec = random.choice(compression_types(zstd=zstd))
+    configs = {**topic.configs, COMPRESSION_TYPE: codec}
+    if codec in LEVELS:
+        configs[f"compression.{codec}.level"] = random.choice(LEVELS[codec])
+    return replace(topic, configs=configs)
+
+
 async def run(
     workload: Workload,
     address: tuple[str, int],
@@ -83,6 +96,9 @@ async def run(
         topic.name for topic in workload.topics if topic.configs.get("cleanup.policy") == COMPACT
     )
     history.named = frozenset(topic.name for topic in workload.topics if DEDUPLICATE in topic.configs)
+    history.recompressed = frozenset(
+        topic.name for topic in workload.topics if COMPRESSION_TYPE in topic.configs
+    )
     await create_topics(surroundings, list(workload.topics), Random(f"topics {workload.seed}"))
     tasks = [
         Process(name).begin(client)

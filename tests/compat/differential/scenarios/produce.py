@@ -357,24 +357,6 @@ def compacted_topic(peer: Peer) -> None:
     peer.offsets(topic, -1)
 
 
-@scenario_for_each({"gzip": "gzip", "uncompressed": "uncompressed", "producer": "producer"})
-def compression_of_the_topic(peer: Peer, name: str) -> None:
-    """Compare only the codec in the attributes: the compressed bytes differ between implementations."""
-    topic = peer.topic(configs={"compression.type": name})
-    peer.produce(topic, COMPRESSIBLE)
-    peer.produce(topic, replace(COMPRESSIBLE, codec="lz4"))
-    peer.offsets(topic, -1)
-    fetched = peer.wire.call("fetch", 12, _fetch_all(topic)).fields
-    data = fetched["responses"][0]["partitions"][0]["records"]
-    peer.note("attributes of the first batch", codec=data[22] & 7)
-
-
-def _fetch_all(topic: Topic) -> dict[str, object]:
-    wanted = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-    topics = [{"topic": topic.name, "partitions": [wanted]}]
-    return {"replica_id": -1, "max_wait": 100, "min_bytes": 1, "max_bytes": 1 << 20, "topics": topics}
-
-
 @scenario
 def transactional_id_without_transaction(peer: Peer) -> None:
     """Send a batch that is not transactional in a request with a transactional id."""

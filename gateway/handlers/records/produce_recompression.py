@@ -1,0 +1,123 @@
+"""Recompresses the batches of a Produce that are not in the codec of their topic (`compression.type`).
+
+Such a batch leaves the event loop before it has changed anything: a thread recompresses a copy, and then the batch is
+appended as any other. Until then later requests of the connection wait, so that batches are appended in the order in
+which they were sent; they do not wait for the flush. The other batches of the request are appended at once.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple
+
+from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, RequestContext
+from gateway.handlers.records.produce_append import ATTRIBUTES_POSITION, CODEC_BITS, FIRST_ZSTD_VERSION, ZSTD
+from gateway.handlers.records.produce_quota import kept_entry
+from gateway.handlers.records.produce_services import ProduceServices
+from gateway.protocol.produce_codec import PartitionRecords, ProduceRow
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.recompressor import Outcome
+from gateway.runtime.partitions.registry import TopicPartitions
+from log import measures
+from log.format.compression import Compression
+from log.format.record_batch import HEADER_BYTES, parse_header
+
+logger = logging.getLogger(__name__)
+
+
+class LateBatch(NamedTuple):
+    """A batch that is appended after its recompression, and the place of its row in the answer."""
+
+    rows: list[ProduceRow]
+    position: int
+    key: str | bytes
+    topic: TopicPartitions
+    partition: Partition
+    compression: Compression
+    entry: PartitionRecords
+
+
+def must_recompress(
+    api_version: int, partition: Partition, codec: int, records: memoryview | None, now_ms: int
+) -> bool:
+    """Return whether a batch must be stored in another codec than its own, `codec`.
+
+    A duplicate need not, because its original is stored; neither does a batch that is refused whatever its records are.
+    """
+    if records is None or len(records) < HEADER_BYTES or partition.log.offline:
+        return False
+    own_codec = records[ATTRIBUTES_POSITION] & CODEC_BITS
+    if own_codec == codec or (own_codec == ZSTD and api_version < FIRST_ZSTD_VERSION):
+        return False
+    return not measures.is_repeated(partition.log, parse_header(records), now_ms)
+
+
+class Recompression:
+    """The batches of one request that threads recompress. Each is appended when it is ready."""
+
+    def __init__(
+        self,
+        context: RequestContext[ProduceServices],
+        late: list[LateBatch],
+        append: Callable[[LateBatch, Outcome], None],
+        answer: Callable[[], Answer | Deferred | None],
+    ) -> None:
+        self._context = context
+        self._append = append
+        self._answer = answer
+        self._left = len(late)
+        self._kept_bytes = sum(len(batch.entry.records or b"") for batch in late)
+        self._late = late
+        self._deferred = Deferred(holds_back=True)
+
+    def begin(self) -> Deferred | None:
+        """Copy the batches and give them to the threads; return None if there is no room to keep them until then."""
+        context = self._context
+        if not context.services.backlog.held.room.try_keep(self._kept_bytes):
+            return None
+        now_ms = context.node.clock.now_ms()
+        late, self._late = self._late, []
+        for batch in late:
+            kept = batch._replace(entry=kept_entry(batch.entry))
+            context.services.recompressor.put(
+                kept.entry.records or memoryview(b""),
+                kept.compression,
+                kept.partition.log.config,
+                now_ms,
+                partial(self._take, kept),
+            )
+        return self._deferred
+
+    def _take(self, batch: LateBatch, outcome: Outcome) -> None:
+        """Append one batch; answer the request after the last."""
+        deferred = self._deferred
+        try:
+            if not deferred.failed:
+                self._append(batch, outcome)
+        except Exception:
+            # this callback serves all requests: an error of one must not stop the others
+            logger.exception("a Produce of %s can't be carried out", self._context.peer.name)
+            deferred.fail()
+        self._left -= 1
+        if not self._left:
+            self._end()
+
+    def _end(self) -> None:
+        context, deferred = self._context, self._deferred
+        context.services.backlog.held.room.release_kept(self._kept_bytes)
+        if deferred.failed:
+            return
+        try:
+            answer = self._answer()
+        except CloseConnection as error:
+            logger.warning("a Produce of %s fails: %s", context.peer.name, error)
+            deferred.fail()
+            return
+        except Exception:
+            logger.exception("a Produce of %s can't be carried out", context.peer.name)
+            deferred.fail()
+            return
+        deferred.follow(answer)
+        deferred.let_others_begin()

@@ -1,0 +1,99 @@
+"""Recompresses batches in threads, so that the event loop serves other requests meanwhile.
+
+The libraries of the codecs release Python's lock while they work. A thread gets nothing of a partition but the batch and
+settings that never change; the event loop appends the result.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from gateway.runtime.loop.machine import Machine, Workers
+from log import LogConfig, LogError, StorageFailed
+from log.format.compression import Compression
+from log.format.recompression import recompressed
+
+logger = logging.getLogger(__name__)
+
+Outcome = bytes | LogError
+"""The batch in its new codec, or the error that refuses the batch."""
+
+
+class _Job:
+    """One batch to recompress."""
+
+    __slots__ = ("compression", "config", "now_ms", "records", "then")
+
+    def __init__(
+        self,
+        records: memoryview,
+        compression: Compression,
+        config: LogConfig,
+        now_ms: int,
+        then: Callable[[Outcome], None],
+    ) -> None:
+        self.records = records
+        self.compression = compression
+        self.config = config
+        self.now_ms = now_ms
+        self.then = then
+
+
+class Recompressor:
+    """Recompresses batches in `threads` threads, which the first batch starts. Call all methods in the event loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, *, threads: int, machine: Machine) -> None:
+        self._loop = loop
+        self._machine = machine
+        self._thread_count = threads
+        self._workers: Workers[_Job] | None = None
+        self._is_stopped = False
+        self.batches = 0
+        """The number of batches recompressed since the start, refused ones included."""
+
+    def put(
+        self,
+        records: memoryview,
+        compression: Compression,
+        config: LogConfig,
+        now_ms: int,
+        then: Callable[[Outcome], None],
+    ) -> None:
+        """Recompress a batch, and call `then` with the outcome; `then` is never called at once, nor after `stop`."""
+        if self._is_stopped:
+            return
+        if self._workers is None:
+            self._workers = self._machine.workers("recompression", self._thread_count, self._work)
+        self._workers.put(_Job(records, compression, config, now_ms, then))
+
+    def stop(self) -> None:
+        """End the threads when their current batches are done, and drop the batches that wait."""
+        self._is_stopped = True
+        workers, self._workers = self._workers, None
+        if workers is not None:
+            workers.stop()
+
+    def _work(self, job: _Job) -> None:
+        if self._is_stopped:
+            return
+        outcome = _recompress(job)
+        self._loop.call_soon_threadsafe(self._finish, job.then, outcome)
+
+    def _finish(self, then: Callable[[Outcome], None], outcome: Outcome) -> None:
+        if not self._is_stopped:
+            self.batches += 1
+            then(outcome)
+
+
+def _recompress(job: _Job) -> Outcome:
+    try:
+        return recompressed(job.records, job.compression, job.config, job.now_ms)
+    except LogError as error:
+        return error
+    except MemoryError:
+        return StorageFailed("the memory did not suffice to recompress the batch; retry later")
+    except BaseException:  # a panic of a codec's library is no Exception, and the request must be answered
+        logger.exception("a batch could not be recompressed")
+        return StorageFailed("the batch could not be recompressed; the gateway's log says why")

@@ -1,0 +1,388 @@
+"""Batches of another codec than the topic's are recompressed in threads: in order, without holding others up, and never twice."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers.answering.api import CloseConnection, Deferred
+from gateway.handlers.records import produce
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.recompressor import Recompressor
+from gateway.server.dispatcher import Dispatcher
+from tests.gateway.handlers.records.held_threads import HeldMachine
+from tests.gateway.handlers.requests import alter, create, delete
+from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.support.batches import Batch, BatchView, decompress, read_batches, records
+from tests.support.held_disk import HeldDisk
+from tests.support.wire import decode, encode
+
+TOPIC, TOPIC_RESOURCE = "orders", 2
+VERSION = 9
+ZSTD, GZIP, NONE = 4, 1, 0
+THREE = replace(Batch(records(3, 50)), base_timestamp=NOW_MS)
+PAGE_CACHE = {"flush.messages": str(2**63 - 1)}
+OK, CORRUPT, UNKNOWN_TOPIC, TOO_LARGE, NOT_ENOUGH_REPLICAS, OUT_OF_ORDER, STORAGE = 0, 2, 3, 10, 19, 45, 56
+UNSUPPORTED_COMPRESSION, INVALID_RECORD, INVALID_TXN = 76, 87, 48
+
+
+class Client:
+    """One connection: it begins no request while an earlier one holds it back."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+        self._dispatcher = Dispatcher([produce.API], node.services)
+        self._sent = 0
+        self.version = VERSION
+
+    def produce(self, batches: Batch | dict[int, Batch], *, acks: int = -1) -> Any:
+        rows = batches if isinstance(batches, dict) else {0: batches}
+        data = [{"index": index, "records": batch.encode()} for index, batch in rows.items()]
+        fields = {"acks": acks, "timeout": 30_000, "topic_data": [{"name": TOPIC, "partition_data": data}]}
+        self._sent += 1
+        frame = encode("produce", self.version, fields, correlation_id=self._sent)
+        return self._dispatcher.begin(memoryview(frame), self._node.peer)
+
+    def rows(self, answer: Any) -> list[tuple[int, int]]:
+        """Return (error code, base offset) of each partition of an answer that is there."""
+        frame = answer.answer if isinstance(answer, Deferred) else answer
+        assert frame
+        correlation_id = int.from_bytes(frame[4:8], "big")
+        fields = decode("produce", self.version, frame[4:], correlation_id=correlation_id).fields
+        rows = fields["responses"][0]["partition_responses"]
+        return [(row["error_code"], row["base_offset"]) for row in rows]
+
+
+class Bench:
+    """A node whose recompression waits for the test, and one client."""
+
+    def __init__(self, node: Node, machine: HeldMachine) -> None:
+        self.node = node
+        self.machine = machine
+        self.client = Client(node)
+
+    @property
+    def partition(self) -> Partition:
+        found = self.node.services.partitions.registry.get(TOPIC, 0)
+        assert found is not None
+        return found
+
+    async def create(self, codec: str, partitions: int = 1, **configs: str) -> None:
+        named = {name.replace("_", "."): value for name, value in configs.items()}
+        created = await create(
+            self.node, TOPIC, partitions, configs={"compression.type": codec, **PAGE_CACHE, **named}
+        )
+        assert created.error_code.value == OK, created
+
+    async def work_on(self, *, last: bool = False) -> None:
+        self.machine.work_on(last=last)
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+
+    def stored(self, index: int = 0) -> list[BatchView]:
+        partition = self.node.services.partitions.registry.get(TOPIC, index)
+        assert partition is not None
+        log = partition.log
+        return read_batches(log.read(0, 1 << 24, upper_bound=log.log_end_offset).records)[0]
+
+
+@pytest.fixture
+async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+    async with open_node(tmp_path) as node:
+        machine = HeldMachine()
+        recompressor = Recompressor(asyncio.get_running_loop(), threads=2, machine=machine)
+        node.services.partitions.recompressor = recompressor
+        yield Bench(node, machine)
+        recompressor.stop()
+
+
+async def test_a_batch_of_another_codec_is_stored_in_the_topics(bench: Bench) -> None:
+    await bench.create("zstd", compression_zstd_level="19")
+    answer = bench.client.produce(THREE)
+    assert isinstance(answer, Deferred)
+    assert answer.answer is None
+    assert bench.partition.log.log_end_offset == 0
+    await bench.work_on()
+    assert bench.client.rows(answer) == [(OK, 0)]
+    (view,) = bench.stored()
+    assert view.crc_is_right
+    assert view.attributes == ZSTD
+    assert (view.base_offset, view.record_count, view.base_timestamp) == (0, 3, NOW_MS)
+    plain = b"".join(record.encode(index) for index, record in enumerate(THREE.records))
+    assert decompress(ZSTD, view.payload) == plain
+
+
+@pytest.mark.parametrize("codec", ["producer", "gzip"])
+async def test_a_batch_of_the_right_codec_stays_as_it_is(bench: Bench, codec: str) -> None:
+    await bench.create(codec, compression_gzip_level="1")
+    sent = replace(THREE, codec="gzip")
+    for number in range(3):  # the prefix cache recognizes the second request
+        assert bench.client.rows(bench.client.produce(sent)) == [(OK, 3 * number)]
+    assert bench.machine.held == 0
+    assert [view.payload for view in bench.stored()] == [read_batches(sent.encode())[0][0].payload] * 3
+
+
+async def test_later_requests_of_the_connection_wait_for_the_append_and_not_for_the_flush(
+    tmp_path: Path,
+) -> None:
+    disk = HeldDisk()
+    async with open_node(tmp_path, storage=disk) as node:
+        machine = HeldMachine()
+        node.services.partitions.recompressor = Recompressor(
+            asyncio.get_running_loop(), threads=1, machine=machine
+        )
+        bench = Bench(node, machine)
+        await bench.create("gzip", flush_messages="1")
+        with disk.held(TOPIC):
+            answer = bench.client.produce(THREE)
+            assert answer.holds_back
+            begun: list[bool] = []
+            answer.on_others_may_begin = lambda: begun.append(True)
+            await bench.work_on()
+            assert begun == [True]
+            assert not answer.holds_back
+            assert bench.partition.log.log_end_offset == 3
+            assert answer.answer is None
+        async with asyncio.timeout(30):
+            while answer.answer is None:
+                await asyncio.sleep(0.001)
+        assert bench.client.rows(answer) == [(OK, 0)]
+
+
+async def test_other_partitions_of_the_request_are_appended_at_once(bench: Bench) -> None:
+    await bench.create("gzip", partitions=3)
+    answer = bench.client.produce({0: THREE, 1: replace(THREE, codec="gzip"), 2: replace(THREE, codec="lz4")})
+    assert [len(bench.stored(index)) for index in range(3)] == [0, 1, 0]
+    await bench.work_on(last=True)
+    assert [len(bench.stored(index)) for index in range(3)] == [0, 1, 1]
+    assert answer.answer is None
+    await bench.work_on()
+    assert bench.client.rows(answer) == [(OK, 0)] * 3
+    assert [view.attributes for index in range(3) for view in bench.stored(index)] == [GZIP] * 3
+
+
+async def test_other_connections_are_not_held_up(bench: Bench) -> None:
+    await bench.create("gzip")
+    waiting = bench.client.produce(THREE)
+    other = Client(bench.node)
+    assert other.rows(other.produce(replace(THREE, codec="gzip"))) == [(OK, 0)]
+    await bench.work_on()
+    assert bench.client.rows(waiting) == [(OK, 3)]
+
+
+async def test_a_retry_gets_the_offset_of_its_original_without_a_thread(bench: Bench) -> None:
+    await bench.create("lz4")
+    for number in range(3):
+        first = bench.client.produce(THREE.of(7, 0, 3 * number))
+        await bench.work_on()
+        assert bench.client.rows(first) == [(OK, 3 * number)]
+    for number in range(3):
+        assert bench.client.rows(bench.client.produce(THREE.of(7, 0, 3 * number))) == [(OK, 3 * number)]
+    assert bench.machine.held == 0
+    assert bench.partition.log.log_end_offset == 9
+    assert bench.node.services.partitions.counters.duplicates == 3
+
+
+async def test_a_retry_that_meets_its_original_in_a_thread_is_stored_once(bench: Bench) -> None:
+    await bench.create("lz4")
+    original = bench.client.produce(THREE.of(7, 0, 0))
+    again = Client(bench.node)
+    retry = again.produce(THREE.of(7, 0, 0))
+    assert bench.machine.held == 2
+    await bench.work_on(last=True)
+    assert again.rows(retry) == [(OK, 0)]
+    await bench.work_on()
+    assert bench.client.rows(original) == [(OK, 0)]
+    assert len(bench.stored()) == 1
+
+
+async def test_sequences_are_judged_when_the_batch_is_appended(bench: Bench) -> None:
+    await bench.create("lz4")
+    first = bench.client.produce(THREE.of(7, 0, 0))
+    other = Client(bench.node)
+    gap = other.produce(THREE.of(7, 0, 6))
+    await bench.work_on()
+    await bench.work_on()
+    assert bench.client.rows(first) == [(OK, 0)]
+    assert other.rows(gap) == [(OUT_OF_ORDER, -1)]
+    assert bench.node.services.partitions.counters.rejections == 1
+
+
+@pytest.mark.parametrize(
+    ("sent", "code"),
+    [
+        (replace(THREE, crc=1), CORRUPT),
+        (replace(THREE, base_offset=4), INVALID_RECORD),
+        (replace(THREE, codec="gzip", payload=b"\x1f\x8bno gzip"), INVALID_RECORD),
+        (replace(THREE, codec=6), UNSUPPORTED_COMPRESSION),
+        (replace(THREE, attributes=0x20), INVALID_RECORD),
+    ],
+    ids=["crc", "base offset", "garbage", "codec 6", "control"],
+)
+async def test_what_can_not_be_recompressed_is_refused(bench: Bench, sent: Batch, code: int) -> None:
+    await bench.create("lz4")
+    answer = bench.client.produce(sent)
+    await bench.work_on()
+    assert bench.client.rows(answer) == [(code, -1)]
+    assert bench.partition.log.log_end_offset == 0
+
+
+async def test_the_size_limit_counts_after_recompression(bench: Bench) -> None:
+    await bench.create("uncompressed", max_message_bytes="1000")
+    answer = bench.client.produce(replace(Batch(records(30, 100)), base_timestamp=NOW_MS, codec="gzip"))
+    await bench.work_on()
+    assert bench.client.rows(answer) == [(TOO_LARGE, -1)]
+
+
+async def test_zstd_in_an_old_version_is_refused_without_a_thread(bench: Bench) -> None:
+    await bench.create("gzip")
+    bench.client.version = 6
+    assert bench.client.rows(bench.client.produce(replace(THREE, codec="zstd"))) == [
+        (UNSUPPORTED_COMPRESSION, -1)
+    ]
+    assert bench.machine.held == 0
+
+
+async def test_a_transactional_batch_without_its_transaction_is_refused(bench: Bench) -> None:
+    await bench.create("gzip")
+    answer = bench.client.produce(replace(THREE.of(7, 0, 0), attributes=0x10))
+    await bench.work_on()
+    ((code, _),) = bench.client.rows(answer)
+    assert code != OK
+    assert bench.partition.log.log_end_offset == 0
+
+
+async def test_nothing_is_stored_when_the_topic_was_deleted_meanwhile(bench: Bench) -> None:
+    await bench.create("gzip")
+    answer = bench.client.produce(THREE)
+    await delete(bench.node, TOPIC)
+    await bench.create("producer")
+    await bench.work_on()
+    assert bench.client.rows(answer) == [(UNKNOWN_TOPIC, -1)]
+    assert bench.partition.log.log_end_offset == 0
+
+
+async def test_a_change_counts_from_the_next_batch_on(bench: Bench) -> None:
+    await bench.create("gzip")
+    waiting = bench.client.produce(THREE)
+    await alter(bench.node, TOPIC_RESOURCE, TOPIC, {"compression.type": "uncompressed"})
+    assert bench.client.rows(Client(bench.node).produce(THREE)) == [(OK, 0)]
+    await bench.work_on()
+    assert bench.client.rows(waiting) == [(OK, 3)]
+    assert [view.attributes for view in bench.stored()] == [NONE, GZIP]
+
+
+async def test_the_gateways_own_type_is_the_topics_default(bench: Bench) -> None:
+    await create(bench.node, TOPIC, 1, configs=dict(PAGE_CACHE))
+    assert bench.partition.compression is None
+    await alter(bench.node, 4, "", {"compression.type": "zstd", "compression.zstd.level": "7"})
+    assert bench.partition.compression == (ZSTD, 7)
+    await alter(bench.node, TOPIC_RESOURCE, TOPIC, {"compression.type": "producer"})
+    assert bench.partition.compression is None
+
+
+class Room:
+    """Room for some bytes; `kept_bytes` shows how many are in use."""
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.kept_bytes = 0
+
+    def try_keep(self, size: int) -> bool:
+        if self.kept_bytes + size > self.limit_bytes:
+            return False
+        self.kept_bytes += size
+        return True
+
+    def release_kept(self, size: int) -> None:
+        self.kept_bytes -= size
+
+    try_acquire, release = try_keep, release_kept
+
+
+async def test_without_room_a_batch_and_those_behind_it_are_refused_for_now(bench: Bench) -> None:
+    await bench.create("gzip")
+    size_bytes = len(THREE.encode())
+    room = bench.node.services.upkeep.backlog.held.room = Room(size_bytes)
+    waiting = bench.client.produce(THREE.of(7, 0, 0))
+    assert room.kept_bytes == size_bytes
+    other = Client(bench.node)
+    assert other.rows(other.produce(THREE.of(8, 0, 0))) == [(NOT_ENOUGH_REPLICAS, -1)]
+    await bench.work_on()
+    assert bench.client.rows(waiting) == [(OK, 0)]
+    assert room.kept_bytes == 0
+    behind = other.produce(THREE.of(8, 0, 3))
+    await bench.work_on()
+    assert other.rows(behind) == [(NOT_ENOUGH_REPLICAS, -1)]
+    again = other.produce(THREE.of(8, 0, 0))
+    await bench.work_on()
+    assert other.rows(again) == [(OK, 3)]
+
+
+async def test_an_abandoned_request_is_carried_out(bench: Bench) -> None:
+    await bench.create("gzip")
+    answer = bench.client.produce(THREE)
+    answer.abandon()
+    await bench.work_on()
+    assert bench.partition.log.log_end_offset == 3
+
+
+async def test_acks_0_gets_no_answer_and_an_error_closes_the_connection(bench: Bench) -> None:
+    await bench.create("gzip")
+    good = bench.client.produce(THREE, acks=0)
+    await bench.work_on()
+    assert (good.answer, good.failed) == (b"", False)
+    bad = bench.client.produce(replace(THREE, crc=1), acks=0)
+    await bench.work_on()
+    assert bad.failed
+    with pytest.raises(CloseConnection):
+        bench.client.produce(replace(THREE, codec="gzip", crc=1), acks=0)
+
+
+async def test_no_batch_is_appended_after_the_stop(bench: Bench) -> None:
+    await bench.create("gzip")
+    answer = bench.client.produce(THREE)
+    bench.node.services.partitions.recompressor.stop()
+    await asyncio.sleep(0)
+    assert answer.answer is None
+    assert bench.partition.log.log_end_offset == 0
+
+
+@pytest.mark.parametrize("error", [MemoryError, RuntimeError, KeyboardInterrupt])
+async def test_a_thread_that_fails_refuses_the_batch(
+    bench: Bench, error: type[BaseException], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> bytes:
+        raise error("planted")
+
+    monkeypatch.setattr("gateway.runtime.partitions.recompressor.recompressed", fail)
+    await bench.create("gzip")
+    answer = bench.client.produce(THREE)
+    await bench.work_on()
+    assert bench.client.rows(answer) == [(STORAGE, -1)]
+
+
+async def test_named_and_delayed_records_are_judged_in_the_new_codec(bench: Bench) -> None:
+    await bench.create("zstd", message_deduplication_enable="true")
+    batch = replace(
+        Batch(
+            tuple(
+                replace(
+                    record,
+                    headers=((b"dedup.name", b"app"), (b"dedup.sequence", b"%d" % number)),
+                )
+                for number, record in enumerate(THREE.records)
+            )
+        ),
+        base_timestamp=NOW_MS,
+    )
+    for _ in range(2):
+        answer = bench.client.produce(batch)
+        await bench.work_on()
+        assert bench.client.rows(answer)[0][0] == OK
+    assert [view.record_count for view in bench.stored()] == [3]
