@@ -26,11 +26,11 @@ _ANY_BYTES: Final = 2**31 - 1
 def recompressed(records: memoryview, compression: Compression, config: LogConfig, now_ms: int) -> bytes:
     """Return the one batch in `records` in another codec. Needs no state of the partition, so that a thread can call it.
 
-    Checks the batch as an append does, because the new CRC would hide damage; `segment.bytes` concerns only the stored batch. Deep
-    validation follows with the append.
+    Checks the batch as an append does, because the new CRC would hide damage; `segment.bytes` concerns only the stored batch.
+    Where records must be decoded, for deep validation or their timestamps, that follows with the append.
     Raises CorruptRecord, InvalidRecord, RecordTooLarge, InvalidTimestamp, UnsupportedCompressionType.
     """
-    as_sent = replace(config, deep_validation=False, segment_bytes=_ANY_BYTES)
+    as_sent = replace(config, deep_validation=False, examines_timestamps=False, segment_bytes=_ANY_BYTES)
     batch = check_batch(records, as_sent, now_ms, is_client=True)
     plain = decompress(
         batch.compression, records[HEADER_BYTES : batch.size_bytes], config.max_decompressed_bytes

@@ -44,7 +44,6 @@ from gateway.protocol.produce_codec import (
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
-from log import LogError
 
 logger = logging.getLogger(__name__)
 
@@ -253,19 +252,14 @@ class _Appending:
             code = _missing(batch.key, None, partition.index)
             batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
             return
-        records, refused = batch.entry.records, None
-        if isinstance(outcome, LogError):
-            refused = outcome
-        else:
-            records = memoryview(outcome)
         info = append_batch(
             context.services,
             context.api_version,
             partition,
-            records,
+            batch.entry.records,
             request.transactional_id,
             context.node.clock.now_ms(),
-            refused,
+            outcome,
         )
         if isinstance(info, ProduceRow):
             batch.rows[batch.position] = info

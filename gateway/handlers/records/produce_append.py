@@ -21,6 +21,7 @@ from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.recompressor import Outcome
 from log import (
     Appended,
     DelayedLimitReached,
@@ -159,11 +160,12 @@ def append_batch(
     records: memoryview | None,
     transactional_id: str | None,
     now_ms: int,
-    refused: LogError | None = None,
+    outcome: Outcome | None = None,
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it.
 
-    `refused` is the error of a batch that could not be recompressed: the batch is refused as if the log had done it.
+    `records` are checked as they were sent. After recompression, `outcome` is appended in their place, or refuses them as the
+    log would.
     """
     if records is None:
         return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
@@ -182,8 +184,8 @@ def append_batch(
         if row is not None:
             return row
     try:
-        if refused is not None:
-            raise refused
+        if outcome is not None:
+            records = _recompressed(outcome)
         info = partition.append(records, now_ms, begins_at_zero=begins_at_zero)
     except LogError as error:
         return _row_of_error(services, partition, records, attributes, now_ms, error)
@@ -193,6 +195,13 @@ def append_batch(
     elif gate is not None:
         gate.count_append(len(records))
     return info
+
+
+def _recompressed(outcome: Outcome) -> memoryview:
+    """Return the batch in its new codec. Raises the LogError of a batch that could not be recompressed."""
+    if isinstance(outcome, LogError):
+        raise outcome
+    return memoryview(outcome)
 
 
 def _row_of_error(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, cast
 
@@ -12,9 +12,7 @@ from gateway.config.table import BY_TOPIC_NAME
 from log import LogConfig
 from log.format.compression import CODEC_IDS, NONE, Compression
 
-_WITH_LEVELS: Final = frozenset({"gzip", "lz4", "zstd"})
-
-_TIMESTAMP_LIMITS = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
+_TIMESTAMP_LIMITS: Final = ("message.timestamp.before.max.ms", "message.timestamp.after.max.ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,14 +92,21 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
         log_config,
         number("flush.messages"),
         number("flush.ms"),
-        _compression(text("compression.type"), lambda codec: number(f"compression.{codec}.level")),
+        _compression(
+            text("compression.type"),
+            {
+                "gzip": number("compression.gzip.level"),
+                "lz4": number("compression.lz4.level"),
+                "zstd": number("compression.zstd.level"),
+            },
+        ),
     )
 
 
-def _compression(codec: str, level_of: Callable[[str], int]) -> Compression | None:
-    """Return the codec and level that a `compression.type` asks for."""
+def _compression(codec: str, levels: Mapping[str, int]) -> Compression | None:
+    """Return the codec and level that a `compression.type` asks for; None to store each batch as it was sent."""
     if codec == PRODUCER:
         return None
     if codec == UNCOMPRESSED:
         return Compression(NONE)
-    return Compression(CODEC_IDS[codec], level_of(codec) if codec in _WITH_LEVELS else None)
+    return Compression(CODEC_IDS[codec], levels.get(codec))

@@ -147,6 +147,8 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         "*",
         UNREADABLE,
     ),
+    KnownDifference(("compression.unreadable[*]",), "*.error_code", NOT_UNKNOWN),
+    KnownDifference(("compression.values[compression.type]",), "*.value", AS_IN_EFFECT),
     KnownDifference(("produce.batch[max timestamp too *]",), "3.*.max_timestamp", CORRECTED),
     KnownDifference(
         ("*",),

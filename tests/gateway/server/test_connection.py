@@ -179,6 +179,23 @@ async def test_a_bug_in_a_request_begun_on_behalf_of_another_stays_with_its_conn
     assert transport.closed
 
 
+async def test_a_request_may_let_others_begin_before_its_answer() -> None:
+    server, connection, _ = connect()
+    first = server.answer = Deferred(holds_back=True)
+    _, data = frames(3)
+    receive(connection, data)
+    assert len(server.begun) == 1
+    second = server.answer = Deferred(holds_back=True)
+    first.let_others_begin()
+    assert len(server.begun) == 2
+    server.answer = b"third"
+    second.resolve(b"second")
+    assert server.written == []
+    first.resolve(b"first")
+    assert server.written == [b"first", b"second", b"third"]
+    assert len(server.begun) == 3
+
+
 async def test_a_lowered_limit_of_requests_in_flight_holds_for_connections_that_are_open() -> None:
     server, connection, _ = connect()
     answers = [Deferred() for _ in range(5)]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
+from gateway.handlers.records import produce
 from gateway.runtime.partitions.partition import Partition
 from log import Appended, FlushTicket, LocalDurability, Storage, retention
 from log.durability.log_start import LogStart
@@ -49,6 +50,20 @@ def duplicate_acknowledged_at_once() -> list[Change]:
         return info._replace(answer_after=-1) if info.is_duplicate else info
 
     return [(Partition, "append", answered)]
+
+
+@fault
+def recompressed_batch_acknowledged_before_the_flush() -> list[Change]:
+    """a batch that a thread has recompressed is acknowledged when it is written, before it is durable"""
+    append_late = produce._Appending._append_late
+
+    def answered(self: Any, batch: Any, outcome: Any) -> None:
+        request = self._request
+        self._request = request._replace(acks=0)
+        append_late(self, batch, outcome)
+        self._request = request
+
+    return [(produce._Appending, "_append_late", answered)]
 
 
 @fault

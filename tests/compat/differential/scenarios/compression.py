@@ -6,10 +6,18 @@ Only the codec and the records in the batch are compared, because compressed byt
 from __future__ import annotations
 
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 
-from tests.compat.differential.peer import Peer, Records, Topic, fetch_request, produce_request
+from tests.compat.differential.peer import (
+    SETTLE_TIMEOUT_S,
+    Peer,
+    Records,
+    Topic,
+    fetch_request,
+    produce_request,
+)
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.support.batches import CODECS, Batch, BatchView, Record, decompress, read_batches, records
 from tests.support.wire import Plain
@@ -245,19 +253,32 @@ def compacted(peer: Peer) -> None:
 
 @scenario
 def altered(peer: Peer) -> None:
-    """A change counts from the next batch on; a level that does not change the codec recompresses nothing."""
+    """Alter the codec: from then on batches are stored in it. Kafka answers before the change is in effect."""
     topic = peer.topic()
-    for name, operation, value in (
-        (TYPE, SET, "lz4"),
-        ("compression.lz4.level", SET, "17"),
-        (TYPE, SET, "uncompressed"),
-        (TYPE, SET, "producer"),
-        (TYPE, SET, "zstd"),
-        (TYPE, DELETE, None),
+    for kind, codec in (
+        ("lz4", 3),
+        ("uncompressed", 0),
+        ("zstd", 4),
+        ("producer", 1),
+        ("snappy", 2),
+        (None, 1),
     ):
-        _alter(peer, topic, name, value, operation)
-        peer.produce(topic, replace(MANY, codec="gzip"))
-    _stored(peer, topic)
+        _alter(peer, topic, TYPE, kind, DELETE if kind is None else SET)
+        request = produce_request(topic, replace(MANY, codec="gzip"))
+
+        def newest_codec(request: Plain = request) -> int:
+            offset = peer.wire.call("produce", 9, request).fields["responses"][0]["partition_responses"][0][
+                "base_offset"
+            ]
+            fetched = peer.wire.call("fetch", 12, fetch_request(topic, offset)).fields["responses"][0][
+                "partitions"
+            ][0]
+            return read_batches(fetched["records"])[0][0].attributes
+
+        deadline = time.monotonic() + SETTLE_TIMEOUT_S
+        while newest_codec() != codec and time.monotonic() < deadline:
+            time.sleep(0.01)
+        peer.note(f"altered to {kind}", codec=newest_codec())
 
 
 def _alter(peer: Peer, topic: Topic, name: str, value: str | None, operation: int = SET) -> None:
