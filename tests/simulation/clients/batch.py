@@ -88,7 +88,12 @@ class DecodedBatch:
 
     @property
     def is_abort(self) -> bool:
-        """Whether a control batch aborts. The key of its record is version and type (0 abort, 1 commit)."""
+        """Whether a control batch aborts. The key of its record is version and type (0 abort, 1 commit).
+
+        Compaction leaves an old marker without its record; consumers then take it for no abort, as Kafka's does.
+        """
+        if not self.records:
+            return False
         _, key, _ = self.records[0]
         assert key is not None
         _, kind = struct.unpack_from(">hh", key)

@@ -172,7 +172,7 @@ class Fetcher:
             tuple(
                 Marker(batch.last_offset, batch.producer_id, batch.producer_epoch, not batch.is_abort)
                 for batch in batches
-                if batch.control and batch.last_offset >= fetch_offset
+                if batch.control and batch.records and batch.last_offset >= fetch_offset
             ),
             asked_at_ms,
         )
