@@ -74,7 +74,7 @@ def test_completion_of_subcommands() -> None:
         ),
         (
             ("serve", "--listen", "::1:9092"),
-            "--listen ::1:9092: '::1:9092': an IPv6 address stands in brackets, such as [::1]:9092",
+            "--listen ::1:9092: an IPv6 address stands in brackets, such as [::1]:9092",
         ),
         (("topics", "list", "--bootstrap", "host"), "--bootstrap: 'host': a port is missing"),
         (
