@@ -248,6 +248,7 @@ class Gateway:
         await services.node.tasks.stop()
         await services.coordinators.producer_ids.close()
         await services.topics.metadata_log.close()
+        await services.partitions.recoveries.finish()
         for partition in services.partitions.registry:
             if not partition.log.offline and partition.log.recovery_point < partition.log.log_end_offset:
                 partition.start_flush()

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from log import cleaning, lookups, markers, measures, retention, settings
+from log import cleaning, lookups, markers, measures, reopening, retention, settings
 from log.config import LogConfig
+from log.directory.known_damage import known_damage
 from log.directory.log_directory import LogDirectory
 from log.durability.durability import Durability, LocalDurability
 from log.durability.flush_ticket import FlushTicket
@@ -22,6 +23,7 @@ from log.errors import (
     NameLimitReached,
     NamesNotReady,
     NameUndecided,
+    NeedsRecovery,
     OffsetOutOfRange,
     OutOfOrderSequence,
     ProducerLimitReached,
@@ -37,6 +39,7 @@ from log.files.deletion_queue import DeletionTicket
 from log.files.file_names import parse_partition_directory
 from log.files.storage import Storage
 from log.partition_log import PartitionLog
+from log.recovery.recovering import Recovery
 from log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
 from log.retention import RemovalTicket
 from log.segments.damage import DamagedRange
@@ -79,6 +82,7 @@ __all__ = [
     "NameLimitReached",
     "NameUndecided",
     "NamesNotReady",
+    "NeedsRecovery",
     "NotCached",
     "OffsetOutOfRange",
     "OpenTransaction",
@@ -89,6 +93,7 @@ __all__ = [
     "ReadResult",
     "RecordBatchTooLarge",
     "RecordTooLarge",
+    "Recovery",
     "RemovalTicket",
     "Storage",
     "StorageFailed",
@@ -97,10 +102,12 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
     "cleaning",
+    "known_damage",
     "lookups",
     "markers",
     "measures",
     "parse_partition_directory",
+    "reopening",
     "retention",
     "settings",
 ]

@@ -11,6 +11,7 @@ from log.files.deletion_queue import DeletionQueue
 from log.files.storage import Storage
 from log.segments.damage_register import DamageRegister
 from log.segments.indexes import IndexCache, SegmentIndexes
+from log.segments.rebuilt_indexes import RebuiltIndexes
 from log.segments.transaction_index import TransactionIndex
 from seq_validator import ProducerLimit
 from seq_validator.names import NameBudget, TopicNames
@@ -51,6 +52,7 @@ class LogEnvironment:
     storage: Storage = field(default_factory=Storage)
     index_cache: IndexCache[SegmentIndexes] = field(default_factory=IndexCache)
     transaction_index_cache: IndexCache[TransactionIndex] = field(default_factory=IndexCache)
+    rebuilt_indexes: RebuiltIndexes = field(default_factory=RebuiltIndexes)
     made_durable_by: InitVar[Durability | None] = None
     """How tickets and files become durable; None for the local disk."""
     durability: Durability = field(init=False)
@@ -74,6 +76,15 @@ class LogEnvironment:
         if self.producer_limit is not None:
             self.tables.append(self.producer_limit.producers)
 
+    def apart(self) -> LogEnvironment:
+        """Return an environment for another thread: its own storage and caches on the same disk, and no budgets."""
+        return LogEnvironment(
+            self.storage.apart(),
+            made_durable_by=self.durability,
+            damage=self.damage,
+            recovery_points_lost=self.recovery_points_lost,
+        )
+
     def names_of(self, topic_id: uuid.UUID) -> TopicNames:
         """Return the producer names of a topic. Its open partitions share one object."""
         known = self._topic_names.get(topic_id)
@@ -85,6 +96,7 @@ class LogEnvironment:
         """Drop the cached indexes of the segment file `path`, which changes or is removed."""
         self.index_cache.drop(path)
         self.transaction_index_cache.drop(path)
+        self.rebuilt_indexes.drop(path)
 
     def delete_due(self, now_ms: int, max_files: int = 1 << 62) -> int:
         """Delete the queued files that are due, in this thread. Return the number of files deleted."""

@@ -112,6 +112,10 @@ class StorageFailed(LogError):
     kafka_error_code = 56
 
 
+class NeedsRecovery(StorageFailed):
+    """The files have changed since the log was stopped or recovered, so a thread must recover the log first."""
+
+
 class UnsupportedCompressionType(LogError):
     """The batch names a codec that does not exist."""
 

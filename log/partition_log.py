@@ -14,7 +14,6 @@ Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from log.durability.log_start import LogStart
 from log.durability.unflushed import Unflushed
 from log.errors import OffsetOutOfRange, StorageFailed
 from log.files.descriptors import NO_DESCRIPTORS
+from log.files.durable_files import NoRoom
 from log.files.file_names import PARTITION_METADATA
 from log.format.batch_validation import check_batch
 from log.format.record_batch import TRANSACTIONAL_FLAG
@@ -30,7 +30,7 @@ from log.log_lists import LogLists
 from log.log_writer import LogWriter
 from log.outage import Outage
 from log.place import LogPlace
-from log.recovery.load import load_log, new_log, persist_directory
+from log.recovery.load import load_log, new_log
 from log.refusals import not_stored
 from log.segments.aborted_transactions import add_aborted
 from log.segments.regions import Appended, ReadResult
@@ -53,7 +53,6 @@ if TYPE_CHECKING:
     from log.segments.regions import FileRegion
     from log.state.record_rules import Found
 
-_logger = logging.getLogger(__name__)
 _new_tuple = tuple.__new__
 
 
@@ -79,8 +78,11 @@ class PartitionLog:
         clean_stop: CleanStop | None = None,
         is_new: bool = False,
         lists: LogLists[PartitionLog] | None = None,
+        may_check: bool = True,
     ) -> None:
         """Load the partition from `directory`, or create it there if it `is_new`. Raises OSError, IncompatibleFormat.
+
+        Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files.
 
         The directory must exist. The names of a new log become durable with its first flush.
         """
@@ -92,19 +94,24 @@ class PartitionLog:
         self.outage = Outage(self.place, self, self.lists.short_of_room)
         self.unflushed = Unflushed(environment.storage, self.place)
         self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
+        self.began_with_names = is_new and config.deduplicates
+        """Whether the log is new, and its topic deduplicated when it began."""
         self.kept_because = ""
         """The last logged reason why retention keeps the oldest segment."""
         if is_new:
-            self._begin_with(new_log(environment, directory, config, now_ms), now_ms)
+            self._begin_with(new_log(environment, self.place, config, now_ms), now_ms)
             self.unflushed.first_flush_pending = True
             self.unflushed.add([f"{directory}/{PARTITION_METADATA}"], directory)
             self.unflushed.add([], str(Path(directory).parent))
         else:
-            self._load(recovery_point, clean_stop, now_ms)
+            self.load(recovery_point, clean_stop, now_ms, may_check=may_check)
 
     # --- loading
 
-    def _load(self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int) -> None:
+    def load(
+        self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int, *, may_check: bool = True
+    ) -> None:
+        """Load the log from its files, all of which are durable then. Raises OSError, IncompatibleFormat, NeedsRecovery."""
         # Loading a log may wait for the disk, even if the first caller must not.
         with self.environment.storage.may_wait():
             loaded = load_log(
@@ -114,6 +121,7 @@ class PartitionLog:
                 recovery_point=recovery_point,
                 clean_stop=clean_stop,
                 now_ms=now_ms,
+                may_check=may_check,
             )
         self._begin_with(loaded, now_ms)
 
@@ -331,12 +339,13 @@ class PartitionLog:
                 capture.saved()
 
     def fail_flush(self, ticket: FlushTicket, error: OSError) -> None:
-        """Complete a ticket that failed. Nobody knows what reached the disk, so the log goes offline."""
+        """Complete a ticket that failed. Nobody may know what reached the disk, so the log goes offline."""
         self.unflushed.take_back(ticket)
         if ticket.generation == self.unflushed.generation:
-            # A ticket that could not open its files has flushed nothing. Any other failed ticket is never retried.
-            no_handles = error if error.errno in NO_DESCRIPTORS else None
-            self.outage.begin(f"a flush failed: {error}", no_handles)
+            # A ticket that could not open its files has flushed nothing, and one without room for a side file has flushed the data.
+            # Any other failed ticket is never retried.
+            is_known = error.errno in NO_DESCRIPTORS or isinstance(error, NoRoom)
+            self.outage.begin(f"a flush failed: {error}", error if is_known else None)
 
     def advance_high_watermark(self, offset: int) -> None:
         """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes
@@ -352,18 +361,7 @@ class PartitionLog:
         # No position need be remembered: the high watermark is at the end of the active segment.
         self.high_watermark = self.log_end_offset
 
-    # --- failing, reopening, closing
-
-    def reopen(self, now_ms: int) -> None:
-        """Recover from the contents of the disk, and continue. Raises OSError; the log is then still offline."""
-        self.let_go()
-        if self.unflushed.first_flush_pending:
-            # The first flush may have failed, so persist the directory again.
-            persist_directory(self.environment.durability, self.place)
-            self.unflushed.first_flush_pending = False
-        self._load(min(self.recovery_point, self.log_end_offset), None, now_ms)
-        self.outage.end()
-        _logger.info("%s is back, it ends at offset %d", self.place, self.log_end_offset)
+    # --- closing
 
     def let_go(self, *, for_readers: bool = False) -> None:
         """Release the files and drop all state. Tickets in flight then change nothing and write no side files."""

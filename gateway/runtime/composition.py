@@ -13,7 +13,6 @@ from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.loop.clock_changes import ClockChanges
@@ -22,6 +21,7 @@ from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.recompressor import Recompressor
+from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import (
     CoordinatorServices,
@@ -60,6 +60,7 @@ async def compose(
 ) -> Composition:
     """Put all parts together, and open the partitions that the metadata names."""
     partitions = Partitions()
+    recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
         config=config,
         node_id=config.int("node.id"),
@@ -67,6 +68,7 @@ async def compose(
         directory=directory,
         partitions=partitions,
         flusher=flusher,
+        recoveries=recoveries,
     )
     await lifecycle.start()
     blocks = open_store(config, metadata_log, directory.environment.durability)
@@ -96,6 +98,7 @@ async def compose(
             registry=partitions,
             log_directory=directory,
             flusher=flusher,
+            recoveries=recoveries,
             cold_reads=_cold_reads(config, machine, flusher),
             recompressor=Recompressor(
                 asyncio.get_running_loop(),
@@ -105,12 +108,10 @@ async def compose(
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
         ),
         topics=TopicServices(metadata_log, lifecycle),
-        coordinators=CoordinatorServices(
-            groups, group_configs, shares, transactions, producer_ids, StreamsTopics(machine.clock)
-        ),
+        coordinators=CoordinatorServices(groups, group_configs, shares, transactions, producer_ids),
         upkeep=UpkeepServices(
             backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
-            disk_room=DiskRoom(config, machine.clock, directory, partitions, metadata_log),
+            disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
         ),
     )
     follow_fetch_sessions(config, services.partitions.fetch_sessions)

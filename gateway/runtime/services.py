@@ -15,7 +15,6 @@ from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
-from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import TaskList
@@ -23,6 +22,7 @@ from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.recompressor import Recompressor
+from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
@@ -80,6 +80,7 @@ class PartitionServices:
     registry: Partitions
     log_directory: LogDirectory
     flusher: Flusher
+    recoveries: Recoveries
     cold_reads: ColdReads
     recompressor: Recompressor
     fetch_sessions: FetchSessionCache
@@ -96,14 +97,13 @@ class TopicServices:
 
 @dataclass(slots=True)
 class CoordinatorServices:
-    """The coordinators of groups, share groups and transactions, the producer ids, and topics that groups create."""
+    """The coordinators of groups, share groups and transactions, and the producer ids."""
 
     groups: GroupCoordinator
     group_configs: GroupConfigs
     shares: ShareCoordinator
     transactions: TransactionCoordinator
     producer_ids: ProducerIdAllocator
-    streams_topics: StreamsTopics
 
 
 @dataclass(slots=True)

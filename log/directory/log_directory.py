@@ -17,20 +17,15 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from log.config import LogConfig
 from log.directory.closing import close_logs
 from log.directory.directory_files import LOCK, RECOVERY_POINTS
 from log.directory.identity import check_ownership, take_identity
+from log.directory.opening import Opening
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.directory.recovery_points import RecoveryPoints
 from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat, StorageFailed
-from log.files.checkpoints import (
-    CorruptCheckpoint,
-    decode_partition_metadata,
-    encode_partition_metadata,
-)
 from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.storage import Storage
 from log.log_lists import LogLists
@@ -38,8 +33,9 @@ from log.partition_log import PartitionLog
 from seq_validator import ProducerLimit
 
 if TYPE_CHECKING:
+    from log.config import LogConfig
     from log.durability.durability import Durability
-    from log.segments.damage import DamagedRange
+    from log.recovery.recovering import Recovery
 
 logger = logging.getLogger(__name__)
 
@@ -66,9 +62,11 @@ class LogDirectory:
         self._now_ms = now_ms
         self._storage = environment.storage
         self._durability = environment.durability
-        self._config = LogConfig()
+        self._opening = Opening(environment, path, now_ms, self.lists)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
+        self._recovering: set[tuple[str, int]] = set()
+        """The stored logs that a thread recovers."""
         environment.tables += [self._logs, self._stored]
         self._deletion = PartitionDeletion(environment, path)
         self._recovery_points = RecoveryPoints(environment, str(path))
@@ -99,7 +97,7 @@ class LogDirectory:
             environment.damage.load(storage, environment.durability, str(path))
             identity = take_identity(storage, environment.durability, str(path), node_id)
             directory.cluster_id, directory.directory_id = identity
-            directory._config = config or directory._config
+            directory._opening.config = config or directory._opening.config
             directory._find_logs()
         except BaseException:
             for log in directory.logs():
@@ -124,18 +122,13 @@ class LogDirectory:
                     cut += self._recover(key)
         self.environment.damage.found_again()
         self._durability.sync(directories=[str(self.path)])
-        if self.has_taken_names:
-            try:
-                self.checkpoint()
-            except OSError as error:
-                logger.warning("%s: the names of deleted partitions can't be used yet: %s", self.path, error)
         logger.info("%s: %s", self.path, self._start_summary(cut))
 
     def _start_summary(self, cut: int) -> str:
         """Return what this start found, in words."""
         if self.was_clean:
             return f"clean stop: partitions {len(self)}, no record data read"
-        if not len(self):
+        if not self._stored:
             return "new data directory"
         torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
         return f"unclean stop: partitions {len(self)}, {len(self._logs)} of them checked, {torn}"
@@ -155,81 +148,79 @@ class LogDirectory:
             return 0
         return 0 if log is None else log.bytes_cut
 
-    def _open(
-        self, key: tuple[str, int], stored: StoredLog, *, is_mended: bool = True
-    ) -> PartitionLog | None:
-        topic, partition = key
-        directory = str(self.path / f"{topic}-{partition}")
-        topic_id = self._read_topic_id(directory, stored.topic_id if self.was_clean and is_mended else None)
-        if topic_id is None:
-            del self._stored[key]
-            return None
-        trusted = stored.topic_id in {None, topic_id}
-        if stored.stop is None or not trusted:
-            self._make_durable(directory)
-        log = self._logs[key] = PartitionLog(
-            self.environment,
-            directory,
-            topic=topic,
-            partition=partition,
-            topic_id=topic_id,
-            config=self._config,
-            now_ms=self._now_ms(),
-            lists=self.lists,
-            recovery_point=stored.recovery_point if trusted else 0,
-            clean_stop=stored.stop if trusted else None,
-        )
+    def _open(self, key: tuple[str, int], *, is_mended: bool = True) -> PartitionLog | None:
+        """Load a stored log; None without a topic id, after removing the directory or setting it aside."""
+        stored, directory = self._stored[key], str(self.path / f"{key[0]}-{key[1]}")
+        metadata = self._metadata_of(key, is_mended=is_mended)
+        log = None if metadata is None else self._opening.open(key, stored, metadata)
         del self._stored[key]
+        if log is None:
+            self._take_away(directory)
+        else:
+            self._logs[key] = log
         return log
 
-    def _make_durable(self, directory: str) -> None:
-        """Persist the topic id: the crash may have come before the first flush, or that flush may have failed."""
-        path = f"{directory}/{PARTITION_METADATA}"
-        self._durability.ensure(path, self._storage.read_file(path))
+    def _metadata_of(self, key: tuple[str, int], *, is_mended: bool = True) -> bytes | None:
+        known = self._stored[key].topic_id if self.was_clean and is_mended else None
+        return self._opening.metadata_of(str(self.path / f"{key[0]}-{key[1]}"), known)
 
-    def _read_topic_id(self, directory: str, known: uuid.UUID | None) -> uuid.UUID | None:
-        """Return the topic id of a partition directory; None without one, after removing the directory or setting it aside.
+    def _take_away(self, directory: str) -> None:
+        """Remove a directory without a topic id, or set it aside if it holds records.
 
-        A damaged topic id is replaced by `known`, the topic id of the clean stop before this start.
-
-        The topic id is durable before any record is acknowledged. A directory with records and no topic id was therefore never
-        acknowledged, or somebody changed it. It is set aside, not deleted.
+        The topic id is durable before any record is acknowledged. So such records were never acknowledged, or somebody changed the
+        directory.
         """
-        path = f"{directory}/{PARTITION_METADATA}"
-        try:
-            return decode_partition_metadata(self._storage.read_file(path), path)
-        except (CorruptCheckpoint, FileNotFoundError) as error:
-            if known is not None and isinstance(error, CorruptCheckpoint):
-                logger.warning("%s The topic id is the one of the last clean stop.", error)
-                self._durability.replace(path, encode_partition_metadata(known))
-                return known
-            files = self._storage.list_files(directory)
-            if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
-                stray = self._set_aside(directory)
-                logger.error(  # noqa: TRY400 - the sentence says it
-                    "%s holds records, but %s does not tell whose they are; it is kept as %s",
-                    directory,
-                    PARTITION_METADATA,
-                    stray,
-                )
-                return None
+        files = self._storage.list_files(directory)
+        if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
+            stray = self._set_aside(directory)
+            logger.error(
+                "%s holds records, but %s does not tell whose they are; it is kept as %s",
+                directory,
+                PARTITION_METADATA,
+                stray,
+            )
+        else:
             logger.warning("%s was never finished and is removed", directory)
             self._deletion.remove(directory, 0)
+
+    # --- recoveries while the gateway serves
+
+    def begin_serving(self) -> None:
+        """Let `get` raise NeedsRecovery from now on, where it would wait for the disk."""
+        self._opening.is_serving = True
+
+    def begin_recovery(self, key: tuple[str, int]) -> Recovery | None:
+        """Return the recovery of a stored log, to run in a thread and give to `end_recovery`; None for any other log.
+
+        Until then no other log may have its name. Raises OSError, IncompatibleFormat.
+        """
+        if key not in self._stored or key in self._recovering:
             return None
+        metadata = self._metadata_of(key)
+        if metadata is None:
+            return None
+        self._recovering.add(key)
+        return self._opening.recovery(key, self._stored[key], metadata)
+
+    def end_recovery(self, key: tuple[str, int], recovery: Recovery) -> None:
+        """Note what a recovery found, unless it failed or the log was deleted meanwhile. Then `get` opens the log."""
+        self._recovering.discard(key)
+        stop = recovery.stop
+        if stop is not None and key in self._stored:
+            self._stored[key] = StoredLog(recovery.place.topic_id, stop, stop.log_end_offset)
 
     # --- partitions
 
     def get(self, topic: str, partition: int, *, is_mended: bool = True) -> PartitionLog | None:
-        """Return the log of a partition, and open the log if necessary; None without one. Raises OSError, IncompatibleFormat.
+        """Return the log of a partition, and open the log if necessary; None without one.
 
+        Raises OSError, IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run first.
         Unless `is_mended`, a damaged topic id is not replaced by that of the clean stop before this start.
         """
         key = topic, partition
         log = self._logs.get(key)
         if log is None:
-            stored = self._stored.get(key)
-            if stored is not None:
-                return self._open(key, stored, is_mended=is_mended)
+            return self._open(key, is_mended=is_mended) if key in self._stored else None
         return log
 
     def logs(self) -> Iterator[PartitionLog]:
@@ -240,6 +231,10 @@ class LogDirectory:
         """Return the logs that are not open, by topic and partition. Do not change the mapping."""
         return self._stored
 
+    def checkpointed(self, topic: str, partition: int) -> int:
+        """Return the recovery point of a log, present or not, in the checkpoint on disk; 0 without one."""
+        return self._recovery_points.written(topic, partition)
+
     def size_bytes(self, topic: str, partition: int) -> int:
         """Return the bytes of a partition's segments, without opening the log; 0 for an unknown partition."""
         log = self._logs.get((topic, partition)) or self._stored.get((topic, partition))
@@ -249,20 +244,6 @@ class LogDirectory:
         """Return whether a partition surely has no records, without opening the log."""
         stored = self._stored.get((topic, partition))
         return self.size_bytes(topic, partition) == 0 and (stored is None or stored.stop is not None)
-
-    def damage(self) -> Iterator[tuple[str, int, DamagedRange]]:
-        """Yield (topic, partition, damaged range) of all known damage, without ranges that were deleted since."""
-        for path, ranges in sorted(self.environment.damage.all().items()):
-            key = parse_partition_directory(path.rpartition("/")[2])
-            if key is None or (key not in self._logs and key not in self._stored):
-                continue
-            log = self._logs.get(key)
-            for found in ranges:
-                if log is None or (
-                    found.segment_base_offset in log.segments.bases
-                    and found.end_offset > log.log_start_offset
-                ):
-                    yield (*key, found)
 
     def __len__(self) -> int:
         return len(self._logs) + len(self._stored)
@@ -277,14 +258,13 @@ class LogDirectory:
             raise ValueError(f"{topic}-{partition} exists already")
         if self.is_name_taken(topic, partition):
             raise StorageFailed(
-                f"{RECOVERY_POINTS} must be written before a new log can be called {topic}-{partition}; retry after the next checkpoint"
+                f"The name {topic}-{partition} is free for a new log once {RECOVERY_POINTS} is written without the old one; retry later"
             )
         directory = str(self.path / f"{topic}-{partition}")
         if self._storage.exists(directory):
             # Files that a failed creation or deletion left must not become records of the new topic.
             self._deletion.remove(directory, 0)
         self._storage.make_directory(directory)
-        self._storage.write_file(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
         log = self._logs[key] = PartitionLog(
             self.environment,
             directory,
@@ -315,8 +295,10 @@ class LogDirectory:
         return target
 
     def is_name_taken(self, topic: str, partition: int) -> bool:
-        """Return whether a checkpoint must be written before a new log may have this name, because another log had it."""
+        """Return whether a new log may not have this name yet: a thread recovers the log that had it, or a checkpoint must come first."""
         key = topic, partition
+        if key in self._recovering or any((log.topic, log.partition) == key for log in self.lists.recovering):
+            return True
         return key not in self._logs and key not in self._stored and self._recovery_points.has(key)
 
     @property
@@ -332,7 +314,7 @@ class LogDirectory:
         if log is not None:
             log.close(clean=False)
             return log.config.file_delete_delay_ms
-        return None if self._stored.pop(key, None) is None else self._config.file_delete_delay_ms
+        return None if self._stored.pop(key, None) is None else self._opening.config.file_delete_delay_ms
 
     def opened(self, topic: str, partition: int) -> PartitionLog | None:
         """Return the log of a partition if it is open; otherwise None."""
@@ -368,8 +350,9 @@ class LogDirectory:
         return self._recovery_points.gather(self._logs, self._stored)
 
     def write_checkpoint(self) -> None:
-        """Write the recovery points that were gathered last. Any thread may call. Raises OSError."""
+        """Write the recovery points that were gathered last, and rebuilt indexes. Any thread may call. Raises OSError."""
         self._recovery_points.write()
+        self.environment.rebuilt_indexes.write(self._durability)
 
     def close(self, *, clean: bool = True) -> None:
         """Close all logs and release the lock. If every log closed cleanly, write `.kafka_cleanshutdown`.
@@ -379,6 +362,8 @@ class LogDirectory:
         stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
         all_clean = clean and all(stored.stop is not None for stored in self._stored.values())
         points: dict[tuple[str, int], int] = {}
+        if clean:
+            self.environment.rebuilt_indexes.write(self._durability)
         closed = close_logs(self._durability, str(self.path), list(self._logs.values()), clean=clean)
         for (key, log), (stop, recovery_point) in zip(self._logs.items(), closed, strict=True):
             points[key] = recovery_point

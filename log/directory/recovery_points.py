@@ -42,6 +42,8 @@ class RecoveryPoints:
         """The entries of checkpoints that are still being gathered."""
         self._set_aside: dict[Key, None] = {}
         """The logs whose directories were renamed, not durably yet, to keep their records."""
+        self._deleted: set[Key] = set()
+        """The logs that were deleted since the start."""
         self._lock = threading.Lock()
 
     def read(self) -> dict[Key, int]:
@@ -73,7 +75,8 @@ class RecoveryPoints:
             self._gathering.remove(points)
 
     def forget(self, key: Key) -> None:
-        """Drop a log from the checkpoints that are being gathered."""
+        """Drop a deleted log from the checkpoints that are being gathered."""
+        self._deleted.add(key)
         for points in self._gathering:
             points.pop(key, None)
 
@@ -82,6 +85,10 @@ class RecoveryPoints:
         key = parse_partition_directory(directory.rpartition("/")[2])
         if key is not None:
             self._set_aside[key] = None
+
+    def written(self, topic: str, partition: int) -> int:
+        """Return the recovery point in the checkpoint on disk; 0 without one."""
+        return self._written.get((topic, partition), 0)
 
     def has(self, key: Key) -> bool:
         """Return whether a checkpoint must be written before another log may have the name.
@@ -118,6 +125,14 @@ class RecoveryPoints:
     def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:
         """Write the recovery points of all logs when the gateway stops, including those of logs that were closed
         before. Raises OSError.
+
+        Keeps the points of logs that are missing, but were not deleted: a start that is refused for a missing log writes this, too,
+        and must leave the evidence.
         """
-        self._gathered = stored, closed
+        missing = {
+            key: point
+            for key, point in self._written.items()
+            if key not in stored and key not in closed and key not in self._deleted
+        }
+        self._gathered = stored, missing | dict(closed)
         self.write()

@@ -72,6 +72,7 @@ def _rewrite(
     segment = Segment(environment, directory, base_offset, written, now_ms)
     if written:
         segment.rebuild_indexes()
+        environment.rebuilt_indexes.write(durability)
     else:
         durability.sync(paths=segment.write_indexes())
 

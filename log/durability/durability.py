@@ -7,11 +7,12 @@ no log runs yet or another process made it, goes through the verbs of `DurableFi
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from typing import TYPE_CHECKING, Protocol
 
-from log.files.data_file import DataFile
-from log.files.durable_files import DurableFiles
+from log.files.data_file import DataFile, Place
+from log.files.durable_files import DurableFiles, NoRoom
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -98,11 +99,16 @@ class LocalDurability:
 
     def replace(self, path: str, content: bytes) -> None:
         """Write and fsync a temporary file next to the old one, then rename it over the old one and fsync the
-        directory. Raises OSError.
+        directory. Raises OSError, NoRoom.
         """
         temporary = path + ".tmp"
-        self._storage.write_file(temporary, content)
-        self._storage.fsync_path(temporary)
+        try:
+            self._storage.write_file(temporary, content)
+            self._storage.fsync_path(temporary)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise NoRoom(error.errno, error.strerror, error.filename) from error
+            raise
         self._storage.rename(temporary, path)
         self._storage.fsync_directory(os.path.dirname(path))  # noqa: PTH120 - paths are plain strings here
 
@@ -112,10 +118,9 @@ class LocalDurability:
 
         After a failed flush the page cache shows what the disk never got, and another flush reports success.
         """
-        storage, file = self._storage, DataFile(path)
+        storage = self._storage
         storage.fsync_path(path)
-        storage.forget_cached(file)
-        storage.descriptors.retire(file)
+        storage.drop_cached(Place(path, 0, 0))
         if storage.read_file(path) != content:
             self.replace(path, content)
 

@@ -1,7 +1,8 @@
 """Small text files in Kafka's checkpoint formats, each beginning with a version line.
 
 `recovery-point-offset-checkpoint`, `log-start-offset-checkpoint`: version 0, count, then `topic partition offset` lines.
-`leader-epoch-checkpoint`: version 0, count, then `leader_epoch start_offset` lines. `partition.metadata`: version 0, topic id.
+`leader-epoch-checkpoint`: version 0, count, then `leader_epoch start_offset` lines. `partition.metadata`: version 0, topic id,
+and in a log of a topic that deduplicates `deduplication_start: 0`.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 _VERSION: Final = 0
+_NAMES_FROM_START: Final = "deduplication_start: 0"
 
 
 class CorruptCheckpoint(Exception):
@@ -52,10 +54,24 @@ def decode_leader_epochs(content: bytes, name: str) -> list[tuple[int, int]]:
         raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
 
 
-def encode_partition_metadata(topic_id: uuid.UUID) -> bytes:
-    """Return the content of `partition.metadata`: the id in Kafka's base64 form, and a checksum, which old releases ignore."""
+def encode_partition_metadata(topic_id: uuid.UUID, *, names_from_start: bool = False) -> bytes:
+    """Return the content of `partition.metadata`: the id in Kafka's base64 form, and lines that Kafka and old releases ignore.
+
+    `names_from_start` says that producer names are tracked from offset 0 on, because the log began in a topic that deduplicates.
+    """
     text = base64.urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
-    return f"version: 0\ntopic_id: {text}\nchecksum: {crc32(topic_id.bytes)}".encode()
+    names = f"{_NAMES_FROM_START}\n" if names_from_start else ""
+    return f"version: 0\ntopic_id: {text}\n{names}checksum: {crc32(topic_id.bytes)}".encode()
+
+
+def tracks_names_from_start(content: bytes) -> bool:
+    """Return whether a `partition.metadata` says, or may have said before a crash cut it, that names are tracked from offset 0.
+
+    Whole files end with a checksum. Old releases wrote two lines and no checksum.
+    """
+    lines = content.decode(errors="replace").splitlines()
+    is_cut = len(lines) > 2 and not lines[-1].startswith("checksum: ")
+    return _NAMES_FROM_START in lines or is_cut
 
 
 def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:

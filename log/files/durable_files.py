@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from log.files.data_file import DataFile
 
 
+class NoRoom(OSError):
+    """The disk has no room for the new content of a file. The file has its old content still, and nothing is in doubt."""
+
+
 class DurableFiles(Protocol):
     """Persists files and names. Any thread may call, but no method belongs on the event loop. All methods raise OSError."""
 
@@ -27,7 +31,7 @@ class DurableFiles(Protocol):
         """Persist the bytes of open data files, then those of files by name, then the names in the directories."""
 
     def replace(self, path: str, content: bytes) -> None:
-        """Replace the file's content atomically and durably: a crash leaves the old content or the new."""
+        """Replace the file's content atomically and durably: a crash leaves the old content or the new. Raises NoRoom."""
 
     def ensure(self, path: str, content: bytes) -> None:
         """Make sure that a file which was read as `content` is durable with that content."""

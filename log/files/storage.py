@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 DEFAULT_MAX_OPEN_FILES: Final = 512
 _BROUGHT_IN: Final = 1024
 """Paths remembered as read into the page cache, directory entry and inode included; the oldest is forgotten."""
+_OPEN_APART: Final = 16
+"""Data files that a storage of another thread keeps open."""
 _READ: Final = os.O_RDONLY | os.O_CLOEXEC
 _BUFFER_BYTES: Final = 64 << 10
 _READ_BYTES: Final = 64 << 10
@@ -56,6 +58,10 @@ class Storage:
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._locks: dict[str, int] = {}
         weakref.finalize(self, _unlock_all, disk.close, self._locks)
+
+    def apart(self) -> Storage:
+        """Return a storage for another thread, on the same disk."""
+        return Storage(_OPEN_APART, self._disk)
 
     # --- data files
 

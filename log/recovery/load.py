@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from log.errors import CorruptRecord
+from log.errors import CorruptRecord, NeedsRecovery
 from log.files.checkpoints import encode_partition_metadata
 from log.files.file_names import (
     NAMES_SUFFIX,
@@ -61,18 +61,26 @@ class LoadedLog:
     """The damaged ranges below the log end offset, in ascending order."""
 
 
-def new_log(environment: LogEnvironment, directory: str, config: LogConfig, now_ms: int) -> LoadedLog:
-    """Return the state of a new partition, and create its first segment, not durable yet. Raises OSError."""
-    segment = Segment(environment, directory, 0, 0, now_ms)
+def new_log(environment: LogEnvironment, place: LogPlace, config: LogConfig, now_ms: int) -> LoadedLog:
+    """Return the state of a new partition. Writes its topic id and creates its first segment, not durable yet. Raises OSError."""
+    environment.storage.write_file(
+        f"{place.directory}/{PARTITION_METADATA}", new_metadata(place, names_from_start=config.deduplicates)
+    )
+    segment = Segment(environment, place.directory, 0, 0, now_ms)
     environment.storage.create(segment.file)
     segment.become_active()
     producers = ProducerTable(retained_batches=config.retained_batches, limit=environment.producer_limit)
     return LoadedLog([segment], producers, LeaderEpochs(), 0, 0)
 
 
-def persist_directory(durable: DurableFiles, place: LogPlace) -> None:
-    """Rewrite and persist the topic id of a partition directory, and persist the directory's name. Raises OSError."""
-    durable.replace(f"{place.directory}/{PARTITION_METADATA}", encode_partition_metadata(place.topic_id))
+def new_metadata(place: LogPlace, *, names_from_start: bool) -> bytes:
+    """Return the content of the `partition.metadata` of a new partition."""
+    return encode_partition_metadata(place.topic_id, names_from_start=names_from_start)
+
+
+def persist_directory(durable: DurableFiles, place: LogPlace, metadata: bytes) -> None:
+    """Rewrite and persist the `partition.metadata` of a partition, and persist the name of its directory. Raises OSError."""
+    durable.replace(f"{place.directory}/{PARTITION_METADATA}", metadata)
     durable.sync(directories=[str(Path(place.directory).parent)])
 
 
@@ -84,10 +92,16 @@ def load_log(
     recovery_point: int,
     clean_stop: CleanStop | None,
     now_ms: int,
+    may_check: bool = True,
 ) -> LoadedLog:
-    """Load the partition in `directory`. Raises OSError, IncompatibleFormat."""
+    """Load the partition in `directory`. Raises OSError, IncompatibleFormat.
+
+    Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files: a check waits for the disk.
+    """
     loader = _Loader(Listing(environment, directory, config, now_ms))
     if clean_stop is None or environment.damage.is_lost or not loader.trusts(clean_stop):
+        if not may_check:
+            raise NeedsRecovery(f"{directory} has changed since it was stopped or recovered; reopen it again")
         loader.check(recovery_point)
     loader.drop_snapshots_of_lost_batches()
     if loader.log_end_offset < loader.log_start_offset or not loader.segments:

@@ -7,6 +7,7 @@ clean stop does not read the segments again, so only this file tells the start a
 from __future__ import annotations
 
 import logging
+import threading
 from typing import TYPE_CHECKING, Final
 from zlib import crc32
 
@@ -42,10 +43,12 @@ class _Content(msgspec.Struct):
 
 
 class DamageRegister:
-    """The damaged ranges by partition directory. Before `load` the register is in memory only."""
+    """The damaged ranges by partition directory. Before `load` the register is in memory only. Any thread may call."""
 
     def __init__(self) -> None:
         """Begin without damage."""
+        self._lock = threading.Lock()
+        """Held while the ranges change and the file is written."""
         self._ranges: dict[str, tuple[DamagedRange, ...]] = {}
         self._storage: Storage | None = None
         self._durable: DurableFiles | None = None
@@ -86,11 +89,12 @@ class DamageRegister:
         """Replace the ranges of a partition and write the file, with a flush if `is_durable`. Raises OSError."""
         if tuple(ranges) == self.of(directory):
             return
-        if ranges:
-            self._ranges[directory] = tuple(ranges)
-        else:
-            del self._ranges[directory]
-        self._write(is_durable=is_durable)
+        with self._lock:
+            if ranges:
+                self._ranges[directory] = tuple(ranges)
+            else:
+                self._ranges.pop(directory, None)
+            self._write(is_durable=is_durable)
 
     def forget(self, directory: str) -> None:
         """Drop the ranges of a partition that is deleted. Raises OSError."""

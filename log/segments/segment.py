@@ -164,13 +164,20 @@ class Segment:
 
     def write_indexes(self) -> list[str]:
         """Write both index files, with the largest timestamp as the last entry. Return their paths; the caller persists them."""
-        indexes = self._finished_indexes()
-        paths = [self.path(OFFSET_INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)]
-        storage = self._environment.storage
-        for path, entries in zip(paths, (indexes.offset_entries, indexes.time_entries), strict=True):
-            storage.write_file(path + TEMPORARY_SUFFIX, bytes(entries))
+        self._environment.rebuilt_indexes.drop(self.file.path)
+        storage, files = self._environment.storage, self._index_files()
+        for path, entries in files.items():
+            storage.write_file(path + TEMPORARY_SUFFIX, entries)
             storage.rename(path + TEMPORARY_SUFFIX, path)
-        return paths
+        return list(files)
+
+    def _index_files(self) -> dict[str, bytes]:
+        """Return the content of both index files by path, with the largest timestamp as the last entry."""
+        indexes = self._finished_indexes()
+        return {
+            self.path(OFFSET_INDEX_SUFFIX): bytes(indexes.offset_entries),
+            self.path(TIME_INDEX_SUFFIX): bytes(indexes.time_entries),
+        }
 
     def _finished_indexes(self) -> SegmentIndexes:
         indexes = self.indexes()
@@ -232,11 +239,9 @@ class Segment:
 
         Raises CorruptRecord, OSError, NotCached (see `Storage`).
         """
-        if self._indexes is not None:
-            return self._indexes
-        cached = self._environment.index_cache.get(self.file.path)
-        if cached is not None:
-            return cached
+        known = self._known_indexes()
+        if known is not None:
+            return known
         storage = self._environment.storage
         paths = self.path(OFFSET_INDEX_SUFFIX), self.path(TIME_INDEX_SUFFIX)
         storage.check_brought_in(paths)
@@ -250,10 +255,21 @@ class Segment:
         self._environment.index_cache.put(self.file.path, indexes)
         return indexes
 
-    def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
-        """Rebuild both indexes from all batch headers, in memory and on disk, and return them.
+    def _known_indexes(self) -> SegmentIndexes | None:
+        """Return the indexes that are in memory; None without any."""
+        path = self.file.path
+        known = self._indexes or self._environment.index_cache.get(path)
+        if known is None:
+            files = self._environment.rebuilt_indexes.of(path)
+            if files is not None:
+                known = SegmentIndexes(*files.values())
+                self._environment.index_cache.put(path, known)
+        return known
 
-        Raises CorruptRecord, OSError, NotCached; the index files are then unchanged, and the indexes are read again when needed.
+    def rebuild_indexes(self, interval_bytes: int = 4096) -> SegmentIndexes:
+        """Rebuild both indexes from all batch headers, and return them. `RebuiltIndexes` writes them later, in a thread.
+
+        Raises CorruptRecord, OSError, NotCached; the indexes are then read again when needed.
         """
         end = self.size_bytes
         self.start_over()
@@ -271,12 +287,7 @@ class Segment:
         finally:
             self.size_bytes = end
         rebuilt = self.indexes()
-        try:
-            self._environment.durability.sync(paths=self.write_indexes())
-        except OSError as error:
-            _logger.warning(
-                "%s: the rebuilt indexes are only in memory, writing them failed: %s", self.file.path, error
-            )
+        self._environment.rebuilt_indexes.add(self.file.path, self._index_files())
         self.become_closed()
         return rebuilt
 
@@ -352,7 +363,7 @@ class Segment:
 
     def _last_time(self) -> tuple[int, int] | None:
         """Return the newest entry of the time index. Only that entry is checked: a whole index takes longer than a request may."""
-        if self._indexes is None and self._environment.index_cache.get(self.file.path) is None:
+        if self._known_indexes() is None:
             storage, path = self._environment.storage, self.path(TIME_INDEX_SUFFIX)
             storage.check_brought_in((path,))
             with contextlib.suppress(OSError):

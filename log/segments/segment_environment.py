@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from log.files.storage import Storage
     from log.segments.damage_register import DamageRegister
     from log.segments.indexes import IndexCache, SegmentIndexes
+    from log.segments.rebuilt_indexes import RebuiltIndexes
     from log.segments.transaction_index import TransactionIndex
 
 
@@ -18,6 +19,7 @@ class SegmentEnvironment(Protocol):
     storage: Storage
     index_cache: IndexCache[SegmentIndexes]
     transaction_index_cache: IndexCache[TransactionIndex]
+    rebuilt_indexes: RebuiltIndexes
     damage: DamageRegister
 
     @property

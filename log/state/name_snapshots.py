@@ -3,7 +3,9 @@
 `<20 digits>.names`: a snapshot in seq_validator's format. The digits are the log_end_offset of the snapshot. A snapshot is written
 only after all records below that offset are durable, first under a temporary file name. So no crash leaves a snapshot that knows
 more than the log.
-`deduplication-start-checkpoint`: the offset from which names are tracked, in the format of Kafka's offset checkpoints.
+`deduplication-start-checkpoint`: the offset from which names are tracked, in the format of Kafka's offset checkpoints. A log that
+began in a topic that deduplicates has this offset, 0, in `partition.metadata` too. A crash keeps no record of a new log without that
+file, so the first named record need not wait for the checkpoint.
 """
 
 from __future__ import annotations
@@ -11,8 +13,14 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final, NamedTuple, Protocol
 
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX, offset_name, offsets_of
+from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets, tracks_names_from_start
+from log.files.file_names import (
+    DEDUPLICATION_START,
+    NAMES_SUFFIX,
+    PARTITION_METADATA,
+    offset_name,
+    offsets_of,
+)
 from seq_validator.names import CorruptNames, WrittenName, decode_names, encode_names
 
 if TYPE_CHECKING:
@@ -119,6 +127,12 @@ def read_start(storage: Storage, directory: str) -> int | None:
     except CorruptCheckpoint as error:
         _logger.warning("%s Names are read from the start of the log.", error)
         return 0
+
+
+def began_with_names(storage: Storage, directory: str) -> bool:
+    """Return whether the log has tracked names from offset 0 on, as its `partition.metadata` says. Raises OSError."""
+    path = f"{directory}/{PARTITION_METADATA}"
+    return storage.exists(path) and tracks_names_from_start(storage.read_file(path))
 
 
 class StartCapture:

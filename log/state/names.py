@@ -16,14 +16,13 @@ from log.format.end_marker import read_end_marker
 from log.format.named_records import NameHeaders, named_records
 from log.format.record_batch import TRANSACTIONAL_FLAG, crc_matches
 from log.state.derived_state import NOT_KEPT
-from log.state.name_snapshots import NamesCapture, StartCapture, newest_names, read_start
+from log.state.name_snapshots import NamesCapture, StartCapture, began_with_names, newest_names, read_start
 from seq_validator.names import NO_PRODUCER, NameTable, advances_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from log.config import LogConfig
-    from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.format.record_batch import BatchHeader
     from log.place import LogPlace
@@ -116,7 +115,11 @@ class Names:
 
     def _tracked_from(self, log_start_offset: int, log_end_offset: int, *, is_known: bool) -> int:
         """Return the offset from which names are tracked, which is decided when the log is deduplicated for the first time."""
-        start_offset = read_start(self._storage, self._place.directory)
+        storage, directory = self._storage, self._place.directory
+        start_offset = read_start(storage, directory)
+        if start_offset is None and began_with_names(storage, directory):
+            self._start_is_implied, self.unsaved_start = True, 0
+            return 0
         if start_offset is None:
             start_offset, self.unsaved_start = self._decided_start, self._decided_start
         if start_offset is not None and start_offset <= log_end_offset:
@@ -361,16 +364,13 @@ class Names:
     def _start_saved(self) -> None:
         self.unsaved_start = None
 
-    def save_start(self, files: DurableFiles) -> None:
-        """Persist the offset from which names are tracked, if the next start could not find that offset. Raises OSError.
+    @property
+    def is_start_safe(self) -> bool:
+        """Whether the next start finds the offset from which names are tracked, also after a crash.
 
-        For almost all logs the first flush after deduplication began persists the offset. Call this before the first named record
-        is written earlier. Otherwise a crash could keep the record and lose the offset, and a retry would be stored twice.
+        Otherwise no named record may be written before a flush: a crash could keep the record and lose the offset.
         """
-        capture = None if self._start_is_implied else self.capture_start()
-        if capture is not None:
-            capture.write(files)
-            self.unsaved_start = None
+        return self.unsaved_start is None or self._start_is_implied
 
     def discard_below(self, log_start_offset: int) -> None:
         """Keep all names: names outlive their records."""

@@ -186,9 +186,10 @@ class RecordStates:
             self._lists.waiting_for_other_partitions[self._log] = None
         if found.refused is not None or found.raises_epochs:
             rules.settle(found, now_ms)
-        if found.advances and self.names is not None:
-            # A crash must not leave named records without the offset from which names are tracked.
-            self.names.save_start(self._environment.durability)
+        if found.advances and self.names is not None and not self.names.is_start_safe:
+            raise NamesNotReady(
+                "The offset from which the partition tracks producer names is being persisted. Retry later."
+            )
         return found
 
     def _judge(

@@ -72,6 +72,8 @@ class DirectoryLife:
             self.root, self.storage, node_id=1, now_ms=self.now_ms, config=self.config
         )
         if self.directory.get(self.topic, 0) is None:
+            if self.directory.has_taken_names:
+                self.directory.checkpoint()  # as a gateway's start does
             self.directory.create(self.topic, self.topic_id, 0, self.config)
 
     def run_flush(self, ticket: FlushTicket, between: Callable[[], object] = lambda: None) -> None:

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
-from log import LogConfig, PartitionLog, retention, settings
+from log import LogConfig, PartitionLog, reopening, retention, settings
 from log.format.records import NewRecord, build_batch
 from tests.faults.directory_life import DirectoryLife, now_ms
 from tests.faults.simulated_disk import SimulatedDisk
@@ -176,7 +176,7 @@ class Life(DirectoryLife):
 
     def reopen(self) -> None:
         """Reopen the partition after a failure; promises about truncated batches are dropped."""
-        self.log.reopen(now_ms())
+        reopening.reopen(self.log, now_ms())
         self.promises.cut(self.log.log_end_offset)
 
 

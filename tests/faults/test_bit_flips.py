@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from log import IncompatibleFormat, LogError, PartitionLog, lookups
+from log import IncompatibleFormat, LogError, PartitionLog, known_damage, lookups
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
@@ -131,7 +131,7 @@ def test_in_checkpoints(suffix: str, stop: str) -> None:
             # a recovery point that the flip has raised moves the log end there: no offset is used twice
             assert again.log.log_end_offset >= life.promises.durable_end_offset
             assert again.log.log_start_offset in {9, again.log.segments.segments[0].base_offset}
-            if not list(again.directory.damage() if again.directory else ()):
+            if not list(known_damage(again.directory) if again.directory else ()):
                 read_everything(again.log, again.promises.written)
         except (IncompatibleFormat, UnicodeDecodeError):
             pass
@@ -175,7 +175,7 @@ def test_in_records(stop: str) -> None:
             again.flush()
             assert disk.content(path)[:durable] == flipped, "nothing was cut"
             damaged += len(spoiled)
-            known += len(list(again.directory.damage() if again.directory else ()))
+            known += len(list(known_damage(again.directory) if again.directory else ()))
             again.stop()
             again.open()
             assert not_as_written(again.log, sound) == spoiled

@@ -44,8 +44,9 @@ def open_log(
     clean_stop: CleanStop | None = None,
     now_ms: int = NOW_MS,
 ) -> PartitionLog:
+    """Load a log as a gateway does: then it flushes what the load has captured."""
     directory.mkdir(exist_ok=True)
-    return PartitionLog(
+    log = PartitionLog(
         environment or LogEnvironment(storage or Storage()),
         str(directory),
         topic="flights",
@@ -57,6 +58,9 @@ def open_log(
         clean_stop=clean_stop,
         lists=lists,
     )
+    if log.unflushed.has_captures:
+        flush(log)
+    return log
 
 
 def batch(

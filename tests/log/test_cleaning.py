@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import pytest
 
-from log import InvalidRecord, LogConfig, PartitionLog, Storage, lookups, settings
+from log import InvalidRecord, LogConfig, PartitionLog, Storage, lookups, reopening, settings
 from log.cleaning import begin_swap, cleanable, fail_swap, finish_swap, replace_sources
 from log.compaction.swap import SwapTicket
 from log.environment import LogEnvironment
@@ -102,7 +102,7 @@ def test_a_log_that_changed_meanwhile_is_left_alone(tmp_path: Path, when: str, w
         expected = [Kept(1, b"a", b"2"), Kept(2, b"a", b"3")]
     else:
         log.outage.begin("a test says so")
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         # recovery completes a swap that has begun
         expected = [Kept(2, b"a", b"3")] if ticket else [Kept(n, b"a", str(n + 1).encode()) for n in range(3)]
     if ticket is None:
@@ -250,7 +250,7 @@ class TestHalfwayThroughASwap:
     def test_a_reopened_log_has_finished_it(self, halfway: tuple[PartitionLog, SwapTicket]) -> None:
         log, ticket = halfway
         log.outage.begin("a test says so")
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         ticket.run()
         assert not finish_swap(log, ticket)
         assert stored(log) == self.EXPECTED
@@ -260,7 +260,7 @@ class TestHalfwayThroughASwap:
         log, ticket = halfway
         fail_swap(log, ticket, OSError(5, "Input/output error"))
         assert log.offline
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         assert stored(log) == self.EXPECTED
 
     def test_a_segment_that_is_removed_meanwhile_leaves_no_file(

@@ -15,6 +15,7 @@ from log import (
     PartitionLog,
     Storage,
     StorageFailed,
+    reopening,
     retention,
     settings,
 )
@@ -252,7 +253,7 @@ class TestRetentionByTicket:
         with pytest.raises(StorageFailed):
             delete_old_segments(log, NOW_MS + HOUR_MS)
         disk.plan.heal()
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         assert log.log_end_offset == 5
 
     def test_an_old_failure_does_not_harm_a_log_that_came_back(self, tmp_path: Path) -> None:
@@ -260,7 +261,7 @@ class TestRetentionByTicket:
         ticket = retention.prepare_retention(log, NOW_MS + HOUR_MS)
         assert ticket is not None
         log.outage.begin("a test says so")
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         retention.fail_removal(log, ticket, OSError("late"))
         assert not log.offline
 

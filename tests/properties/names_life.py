@@ -11,7 +11,7 @@ import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from log import InvalidRecord, LocalDurability, LogConfig, Storage, StorageFailed, settings
+from log import InvalidRecord, LocalDurability, LogConfig, Storage, StorageFailed, reopening, settings
 from log.errors import NameFenced, NameLimitReached, NamesNotReady, NameUndecided
 from log.files.file_names import DEDUPLICATION_START, NAMES_SUFFIX
 from log.format.records import NewRecord, build_batch
@@ -157,6 +157,13 @@ class NamesLife(NamesThatOutliveRecords):
         if not log.record_states.names_ready and any(item.name for item in items):
             self.replay(1 << 20)
             self.compare()
+        names = log.record_states.names
+        if names is not None and not names.is_start_safe and any(item.name for item in items):
+            self.flush()
+            if not names.is_start_safe:
+                # the start is in a flush that is under way, or the flush failed; the client sends the batch again later
+                self.counts["start not written down"] += 1
+                return
         is_transactional = producer_id in TRANSACTIONAL
         entry = log.producers.get(producer_id) if producer_id >= 0 else None
         base_sequence = -1 if producer_id < 0 else (0 if entry is None else entry.next_sequence)
@@ -325,7 +332,7 @@ class NamesLife(NamesThatOutliveRecords):
     def recover(self) -> None:
         """Bring back a partition that is offline."""
         if self.log.offline:
-            self.log.reopen(self.now_ms())
+            reopening.reopen(self.log, self.now_ms())
             self.settle()
         else:
             # a batch that was refused without taking the partition offline must not be in the log

@@ -1,29 +1,15 @@
 """Notes every flush on the event loop of a gateway that serves requests.
 
-the lone quick flush    of one small ticket, which docs/decisions.md explains: allowed
-a recovery              of one partition, at `reopen` or when it is first opened: allowed
-anything else           a breach
+The lone quick flush of one small ticket, which docs/decisions.md explains, is allowed. Any other one is a breach.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
 
 from log import FlushTicket, LocalDurability, Storage
 from log.files.data_file import DataFile
 from tests.simulation.loop import SimulatedLoop
-
-ALLOWED: Final = frozenset(
-    {
-        ("log.recovery.load", "load_log"),
-        ("log.partition_log", "reopen"),
-        ("log.directory.log_directory", "_open"),
-        ("log.state.names", "save_start"),
-        ("log.segments.segment", "rebuild_indexes"),
-    }
-)
 
 
 class WatchedDurability(LocalDurability):
@@ -74,9 +60,4 @@ class WatchedDurability(LocalDurability):
     def _check(self, what: str) -> None:
         if self._is_committing or self._loop.is_in_thread or not self._is_serving():
             return
-        frame = sys._getframe()
-        while frame.f_back is not None:
-            frame = frame.f_back
-            if (frame.f_globals.get("__name__"), frame.f_code.co_name) in ALLOWED:
-                return
         self._note(f"the event loop waited for the disk: {what}")

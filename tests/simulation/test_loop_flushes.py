@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import FlushTicket, PartitionLog, Storage
+from log import FlushTicket, PartitionLog, Storage, reopening
 from log.environment import LogEnvironment
 from tests.log.support import NOW_MS, SMALL, batch, fill, open_log
 from tests.simulation.loop import SimulatedLoop
@@ -34,7 +34,10 @@ def ticket_of(log: PartitionLog) -> FlushTicket:
 
 
 def opened(watched: Watched, tmp_path: Path) -> PartitionLog:
-    return open_log(tmp_path / "log", SMALL, environment=LogEnvironment(made_durable_by=watched.durability))
+    watched.is_serving = False
+    log = open_log(tmp_path / "log", SMALL, environment=LogEnvironment(made_durable_by=watched.durability))
+    watched.is_serving = True
+    return log
 
 
 def test_a_flush_on_the_loop_is_noted(watched: Watched, tmp_path: Path) -> None:
@@ -80,10 +83,15 @@ def test_a_larger_flush_is_noted(watched: Watched, tmp_path: Path) -> None:
     assert watched.noted == ["the event loop waited for the disk: a commit of tickets"]
 
 
-def test_a_recovery_is_not(watched: Watched, tmp_path: Path) -> None:
+def test_a_recovery_is_noted_unless_a_thread_runs_it(watched: Watched, tmp_path: Path) -> None:
     log = opened(watched, tmp_path)
     log.append(batch(), now_ms=NOW_MS)
     log.outage.begin("a test says so")
-    log.reopen(NOW_MS)
-    assert log.log_end_offset == 1
+    recovery = reopening.begin(log, NOW_MS)
+    watched.loop.run_until_complete(watched.loop.run_in_executor(None, recovery.run))
+    reopening.end(log, recovery, NOW_MS)
+    assert (log.offline, log.log_end_offset) == (False, 1)
     assert watched.noted == []
+    log.outage.begin("a test says so")
+    reopening.reopen(log, NOW_MS)
+    assert watched.noted

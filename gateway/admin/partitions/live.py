@@ -6,10 +6,10 @@ from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.partitions.messages import Reopened, ReopenRequest
 from gateway.admin.request import ControlError
 from gateway.admin.system_errors import in_words
-from log import LogError
+from log import IncompatibleFormat, LogError
 
 
-def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
+async def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
     """Reopen the log of an offline partition, once the operator has removed the cause. Raises ControlError."""
     services = gateway.services
     name = f"{request.topic}-{request.partition}"
@@ -20,7 +20,7 @@ def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
     if not log.offline:
         raise ControlError(f"{name} is not offline")
     try:
-        partition.reopen(services.node.clock.now_ms())
-    except (LogError, OSError) as error:
+        await services.partitions.recoveries.reopen(log, partition)
+    except (IncompatibleFormat, LogError, OSError) as error:
         raise ControlError(f"{name} stays offline: {in_words(error)}") from error
     return Reopened(request.topic, request.partition, log.log_start_offset, log.log_end_offset)

@@ -12,6 +12,7 @@ from gateway.admin.producers.live import producer_counters
 from gateway.admin.status.messages import OfflinePartition, Status, StatusRequest
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
+from log import known_damage
 
 
 def status(gateway: LiveGateway, _: StatusRequest) -> Status:
@@ -36,7 +37,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         min_free_bytes=services.upkeep.disk_room.min_free_bytes,
         disk_refusals=services.upkeep.disk_room.refused_batches,
         offline_partitions=_offline(services.partitions.registry),
-        damaged=[damaged_row(*found) for found in services.partitions.log_directory.damage()],
+        damaged=[damaged_row(*found) for found in known_damage(services.partitions.log_directory)],
         connections=traffic.connections,
         refused_connections=traffic.refused_connections,
         requests=traffic.requests,

@@ -1,7 +1,4 @@
-"""The shared part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe.
-
-They differ in how they describe a member, and in one field of the group: the assignor, or the topology.
-"""
+"""The shared part of ConsumerGroupDescribe and ShareGroupDescribe, which differ only in how they describe a member."""
 
 from __future__ import annotations
 
@@ -20,14 +17,13 @@ G = TypeVar("G")
 
 
 class GroupDescription(NamedTuple):
-    """The fields of a group that the kinds of groups fill in differently."""
+    """The fields of a group that the two kinds of groups fill in differently."""
 
     state: str
     group_epoch: int
     assignment_epoch: int
-    assignor_name: str | None
+    assignor_name: str
     members: tuple[Any, ...]
-    topology: Any = None
 
 
 async def describe_each(
@@ -69,7 +65,6 @@ def _present(module: Any, group_id: str, description: GroupDescription, operatio
         group_epoch=description.group_epoch,
         assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor_name,
-        topology=description.topology,
         members=description.members,
         authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
     )
@@ -85,7 +80,6 @@ def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None = 
         group_epoch=0,
         assignment_epoch=0,
         assignor_name="",
-        topology=None,
         members=(),
         authorized_operations=NOT_ASKED,
     )

@@ -162,17 +162,8 @@ class Partition:
         if self._watchers:
             self._tell_watchers()
 
-    def reopen(self, now_ms: int) -> None:
-        """Recover an offline log and serve the records that are on disk.
-
-        Raises LogError, OSError; the partition stays offline then.
-        """
-        self.log.reopen(now_ms)
-        self._flusher.reopened(self.log)
-        self.flush_finished()
-
     def flush_captures(self) -> None:
-        """Flush in the background the state files that a configuration change has made necessary."""
+        """Flush in the background the state files that a load or a change of settings has made necessary."""
         if self.log.unflushed.has_captures:
             self.start_flush()
 

@@ -26,10 +26,11 @@ from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
 from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_policy import TopicPolicy, topic_policy
-from log import IncompatibleFormat, LogDirectory, LogError, settings
+from log import IncompatibleFormat, LogDirectory, LogError, NeedsRecovery, settings
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,7 @@ class TopicLifecycle:
         directory: LogDirectory,
         partitions: Partitions,
         flusher: Flusher,
+        recoveries: Recoveries,
     ) -> None:
         self._config = config
         self._node_id = node_id
@@ -60,6 +62,7 @@ class TopicLifecycle:
         self._directory = directory
         self._partitions = partitions
         self._flusher = flusher
+        self._recoveries = recoveries
         self._policies: dict[str, TopicPolicy] = {}
         self._plain_policy: TopicPolicy | None = None
         """The policy of every topic without configurations of its own."""
@@ -72,7 +75,7 @@ class TopicLifecycle:
         """Bring the data directory in line with the image, then follow its changes.
 
         This opens the partitions that recovery had to check, and those with open transactions; the others open when
-        they are first used. A partition that can't be opened is logged, and tried again when it is used again.
+        they are first used. A partition that can't be opened is logged, and recovered in a thread when it is used again.
         """
         self._apply_broker_configs()
         await self._delete_strays()
@@ -85,6 +88,7 @@ class TopicLifecycle:
         wanted += [(log.topic, log.partition) for log in self._directory.logs()]
         for key in wanted:
             self._partitions.get(*key)
+        self._directory.begin_serving()
         self._metadata_log.add_listener(self.changed)
         self._partitions.tables += [
             self._policies,
@@ -252,6 +256,11 @@ class TopicLifecycle:
                 flush_messages=policy.flush_messages,
                 flush_ms=policy.flush_ms,
             )
+        except NeedsRecovery:
+            self._recoveries.open_soon(
+                self._directory, (topic, index), lambda: self._partitions.get(topic, index)
+            )
+            return None
         except (LogError, IncompatibleFormat, OSError) as error:
             logger.error("the log of %s-%d can't be opened: %s", topic, index, error)  # noqa: TRY400
             return None

@@ -13,10 +13,11 @@ import logging
 from typing import Final
 
 from gateway.config import Config
-from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
-from log import LogDirectory, LogError, PartitionLog
+from log import IncompatibleFormat, LogDirectory, LogError, PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -37,20 +38,22 @@ class DiskRoom:
     def __init__(
         self,
         config: Config,
-        clock: Clock,
         log_directory: LogDirectory,
         partitions: Partitions,
         metadata_log: MetadataLog,
+        recoveries: Recoveries,
     ) -> None:
         self.is_short = False
         self.refused_batches = 0
         self._config = config
-        self._clock = clock
         self._environment = log_directory.environment
         self._lists = log_directory.lists
         self._path = config.str("log.dirs")
         self._partitions = partitions
         self._metadata_log = metadata_log
+        self._recoveries = recoveries
+        self.reopening: asyncio.Task[None] | None = None
+        """The newest task that reopens partitions."""
         self._is_gone = False
         """Whether the free space of the data directory could not be read at the last check."""
         self._checks_to_skip = 0
@@ -62,9 +65,11 @@ class DiskRoom:
         self._timer = asyncio.get_running_loop().call_later(CHECK_EVERY_S, self.start)
 
     def stop(self) -> None:
-        """Stop checking."""
+        """Stop checking. A recovery that is under way goes on; see `Recoveries.finish`."""
         if self._timer is not None:
             self._timer.cancel()
+        if self.reopening is not None:
+            self.reopening.cancel()
 
     @property
     def min_free_bytes(self) -> int:
@@ -97,27 +102,29 @@ class DiskRoom:
             else:
                 logger.info("the disk of %s has room again, %d bytes", self._path, free_bytes)
         if not is_short and free_bytes >= ENOUGH_BYTES and self._lists.short_of_room:
-            self._reopen_all()
+            self._begin_reopening()
 
-    def _reopen_all(self) -> None:
+    def _begin_reopening(self) -> None:
         if self._checks_to_skip:
             self._checks_to_skip -= 1
-            return
+        elif self.reopening is None or self.reopening.done():
+            self.reopening = asyncio.get_running_loop().create_task(self._reopen_all())
+
+    async def _reopen_all(self) -> None:
+        """Reopen the logs that lacked room, one after the other, until one fails."""
         for log in list(self._lists.short_of_room):
+            owner = self._owner_of(log)
+            if owner is None and log is not self._metadata_log.log:
+                self._lists.short_of_room.pop(log, None)
+                continue
             try:
-                self._reopen(log)
-            except (LogError, OSError, MemoryError) as error:
+                await self._recoveries.reopen(log, owner)
+            except (IncompatibleFormat, LogError, OSError, MemoryError) as error:
                 logger.warning("%s-%d stays offline: %s", log.topic, log.partition, error)
                 self._checks_to_skip = CHECKS_BETWEEN_TRIES
                 return
 
-    def _reopen(self, log: PartitionLog) -> None:
-        if log is self._metadata_log.log:
-            self._metadata_log.reopen()
-            return
+    def _owner_of(self, log: PartitionLog) -> Partition | None:
         topic = self._partitions.by_name.get(log.topic)
         partition = None if topic is None else topic.peek(log.partition)
-        if partition is None or partition.log is not log:
-            self._lists.short_of_room.pop(log, None)
-            return
-        partition.reopen(self._clock.now_ms())
+        return partition if partition is not None and partition.log is log else None

@@ -16,6 +16,7 @@ from log import (
     PartitionLog,
     Storage,
     StorageFailed,
+    known_damage,
     retention,
 )
 from log.directory.directory_files import LOCK, RECOVERY_POINTS
@@ -170,7 +171,7 @@ class TestRecoveryPoints:
         directory = open_directory(tmp_path)
         log = get(directory)
         assert (log.log_start_offset, log.log_end_offset) == (0, 12)
-        [(topic, partition, found)] = directory.damage()
+        [(topic, partition, found)] = known_damage(directory)
         assert (topic, partition, found.first_offset, found.end_offset) == ("flights", 0, 10, 12)
 
     def test_of_a_deleted_topic_does_not_vouch_for_its_successor(self, tmp_path: Path) -> None:
@@ -180,7 +181,7 @@ class TestRecoveryPoints:
         assert not directory.is_name_taken("flights", 0)
         directory.delete("flights", 0)
         assert directory.is_name_taken("flights", 0)
-        with pytest.raises(StorageFailed, match="must be written before a new log can be called flights-0"):
+        with pytest.raises(StorageFailed, match="The name flights-0 is free for a new log once"):
             directory.create("flights", uuid.UUID(int=6), 0, SMALL)
         directory.checkpoint()
         directory.create("flights", uuid.UUID(int=6), 0, SMALL)
@@ -191,7 +192,8 @@ class TestRecoveryPoints:
         directory.checkpoint()
         directory.delete("flights", 0)
         directory = open_again_after_a_crash(tmp_path, directory)
-        assert not directory.has_taken_names
+        assert directory.has_taken_names
+        directory.checkpoint()
         assert directory.create("flights", uuid.UUID(int=6), 0, SMALL).log_end_offset == 0
 
     def test_a_checkpoint_that_was_gathered_before_a_deletion_frees_no_name(self, tmp_path: Path) -> None:
@@ -231,6 +233,7 @@ class TestCreate:
         (tmp_path / "flights-0").rename(tmp_path / "kept")
         directory = open_directory(tmp_path)
         (tmp_path / "kept").rename(tmp_path / "flights-0")
+        directory.checkpoint()
         log = directory.create("flights", uuid.UUID(int=6), 0, SMALL)
         assert log.log_end_offset == 0, "records of the old topic must not appear in the new one"
 
@@ -323,6 +326,7 @@ class TestLoad:
         directory = open_directory(tmp_path)
         assert directory.get("flights", 0) is None
         (stray,) = tmp_path.glob("flights-0.*-stray")
+        directory.checkpoint()
         directory.create("flights", TOPIC_ID, 0, SMALL)
         directory.delete_pending(NOW_MS * 2)
         directory.close()

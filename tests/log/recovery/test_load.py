@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage, lookups
+from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage, lookups, reopening
 from log.files.data_file import DataFile
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
 from log.recovery.clean_stop import CleanStop
@@ -286,7 +286,7 @@ class TestProducers:
             persist(ticket)
         log.fail_flush(ticket, failed.value)
         disk.plan.heal()
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         log.advance_high_watermark_to_end()
         assert delete_records(log, 1) == 1
         disk.power_cut(None)

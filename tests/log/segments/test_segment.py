@@ -9,6 +9,7 @@ import pytest
 
 from log import CorruptRecord, Storage
 from log.environment import LogEnvironment
+from log.removal.segment_deletion import remove_segments
 from log.segments.positions import offset_after, position_before, position_of
 from log.segments.segment import Segment
 from tests.log.support import NOW_MS, batch, fill, open_log
@@ -27,9 +28,9 @@ def directory(tmp_path: Path) -> Path:
     return tmp_path / "log"
 
 
-def closed_segment(directory: Path, storage: Storage | None = None) -> Segment:
+def closed_segment(directory: Path, *, environment: LogEnvironment | None = None) -> Segment:
     size_bytes = (directory / f"{0:020d}.log").stat().st_size
-    return Segment(LogEnvironment(storage or Storage()), str(directory), 0, size_bytes, NOW_MS)
+    return Segment(environment or LogEnvironment(), str(directory), 0, size_bytes, NOW_MS)
 
 
 class TestIndexes:
@@ -40,15 +41,43 @@ class TestIndexes:
         path.unlink() if damage == "gone" else path.write_bytes(
             whole[:-1] if damage == "torn" else b"\0\0\0\x01\x7f\0\0\0"
         )
-        segment = closed_segment(directory)
+        environment = LogEnvironment()
+        segment = closed_segment(directory, environment=environment)
+        damaged = path.read_bytes() if path.exists() else None
         assert position_of(segment, 4, segment.size_bytes) == 4 * len(batch())
+        assert (path.read_bytes() if path.exists() else None) == damaged
+        environment.rebuilt_indexes.write(environment.durability)
         assert path.stat().st_size % 8 == 0
+        assert not environment.rebuilt_indexes
         assert segment.max_timestamp == NOW_MS + 5
 
     def test_rebuilt_on_a_full_disk_serve_from_memory(self, directory: Path) -> None:
         (directory / f"{0:020d}.timeindex").unlink()
-        segment = closed_segment(directory, NoRoomForIndexes())
+        environment = LogEnvironment(NoRoomForIndexes())
+        segment = closed_segment(directory, environment=environment)
         assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (NOW_MS + 5, 5)
+        environment.rebuilt_indexes.write(environment.durability)
+        assert (segment.max_timestamp, segment.offset_of_max_timestamp) == (NOW_MS + 5, 5)
+        assert not environment.rebuilt_indexes
+
+    def test_that_wait_to_be_written_outlive_the_cache(self, directory: Path) -> None:
+        (directory / f"{0:020d}.index").unlink()
+        environment = LogEnvironment()
+        segment = closed_segment(directory, environment=environment)
+        rebuilt = segment.indexes()
+        environment.index_cache.drop(segment.file.path)
+        assert segment.indexes().offset_entries == rebuilt.offset_entries
+        assert segment.indexes().time_entries == rebuilt.time_entries
+
+    def test_of_a_removed_segment_are_not_written(self, directory: Path) -> None:
+        path = directory / f"{0:020d}.index"
+        path.unlink()
+        environment = LogEnvironment()
+        segment = closed_segment(directory, environment=environment)
+        segment.indexes()
+        remove_segments(environment, [segment], NOW_MS)
+        environment.rebuilt_indexes.write(environment.durability)
+        assert not path.exists()
 
     def test_failed_rebuild_leaves_the_segment_as_it_was(self, directory: Path) -> None:
         path = directory / f"{0:020d}.log"
@@ -89,12 +118,14 @@ class TestDamagedEntries:
     def test_readers_pass_over_nothing(
         self, directory: Path, changed: tuple[int, int], is_active: bool
     ) -> None:
-        segment = _segment_with_entry(directory, *changed)
+        environment = LogEnvironment()
+        segment = _segment_with_entry(directory, *changed, environment=environment)
         if is_active:
             segment.become_active()
         size = len(batch())
         for offset in range(6):
             assert position_of(segment, offset, segment.size_bytes) == offset * size
+        environment.rebuilt_indexes.write(environment.durability)
         assert (directory / f"{0:020d}.index").read_bytes() == b""
 
     def test_what_lies_behind_a_position_is_not_told_too_low(self, directory: Path) -> None:
@@ -107,12 +138,17 @@ class TestDamagedEntries:
 
 
 def _segment_with_entry(
-    directory: Path, relative_offset: int, batch_number: int, *, shift: int = 0
+    directory: Path,
+    relative_offset: int,
+    batch_number: int,
+    *,
+    shift: int = 0,
+    environment: LogEnvironment | None = None,
 ) -> Segment:
     """Return a closed segment whose offset index has one entry, with this batch's position."""
     entry = struct.pack(">ii", relative_offset, batch_number * len(batch()) + shift)
     (directory / f"{0:020d}.index").write_bytes(entry)
-    return closed_segment(directory)
+    return closed_segment(directory, environment=environment)
 
 
 def test_a_header_is_there_or_it_is_not(directory: Path) -> None:

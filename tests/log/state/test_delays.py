@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, PartitionLog, Storage, settings
+from log import LogConfig, PartitionLog, Storage, reopening, settings
 from log.environment import LogEnvironment
 from log.errors import DelayedLimitReached, InvalidRecord
 from log.files.file_names import DELAYED_RECORDS
@@ -325,7 +325,7 @@ class TestRestart:
         send(log, 30)
         flush(log)
         log.outage.begin("a test")
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         assert waiting(log) == {0: 30}
         assert log.held_from == 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import uuid
 from collections.abc import Callable
@@ -10,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from log import LogConfig, LogDirectory, PartitionLog, Storage, retention, settings
+from log import LogConfig, LogDirectory, PartitionLog, Storage, reopening, retention, settings
 from log.closing import prepare_close
 from log.environment import LogEnvironment
 from log.errors import NameFenced, NamesNotReady, NameUndecided, StorageFailed
@@ -48,12 +49,21 @@ def keyed(
 
 
 class FailingStorage(Storage):
-    """A storage whose named operation fails once."""
+    """A storage whose named operation fails once, or that has no room."""
 
     def __init__(self) -> None:
         super().__init__()
         self.fails: Callable[[str], bool] = lambda path: False
+        self.has_room = True
         self.replaced: list[str] = []
+
+    def apart(self) -> Storage:
+        return self
+
+    def write_file(self, path: str, content: bytes) -> None:
+        if not self.has_room:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), path)
+        super().write_file(path, content)
 
     def rename(self, source: str, target: str) -> None:
         if self.fails(target):
@@ -71,27 +81,53 @@ class FailingStorage(Storage):
 class TestTheStart:
     def test_it_is_durable_before_the_first_named_record(self, tmp_path: Path) -> None:
         storage = FailingStorage()
-        log = open_log(tmp_path, LARGE, storage=storage)
+        log = open_log(tmp_path, OFF, storage=storage)
+        settings.update_config(log, LARGE)
         send(log, None)
-        assert storage.replaced == []
+        with pytest.raises(NamesNotReady, match="is being persisted"):
+            send(log, 1)
+        assert (log.log_end_offset, storage.replaced) == (1, [])
+        flush(log)
         send(log, 1)
         send(log, 2)
         assert storage.replaced == [DEDUPLICATION_START]
 
-    def test_without_it_no_named_record_is_taken(self, tmp_path: Path) -> None:
+    def test_a_log_that_begins_with_names_need_not_wait(self, tmp_path: Path) -> None:
+        directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
+        log = directory.create("flights", uuid.UUID(int=7), 0, LARGE)
+        send(log, 1)
+        assert not (Path(log.directory) / DEDUPLICATION_START).exists()
+        directory.close(clean=False)
+        directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
+        found = directory.get("flights", 0)
+        assert found is not None
+        settings.update_config(found, LARGE)
+        assert send(found, 1).base_offset == -1
+        assert known(found) == (1, 1)
+
+    def test_without_room_for_it_the_log_is_offline_until_there_is(self, tmp_path: Path) -> None:
         storage = FailingStorage()
-        log = open_log(tmp_path, LARGE, storage=storage)
-        storage.fails = lambda path: path.endswith(DEDUPLICATION_START)
-        with pytest.raises(StorageFailed):
-            send(log, 1)
+        log = open_log(tmp_path, OFF, storage=storage)
+        settings.update_config(log, LARGE)
+        storage.has_room = False
+        ticket = log.prepare_flush()
+        assert ticket is not None
+        [error] = log.environment.durability.commit([ticket])
+        assert error is not None
+        log.fail_flush(ticket, error)
         assert log.offline
-        assert log.log_end_offset == 0
+        assert log in log.lists.short_of_room
+        storage.has_room = True
+        reopening.reopen(log, NOW_MS)
+        flush(log)
+        assert send(log, 1).base_offset == 0
 
     def test_it_is_kept_where_the_setting_is_turned_off_before_any_name_came(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         settings.update_config(log, OFF)
         send(log, 1, 2)
         settings.update_config(log, LARGE)
+        flush(log)
         assert send(log, 2).base_offset == -1
 
 
@@ -208,7 +244,7 @@ class TestWhatGoes:
         assert ticket is not None
         log.outage.begin("a flush failed")
         os.truncate(f"{log.directory}/{0:020}.log", size_bytes)
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         persist(ticket)
         log.complete_flush(ticket)
         assert log.log_end_offset == 1
@@ -393,7 +429,7 @@ class TestReading:
         settings.update_config(log, LARGE)
         assert log.offline
         with pytest.raises(OSError, match="the disk failed"):
-            log.reopen(NOW_MS)
+            reopening.reopen(log, NOW_MS)
         storage.fails = lambda path: False
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         assert known(log) == (1, 1)

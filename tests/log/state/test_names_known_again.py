@@ -198,6 +198,7 @@ class TestTurningItOnAndOff:
         log = open_log(tmp_path, OFF)
         send(log, 1, 2)
         settings.update_config(log, LARGE)
+        flush(log)
         assert send(log, 1)[:2] == (2, 2)
         log = again(log)
         assert known(log) == (1, 1)

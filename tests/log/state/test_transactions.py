@@ -14,6 +14,7 @@ from log import (
     PartitionLog,
     TransactionCoordinatorFenced,
     lookups,
+    reopening,
     settings,
 )
 from log.format.end_marker import build_end_marker
@@ -311,7 +312,7 @@ class TestWhatSurvives:
         lively(log)
         before = state(log)
         log.outage.begin("a test says so")
-        log.reopen(NOW_MS)
+        reopening.reopen(log, NOW_MS)
         assert state(log) == before
 
     def test_a_producer_with_an_open_transaction_does_not_expire(self, tmp_path: Path) -> None:

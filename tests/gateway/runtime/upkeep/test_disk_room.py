@@ -10,7 +10,7 @@ import pytest
 
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.upkeep.disk_room import CHECKS_BETWEEN_TRIES
-from log import Storage, StorageFailed
+from log import Recovery, Storage, StorageFailed
 from log.files.data_file import DataFile
 from log.format.record_batch import Buffer
 from tests.gateway.handlers.requests import create, delete
@@ -58,6 +58,14 @@ class Disk(Storage):
 
 async def error_of(node: Node, sent: bytes) -> int:
     return int((await answer(produce(node, sent)))["error_code"])
+
+
+async def check(node: Node) -> None:
+    """Check the free space, and wait for the partitions that are reopened."""
+    room = node.services.upkeep.disk_room
+    room.check_free_space()
+    if room.reopening is not None:
+        await room.reopening
 
 
 async def taken_offline(node: Node, disk: Disk, error: int) -> Partition:
@@ -121,7 +129,7 @@ async def test_no_batch_of_an_unknown_producer_overtakes_a_refused_one(tmp_path:
         disk.error = errno.ENOSPC
         assert await error_of(node, batch(producer_id=7, sequence=0)) == STORAGE_ERROR
         disk.error = 0
-        node.services.upkeep.disk_room.check_free_space()
+        await check(node)
         assert await error_of(node, batch(producer_id=7, sequence=1)) == RETRY
         assert await error_of(node, batch(producer_id=7, sequence=0)) == 0
         assert await error_of(node, batch(producer_id=7, sequence=1)) == 0
@@ -132,17 +140,16 @@ async def test_partitions_that_lacked_room_are_reopened_with_room(tmp_path: Path
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await open_topic(node)
-        room = node.services.upkeep.disk_room
         disk.error = number
         assert await error_of(node, batch()) == STORAGE_ERROR
         assert partition.log.offline
         with pytest.raises(StorageFailed):
             node.services.topics.metadata_log.log.append(batch(), now_ms=NOW_MS)
         disk.free = 0
-        room.check_free_space()
+        await check(node)
         assert partition.log.offline
         disk.free, disk.error = PLENTY, 0
-        room.check_free_space()
+        await check(node)
         assert not partition.log.offline
         assert not node.services.topics.metadata_log.log.offline
         assert await error_of(node, batch()) == 0
@@ -153,7 +160,7 @@ async def test_a_failing_disk_is_left_to_the_operator(tmp_path: Path) -> None:
     disk = Disk()
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await taken_offline(node, disk, errno.EIO)
-        node.services.upkeep.disk_room.check_free_space()
+        await check(node)
         assert partition.log.offline
 
 
@@ -165,18 +172,18 @@ async def test_a_failed_reopening_is_tried_again_later(
         partition = await taken_offline(node, disk, errno.ENOSPC)
         tries = 0
 
-        def fail(now_ms: int) -> None:
+        def fail(recovery: Recovery) -> None:
             nonlocal tries
             tries += 1
             raise OSError(errno.EIO, "broken")
 
         with monkeypatch.context() as broken:
-            broken.setattr(type(partition.log), "reopen", lambda _, now_ms: fail(now_ms))
+            broken.setattr(Recovery, "run", fail)
             for _ in range(CHECKS_BETWEEN_TRIES + 2):
-                node.services.upkeep.disk_room.check_free_space()
+                await check(node)
         assert tries == 2
         for _ in range(CHECKS_BETWEEN_TRIES + 1):
-            node.services.upkeep.disk_room.check_free_space()
+            await check(node)
         assert not partition.log.offline
 
 
@@ -185,5 +192,5 @@ async def test_a_topic_that_is_deleted_meanwhile_is_forgotten(tmp_path: Path) ->
     async with open_node(tmp_path, *SETTINGS, storage=disk) as node:
         partition = await taken_offline(node, disk, errno.ENOSPC)
         await delete(node, partition.topic)
-        node.services.upkeep.disk_room.check_free_space()
+        await check(node)
         assert not node.services.partitions.log_directory.lists.short_of_room
