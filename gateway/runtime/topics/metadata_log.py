@@ -43,13 +43,15 @@ METADATA_LOG_CONFIG: Final = LogConfig(max_message_bytes=_INT32_MAX, retention_m
 def open_metadata_log(directory: LogDirectory) -> PartitionLog:
     """Open the partition log of `__cluster_metadata`, and create it at the first start.
 
-    Raises LogError, OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty although
-    there are partitions with records.
+    Raises LogError, OSError, IncompatibleFormat. Raises CorruptRecord also when the log is missing or empty, and the data
+    directory shows that it had records: it was durable up to some offset, or there are other partitions.
     """
     log = directory.get(METADATA_TOPIC, 0, is_mended=False)
-    if (log is None or not log.log_end_offset) and _holds_records(directory):
+    why = _why_it_is_lost(directory) if log is None or not log.log_end_offset else None
+    if why is not None:
         raise CorruptRecord(
-            f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, but there are partitions with records; put it back"
+            f"{METADATA_TOPIC}-0 is missing, empty or kept as *-stray, but {why}; put it back from its *-stray directory or a backup, "
+            "or start with an empty data directory"
         )
     if log is None:
         if directory.has_taken_names:
@@ -59,9 +61,17 @@ def open_metadata_log(directory: LogDirectory) -> PartitionLog:
     return log
 
 
-def _holds_records(directory: LogDirectory) -> bool:
+def _why_it_is_lost(directory: LogDirectory) -> str | None:
+    """Return the evidence that a missing or empty metadata log had records; None in a new data directory.
+
+    A partition is created after the record of its topic is durable.
+    """
+    end_offset = directory.checkpointed(METADATA_TOPIC, 0)
+    if end_offset:
+        return f"it was durable up to offset {end_offset}"
     keys = [*directory.stored(), *((log.topic, log.partition) for log in directory.logs())]
-    return not all(topic == METADATA_TOPIC or directory.is_empty(topic, index) for topic, index in keys)
+    others = [f"{topic}-{index}" for topic, index in keys if topic != METADATA_TOPIC]
+    return f"there are other partitions, such as {others[0]}" if others else None
 
 
 def read_records(log: PartitionLog, offset: int) -> Iterator[MetadataRecord]:
@@ -161,11 +171,6 @@ class MetadataLog:
     def log(self) -> PartitionLog:
         """The log that stores the metadata."""
         return self._log
-
-    def reopen(self) -> None:
-        """Recover the log after it went offline. Raises LogError, OSError; it is offline still then."""
-        self._log.reopen(self._clock.now_ms())
-        self._flusher.reopened(self._log)
 
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""

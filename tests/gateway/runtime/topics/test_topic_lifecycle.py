@@ -13,8 +13,10 @@ from unittest.mock import Mock
 import pytest
 
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC, TRANSACTION_STATE_TOPIC
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from log import CorruptRecord, IncompatibleFormat
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, open_metadata_log
+from log import CorruptRecord, IncompatibleFormat, LogDirectory, Storage, reopening
+from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.checkpoints import encode_partition_metadata
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from log.state import names as names_state
@@ -98,6 +100,37 @@ async def test_a_start_without_the_metadata_is_refused(tmp_path: Path, loss: str
     assert (tmp_path / "orders-0" / offset_name(0, LOG_SUFFIX)).read_bytes() == records
 
 
+@pytest.mark.parametrize("loss", ["log", "directory"])
+@pytest.mark.parametrize(
+    ("evidence", "reason"),
+    [
+        ("checkpoint", "it was durable up to offset 2; put it back"),
+        ("partition", "there are other partitions, such as orders-0"),
+    ],
+)
+async def test_a_start_without_the_metadata_of_empty_partitions_is_refused(
+    tmp_path: Path, loss: str, evidence: str, reason: str
+) -> None:
+    async with open_node(tmp_path) as node:
+        await create(node, "orders")
+        assert node.services.partitions.registry.get("orders", 0) is not None
+    if evidence == "checkpoint":
+        shutil.rmtree(tmp_path / "orders-0")
+    else:
+        for name in (RECOVERY_POINTS, CLEAN_SHUTDOWN):
+            (tmp_path / name).unlink()
+    if loss == "log":
+        for path in (tmp_path / METADATA).iterdir():
+            path.write_bytes(b"")
+    else:
+        shutil.rmtree(tmp_path / METADATA)
+    for _ in range(2):  # a refused start keeps the evidence
+        directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
+        with pytest.raises(CorruptRecord, match=reason):
+            open_metadata_log(directory)
+        directory.close()
+
+
 async def test_metadata_with_a_flipped_bit_is_not_replayed(tmp_path: Path) -> None:
     await written(tmp_path)
     path = tmp_path / METADATA / offset_name(0, LOG_SUFFIX)
@@ -130,7 +163,7 @@ async def test_a_log_that_can_not_take_its_configuration_goes_offline(
             await alter(node, TOPIC_RESOURCE, "orders", {"message.deduplication.enable": "true"})
         assert partition.log.outage.reason is not None
         assert "the disk fails" in partition.log.outage.reason
-        partition.log.reopen(NOW_MS)
+        reopening.reopen(partition.log, NOW_MS)
         assert partition.log.record_states.names is not None
         assert append(node) == 1
 
