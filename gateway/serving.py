@@ -98,5 +98,6 @@ def _listeners(addresses: Sequence[str]) -> Iterator[str]:
         try:
             parse_listener(address)
         except ValueError as error:
-            raise _Refused(f"--listen {address}: {error}", USAGE_ERROR) from None
+            reason = str(error).removeprefix(f"{address!r}: ")
+            raise _Refused(f"--listen {address}: {reason}", USAGE_ERROR) from None
         yield address if "://" in address else f"{name}://{address}"

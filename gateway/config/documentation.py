@@ -50,7 +50,7 @@ _GROUPS_INTRODUCTION = f"""
 Set these with `seqgate configs set group GROUP NAME=VALUE` (`kafka-configs --alter --entity-type groups --entity-name GROUP`),
 also before the group exists. They stay when the
 group is deleted, and take effect with the next heartbeat or fetch. A group without a value of its own uses the setting for
-all groups. Kafka's `streams.*` are refused as unknown, because there are no streams groups.
+all groups.
 """
 
 

@@ -1,7 +1,6 @@
-"""The configurations of single groups (KIP-848, KIP-932): GROUP resources of AlterConfigs.
+"""The configurations of single groups (KIP-848, KIP-932, KIP-1071): GROUP resources of AlterConfigs.
 
-Names, types and ranges are Kafka's (GroupConfig). The configurations of streams groups are left out, because no code here
-would read them. `fallbacks` names the broker setting that holds for all groups.
+Names, types and ranges are Kafka's (GroupConfig). `fallbacks` names the broker setting that holds for all groups.
 """
 
 from __future__ import annotations
@@ -72,6 +71,21 @@ def _bounded(kind: str, name: str, doc: str, *, minimum: int = 1) -> GroupConfig
     return GroupConfig(setting, f"group.{kind}.min.{name}", f"group.{kind}.max.{name}")
 
 
+def _streams_number(name: str, doc: str, at_most: str | None = None) -> GroupConfig:
+    """Return a configuration of streams groups that may be 0 and has no lower bound of its own."""
+    setting = Setting(
+        name=f"streams.{name}",
+        type=SettingType.INT,
+        default=None,
+        minimum=0,
+        fallbacks=(Fallback(f"group.streams.{name}"),),
+        dynamic=True,
+        section=_SECTION,
+        doc=doc,
+    )
+    return GroupConfig(setting, at_most=at_most)
+
+
 # Kafka checks bounds in this order (GroupConfig.validateValues).
 GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
@@ -123,6 +137,31 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
         "partition.max.record.locks",
         "Records between the first unfinished record of a partition and the last acquired record. At the limit the share group "
         "gets no further records of the partition.",
+    ),
+    _bounded(
+        "streams",
+        "heartbeat.interval.ms",
+        "Interval at which members of the streams group must send heartbeats.",
+    ),
+    _bounded(
+        "streams",
+        "session.timeout.ms",
+        "Time without a heartbeat after which a member is removed from the streams group.",
+    ),
+    _streams_number(
+        "num.standby.replicas",
+        "Standby tasks of each stateful task: other instances of the application that keep a copy of its state.",
+        at_most="group.streams.max.standby.replicas",
+    ),
+    _streams_number(
+        "initial.rebalance.delay.ms",
+        "Time that the group, while it is empty, waits for more members after the first one joined, before tasks are assigned.",
+    ),
+    _bounded(
+        "streams",
+        "assignment.interval.ms",
+        "Time after a new target assignment in which the streams group makes no other (KIP-1263).",
+        minimum=0,
     ),
     GroupConfig(
         Setting(

@@ -42,7 +42,7 @@ def broker_conflict(value: Values) -> str | None:
 
 def _outside_of_bounds(value: Values) -> str | None:
     """Return which assignment interval of all groups is outside of the bounds that single groups have."""
-    for kind in ("consumer", "share"):
+    for kind in ("consumer", "share", "streams"):
         name = f"group.{kind}.assignment.interval.ms"
         least, most = f"group.{kind}.min.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"
         interval, shortest, longest = (_whole(value(each)) for each in (name, least, most))

@@ -20,6 +20,7 @@ from gateway.config.reads import READ_SETTINGS
 from gateway.config.setting import Setting
 from gateway.config.shared_limits import SHARED_LIMIT_SETTINGS
 from gateway.config.storage import STORAGE_SETTINGS
+from gateway.config.streams_groups import STREAMS_GROUP_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
 from gateway.config.transactions import TRANSACTION_SETTINGS
 
@@ -41,6 +42,7 @@ SETTINGS: tuple[Setting, ...] = (
     *DEDUPLICATION_SETTINGS,
     *PRODUCER_SETTINGS,
     *GROUP_SETTINGS,
+    *STREAMS_GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,
 )
 TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*FIXED_TOPIC_ONLY_SETTINGS, *DELIVERY_TOPIC_SETTINGS)

@@ -42,6 +42,8 @@ from gateway.handlers.groups import (
     offset_commit,
     offset_delete,
     offset_fetch,
+    streams_group_describe,
+    streams_group_heartbeat,
     sync_group,
 )
 from gateway.handlers.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
@@ -119,6 +121,8 @@ _SERVED: tuple[Api[Any], ...] = (
     describe_share_group_offsets.API,
     alter_share_group_offsets.API,
     delete_share_group_offsets.API,
+    streams_group_heartbeat.API,
+    streams_group_describe.API,
 )
 
 APIS: tuple[Api[Any], ...] = (*_SERVED, api_versions(_SERVED))

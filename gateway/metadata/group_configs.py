@@ -16,7 +16,8 @@ from gateway.metadata.image import GROUP_RESOURCE, MetadataImage
 
 #: (heartbeat interval, session timeout) of the protocols that have both settings.
 _SESSIONS: Final = tuple(
-    (f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms") for kind in ("consumer", "share")
+    (f"{kind}.heartbeat.interval.ms", f"{kind}.session.timeout.ms")
+    for kind in ("consumer", "share", "streams")
 )
 MAX_NAME_BYTES: Final = 1024
 """Longest id of a group with configurations, in bytes; no consumer or share group has a longer one."""
@@ -111,6 +112,8 @@ def group_number(config: Config, values: Mapping[str, str], name: str) -> int:
 
 
 def _clamped(config: Config, entry: GroupConfig, value: SettingValue) -> SettingValue:
-    if isinstance(value, int) and entry.at_least is not None and entry.at_most is not None:
-        return min(max(value, config.int(entry.at_least)), config.int(entry.at_most))
-    return value
+    if not isinstance(value, int):
+        return value
+    if entry.at_least is not None:
+        value = max(value, config.int(entry.at_least))
+    return value if entry.at_most is None else min(value, config.int(entry.at_most))

@@ -13,6 +13,7 @@ from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.loop.clock_changes import ClockChanges
@@ -108,7 +109,9 @@ async def compose(
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
         ),
         topics=TopicServices(metadata_log, lifecycle),
-        coordinators=CoordinatorServices(groups, group_configs, shares, transactions, producer_ids),
+        coordinators=CoordinatorServices(
+            groups, group_configs, shares, transactions, producer_ids, StreamsTopics(machine.clock)
+        ),
         upkeep=UpkeepServices(
             backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),

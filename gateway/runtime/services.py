@@ -15,6 +15,7 @@ from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
+from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import TaskList
@@ -97,13 +98,14 @@ class TopicServices:
 
 @dataclass(slots=True)
 class CoordinatorServices:
-    """The coordinators of groups, share groups and transactions, and the producer ids."""
+    """The coordinators of groups, share groups and transactions, the producer ids, and topics that groups create."""
 
     groups: GroupCoordinator
     group_configs: GroupConfigs
     shares: ShareCoordinator
     transactions: TransactionCoordinator
     producer_ids: ProducerIdAllocator
+    streams_topics: StreamsTopics
 
 
 @dataclass(slots=True)

@@ -128,7 +128,7 @@ class LogDirectory:
         """Return what this start found, in words."""
         if self.was_clean:
             return f"clean stop: partitions {len(self)}, no record data read"
-        if not self._stored:
+        if not len(self):
             return "new data directory"
         torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
         return f"unclean stop: partitions {len(self)}, {len(self._logs)} of them checked, {torn}"

@@ -233,6 +233,7 @@ def run_producer_performance(
     batch_size: int,
     rate: int = -1,
     commit_interval_ms: int | None = None,
+    codec: str = "none",
 ) -> Sample:
     """Run Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are those that the tool prints.
 
@@ -248,6 +249,7 @@ def run_producer_performance(
         "acks=all",
         "enable.idempotence=true",
         f"batch.size={batch_size}",
+        f"compression.type={codec}",
         "enable.metrics.push=false",
     ]
     if commit_interval_ms is not None:

@@ -72,9 +72,17 @@ def _producer_performance(
     rate: int = -1,
     at_least: int = 1000,
     commit_interval_ms: int | None = None,
+    compression_type: str = "producer",
+    sent_in: str = "none",
 ) -> Load:
     def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
-        create_topic(broker, topic, partitions=PARTITIONS, flush_messages=bench.flush_messages)
+        create_topic(
+            broker,
+            topic,
+            partitions=PARTITIONS,
+            flush_messages=bench.flush_messages,
+            compression_type=compression_type,
+        )
         wanted = max(at_least, int(count * extent.share))
         if commit_interval_ms is not None:
             begin_transactions(broker, topic)
@@ -87,9 +95,16 @@ def _producer_performance(
             batch_size=batch_size,
             rate=rate,
             commit_interval_ms=commit_interval_ms,
+            codec=sent_in,
         )
 
     return load
+
+
+def _recompressed(compression_type: str, sent_in: str) -> Load:
+    return _producer_performance(
+        count=300_000, size=1000, batch_size=262_144, compression_type=compression_type, sent_in=sent_in
+    )
 
 
 def _one_record_requests(connections: int) -> Load:
@@ -163,6 +178,10 @@ ROWS = (
         "ProducerPerformance, 100 B at 20,000 records/s",
         _producer_performance(count=80_000, size=100, batch_size=16_384, rate=20_000, at_least=30_000),
     ),
+    Row("none-zstd", "the same 1,000 B, sent uncompressed, stored in zstd", _recompressed("zstd", "none")),
+    Row("none-lz4", "the same 1,000 B, sent uncompressed, stored in lz4", _recompressed("lz4", "none")),
+    Row("zstd-lz4", "the same 1,000 B, sent in zstd, stored in lz4", _recompressed("lz4", "zstd")),
+    Row("zstd-zstd", "the same 1,000 B, sent in zstd, stored as sent", _recompressed("zstd", "zstd")),
     Row("one-1", "one-record requests, 1 connection", _one_record_requests(1)),
     Row("one-64", "one-record requests, 64 connections", _one_record_requests(64)),
     Row("one-500", "one-record requests, 500 connections", _one_record_requests(500)),

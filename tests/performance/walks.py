@@ -32,6 +32,8 @@ ROOT: Final = Path(gateway.__file__).resolve().parents[1]
 PACKAGES: Final = ("gateway", "log", "pid_allocator", "seq_validator")
 REPETITIONS: Final = 30
 TOPIC: Final = "walks"
+LIMITED_TOPIC: Final = "walks-limited"
+"""A topic that limits timestamps."""
 TIMEOUT_MS: Final = 5000
 WAIT_S: Final = 60.0
 
@@ -107,16 +109,22 @@ class Client:
         self._batch = Batch(records(1)).encode()
         self._timeout_ms = TIMEOUT_MS
 
-    def create_topic(self) -> None:
-        """Create the topic, and answer only when it has a leader."""
-        topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1}
-        created = self._wire.call("create_topics", 7, topics=[topic], timeout=10_000).fields["topics"][0]
-        assert created["error_code"] == 0, created
+    def create_topics(self) -> None:
+        """Create the topics; the answer comes when they have leaders."""
+        limit = {"name": "message.timestamp.after.max.ms", "value": "3600000"}
+        alike = {"num_partitions": 1, "replication_factor": 1}
+        topics = [{"name": TOPIC, **alike}, {"name": LIMITED_TOPIC, **alike, "configs": [limit]}]
+        answer = self._wire.call("create_topics", 7, topics=topics, timeout=10_000).fields
+        assert not any(created["error_code"] for created in answer["topics"]), answer
 
-    def produce(self) -> None:
+    def produce_limited(self) -> None:
+        """Send a Produce to the topic that limits timestamps."""
+        self.produce(LIMITED_TOPIC)
+
+    def produce(self, name: str = TOPIC) -> None:
         """Send a Produce that differs from the last one only in its records."""
         partition = {"index": 0, "records": self._batch}
-        topic = {"name": TOPIC, "partition_data": [partition]}
+        topic = {"name": name, "partition_data": [partition]}
         request: Plain = {"acks": -1, "timeout": self._timeout_ms, "topic_data": [topic]}
         answer = self._wire.call("produce", 9, request).fields
         assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0, answer
@@ -155,10 +163,11 @@ class Client:
 def measure(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Walk]:
     """Return the walks by their titles. The first repetitions of each walk warm it up."""
     client, counter = Client(bootstrap), CallCounter(loop)
-    client.create_topic()
+    client.create_topics()
     walks = {
         "Produce, as the last one but for its records": client.produce,
         "Produce, the first of its prefix": client.produce_first,
+        "Produce to a topic that limits timestamps, as the last one": client.produce_limited,
         "InitProducerId v4, block at hand": client.init_producer_id,
         "OffsetCommit v8, as the last one but for its offset": client.commit,
     }

@@ -10,6 +10,8 @@ from gateway.coordinator.group.consumer_group import ConsumerMember
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.coordinator.places import by_topic
+from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from gateway.coordinator.streams.tasks import by_subtopology
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 
@@ -22,6 +24,12 @@ def members_of(group: Group, services: Services) -> list[GroupMember]:
     if isinstance(group, ShareGroup):
         session_timeout_ms = services.node.config.int("group.share.session.timeout.ms")
         return [_share_member(member, partitions, session_timeout_ms) for member in group.members.values()]
+    if isinstance(group, StreamsGroup):
+        session_timeout_ms = services.node.config.int("group.streams.session.timeout.ms")
+        return [
+            _streams_member(group, member, partitions, session_timeout_ms)
+            for member in group.members.values()
+        ]
     session_timeout_ms = services.node.config.int("group.consumer.session.timeout.ms")
     return [_consumer_member(member, partitions, session_timeout_ms) for member in group.members.values()]
 
@@ -68,6 +76,32 @@ def _share_member(member: ShareMember, partitions: Partitions, session_timeout_m
         is_leader=False,
         assignment=_assignment(member, partitions),
     )
+
+
+def _streams_member(
+    group: StreamsGroup, member: StreamsMember, partitions: Partitions, session_timeout_ms: int
+) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.value.instance_id,
+        client_id=member.value.client_id,
+        client_host=member.value.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=member.value.rebalance_timeout_ms,
+        is_leader=False,
+        assignment=_read_by(group, member, partitions),
+    )
+
+
+def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
+    """Return the partitions that the active tasks of a member read."""
+    tasks = by_subtopology(member.current.assigned.active)
+    found: dict[str, list[int]] = {}
+    for topic, subtopology_id in sorted(group.topology.subtopology_of.items() if group.topology else ()):
+        served = partitions.by_name.get(topic)
+        if served is not None and subtopology_id in tasks:
+            found[topic] = [index for index in tasks[subtopology_id] if index < served.count]
+    return found
 
 
 def _assignment(member: ConsumerMember | ShareMember, partitions: Partitions) -> dict[str, list[int]]:

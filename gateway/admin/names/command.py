@@ -114,7 +114,7 @@ def _number(value: int) -> str:
 
 def _about(counters: NameCounters) -> list[str]:
     return [
-        f"{counted(counters.remembered, 'name')} remembered, each counted once per partition. Since the gateway started:",
+        f"{counted(counters.remembered, 'entry', 'entries')} remembered, one for each partition that a name has written to. Since the gateway started:",
         f"  {counted(counters.dropped_records, 'record')} acknowledged but not stored, because they were duplicates",
         f"  {counted(counters.evicted, 'idle name')} forgotten to make room for a new one",
         f"  {counted(counters.expired, 'idle name')} forgotten after message.deduplication.expiration.ms",

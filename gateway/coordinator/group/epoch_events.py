@@ -1,4 +1,4 @@
-"""Compares a consumer or share group before and after an operation, and returns the events for the log.
+"""Compares a consumer, share or streams group before and after an operation, and returns the events for the log.
 
 An operation on one member looks at that member only: a heartbeat of a large group must not cost more for it.
 """
@@ -6,7 +6,7 @@ An operation on one member looks at that member only: a heartbeat of a large gro
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Final
+from typing import Final, TypeAlias
 
 from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
 from gateway.coordinator.group.events import (
@@ -21,11 +21,16 @@ from gateway.coordinator.group.events import (
     client_says,
 )
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+
+_Group: TypeAlias = ConsumerGroup | ShareGroup | StreamsGroup
+_Member: TypeAlias = ConsumerMember | ShareMember | StreamsMember
 
 NOT_RELEASED: Final = "it did not revoke partitions, join or sync in its rebalance timeout"
+NOT_REVOKED: Final = "it did not revoke tasks in its rebalance timeout"
 
 
-def _who(member: ConsumerMember | ShareMember) -> Who:
+def _who(member: _Member) -> Who:
     if isinstance(member, ConsumerMember):
         return Who(member.member_id, member.instance_id, member.client_id, member.client_host)
     return Who(member.member_id, None, member.value.client_id, member.value.client_host)
@@ -34,19 +39,15 @@ def _who(member: ConsumerMember | ShareMember) -> Who:
 class Before:
     """A group before an operation on one member, or on several."""
 
-    __slots__ = ("_epoch", "_group", "_is_known", "_kind", "_member_id", "_static_id")
+    __slots__ = ("_epoch", "_group", "_is_known", "_member_id", "_static_id")
 
-    def __init__(
-        self, group: ConsumerGroup | ShareGroup, member_id: str, instance_id: str | None = None
-    ) -> None:
+    def __init__(self, group: _Group, member_id: str, instance_id: str | None = None) -> None:
         self._group = group
         self._member_id = member_id
         self._epoch = group.group_epoch
         self._is_known = member_id in group.members
         self._static_id = None
-        self._kind = "share"
         if isinstance(group, ConsumerGroup):
-            self._kind = "consumer"
             self._static_id = None if instance_id is None else group.static_members.get(instance_id)
 
     def heartbeat_events(self, *, subscription_changed: bool, reason_given: str | None = None) -> list[Event]:
@@ -55,7 +56,10 @@ class Before:
         if self._is_known and group.group_epoch == self._epoch:
             return []
         events: list[Event] = []
-        reason = "subscribed topics changed"
+        is_streams = isinstance(group, StreamsGroup)
+        reason = (
+            "topics of the topology or configurations changed" if is_streams else "subscribed topics changed"
+        )
         member = group.members.get(member_id)
         if not self._is_known and member is not None:
             if self._static_id is None:
@@ -65,23 +69,22 @@ class Before:
                 events.append(MemberReplaced(group.group_id, self._static_id, _who(member)))
                 reason = f"static member {member_id} returned with another subscription"
         elif subscription_changed:
-            reason = f"member {member_id} changed its subscription"
+            reason = f"member {member_id} changed its {'description' if is_streams else 'subscription'}"
         return events + self._epoch_events(reason + client_says(reason_given))
 
-    def leave_events(
-        self, left: Iterable[ConsumerMember | ShareMember], reason_given: str | None = None
-    ) -> list[Event]:
+    def leave_events(self, left: Iterable[_Member], reason_given: str | None = None) -> list[Event]:
         """Return what happened when these members left; `reason_given` is the client's."""
         gone = [member for member in left if member.member_id not in self._group.members]
         events: list[Event] = [MemberLeft(self._group.group_id, _who(member)) for member in gone]
         return events + self._epoch_events(_subject(gone, "left") + client_says(reason_given))
 
-    def timeout_events(self, members: Iterable[ConsumerMember | ShareMember], now_ms: int) -> list[Event]:
+    def timeout_events(self, members: Iterable[_Member], now_ms: int) -> list[Event]:
         """Return what happened when the coordinator removed those of the members whose time was up."""
         gone = [member for member in members if member.member_id not in self._group.members]
         events: list[Event] = []
         for member in gone:
-            reason = SESSION_TIMED_OUT if member.session_deadline_ms <= now_ms else NOT_RELEASED
+            late = NOT_REVOKED if isinstance(member, StreamsMember) else NOT_RELEASED
+            reason = SESSION_TIMED_OUT if member.session_deadline_ms <= now_ms else late
             events.append(MemberRemoved(self._group.group_id, _who(member), reason))
         return events + self._epoch_events(_subject(gone, "timed out"))
 
@@ -89,10 +92,10 @@ class Before:
         group = self._group
         if group.group_epoch == self._epoch:
             return []
-        return [EpochRaised(group.group_id, self._kind, group.group_epoch, reason)]
+        return [EpochRaised(group.group_id, group.type, group.group_epoch, reason)]
 
 
-def _subject(gone: list[ConsumerMember | ShareMember], verb: str) -> str:
+def _subject(gone: list[_Member], verb: str) -> str:
     if len(gone) == 1:
         return f"member {gone[0].member_id} {verb}"
     return f"{len(gone)} members {verb}"

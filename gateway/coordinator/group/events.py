@@ -102,7 +102,7 @@ class MemberRemoved(NamedTuple):
 
 
 class EpochRaised(NamedTuple):
-    """The group epoch of a consumer or share group rose: members get new assignments with their next heartbeats."""
+    """The group epoch of a consumer, share or streams group rose: members get new assignments with their next heartbeats."""
 
     group_id: str
     kind: str

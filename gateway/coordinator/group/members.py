@@ -30,6 +30,8 @@ from gateway.coordinator.group.member_bytes import MEMBER_BYTES
 from gateway.coordinator.group.records import GroupMetadataRecord
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from gateway.coordinator.group.stored_groups import StoredGroups
+from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
+from gateway.coordinator.streams.shard import tags_bytes
 
 
 class Members:
@@ -70,7 +72,9 @@ class Members:
             return
         group = stored.groups.get(group_id)
         if group is None:
-            if group_id in stored.shares.groups:
+            streams_group = stored.streams.groups.get(group_id)
+            has_tasks = streams_group is not None and not streams_group.is_empty
+            if group_id in stored.shares.groups or has_tasks:
                 effects.reply(waiter, JoinReply(error_code=ErrorCode.inconsistent_group_protocol))
                 return
             if request.member_id:
@@ -78,6 +82,8 @@ class Members:
                 return
             if consumer_group is not None:
                 stored.consumers.delete(group_id, effects)
+            elif streams_group is not None:
+                stored.streams.delete(group_id, effects)
             elif stored.is_full:
                 effects.reply(waiter, _refused(request, ErrorCode.group_max_size_reached))
                 return
@@ -186,7 +192,8 @@ class Members:
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         group = stored.groups.get(request.group_id)
         if group is None:
-            if request.member_epoch == 0 and request.group_id in stored.shares.groups:
+            others = stored.shares.groups, stored.streams.groups
+            if request.member_epoch == 0 and any(request.group_id in groups for groups in others):
                 text = f"Group {request.group_id} is not a consumer group."
                 raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
             if stored.is_full and not stored.knows(request.group_id):
@@ -222,6 +229,32 @@ class Members:
             text = f"Group {request.group_id} is not a share group."
             raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
         return stored.shares.heartbeat(request, stored.topics, effects)
+
+    def streams_heartbeat(self, request: StreamsHeartbeat, effects: Effects) -> StreamsReply:
+        """Handle a valid StreamsGroupHeartbeat. Raises HeartbeatRefused.
+
+        An empty classic group becomes a streams group and keeps its offsets.
+        """
+        stored, group_id = self._stored, request.group_id
+        group = stored.groups.get(group_id)
+        is_joining = request.member_epoch == 0
+        is_replaced = is_joining and group is not None and group.state is GroupState.EMPTY
+        if not is_replaced and group_id not in stored.streams.groups and stored.knows(group_id):
+            text = f"Group {group_id} is not a streams group."
+            raise HeartbeatRefused(ErrorCode.group_id_not_found, text)
+        if is_joining:
+            if stored.is_full and not stored.knows(group_id):
+                text = f"This gateway holds {stored.max_groups} groups, the most allowed."
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+            size_bytes = MEMBER_BYTES + tags_bytes(request.client_tags or ())
+            if not stored.member_bytes.admit(size_bytes, effects.now_ms):
+                text = f"The members of this gateway's groups hold {stored.member_bytes.limit_bytes} bytes, the most allowed."
+                raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+        deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]
+        effects.records += deletion
+        reply = stored.streams.heartbeat(request, stored.topics, effects)
+        stored.groups.pop(group_id, None)
+        return reply
 
     # --- groups that change their protocol
 
@@ -279,6 +312,9 @@ class Members:
         if group_id in stored.shares.groups:
             stored.shares.expire(group_id, effects)
             return
+        if group_id in stored.streams.groups:
+            stored.streams.expire(group_id, effects)
+            return
         consumer_group = stored.consumers.groups.get(group_id)
         if consumer_group is not None:
             size = len(consumer_group.members)
@@ -297,6 +333,8 @@ class Members:
             return stored.consumers.next_deadline_ms(group_id)
         if group_id in stored.shares.groups:
             return stored.shares.next_deadline_ms(group_id)
+        if group_id in stored.streams.groups:
+            return stored.streams.next_deadline_ms(group_id)
         group = stored.groups.get(group_id)
         return None if group is None else classic_sessions.next_deadline_ms(group)
 

@@ -24,15 +24,18 @@ class OffsetCommits:
         self._stored = stored
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> ErrorCode:
-        """Return whether a member of a consumer group may fetch offsets: an error code.
+        """Return whether a member of a consumer or streams group may fetch offsets: an error code.
 
         A client without a member id may always fetch.
         """
         if member_id is None and member_epoch < 0:
             return ErrorCode.none
-        if group_id not in self._stored.consumers.groups:
+        stored = self._stored
+        if group_id in stored.streams.groups:
+            return stored.streams.check_fetch(group_id, member_id or "", member_epoch)
+        if group_id not in stored.consumers.groups:
             return ErrorCode.none
-        return self._stored.consumers.check_fetch(group_id, member_id or "", member_epoch)
+        return stored.consumers.check_fetch(group_id, member_id or "", member_epoch)
 
     def check_in_transaction(
         self, committer: Committer, records: Sequence[OffsetCommitRecord], now_ms: int
@@ -57,6 +60,8 @@ class OffsetCommits:
         stored = self._stored
         if committer.group_id in stored.consumers.groups:
             return stored.consumers.check_commit(committer, records, stored.topics)
+        if committer.group_id in stored.streams.groups:
+            return stored.streams.check_commit(committer, records)
         group = stored.groups.get(committer.group_id)
         if group is None:
             if committer.generation_id >= 0 or committer.group_id in stored.shares.groups:
@@ -93,9 +98,9 @@ class OffsetCommits:
         if not group_id:
             return ErrorCode.invalid_group_id
         group = stored.groups.get(group_id)
-        consumer_group = stored.consumers.groups.get(group_id)
-        if consumer_group is not None:
-            is_subscribed = consumer_group.subscribes_to
+        assigned = stored.consumers.groups.get(group_id) or stored.streams.groups.get(group_id)
+        if assigned is not None:
+            is_subscribed = assigned.subscribes_to
         elif group is None:
             return ErrorCode.group_id_not_found
         elif group.state is not GroupState.EMPTY and not group.is_of_consumers:

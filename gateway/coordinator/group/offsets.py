@@ -5,6 +5,7 @@
     Empty                                   a retention time after the group became empty
     Stable, of protocol type `consumer`     a retention time after its commit, when no member subscribes to the topic
     of the consumer protocol (KIP-848)      a retention time after its commit, when no member subscribes to the topic
+    of the streams protocol (KIP-1071)      a retention time after its commit, when no member reads the topic
     any other                               never
 
 An offset that an open transaction is about to replace is kept until that transaction ends.
@@ -142,7 +143,7 @@ class GroupOffsets:
     def expired_unless(
         self, group_id: str, is_kept: Callable[[str], bool], now_ms: int, retention_ms: int
     ) -> list[TopicPartition]:
-        """Return the places of a consumer group's offsets that have expired; a topic that `is_kept` never expires."""
+        """Return the places of a group's offsets that have expired; a topic that `is_kept` never expires."""
         return [
             place
             for place, value in self.of(group_id).items()

@@ -115,10 +115,7 @@ class CompactReader(PlainReader):
         return self._text(self.count())
 
     def nullable_string(self) -> str | None:
-        if not self.is_at_end and self._data[self._position] == 0:
-            self._position += 1
-            return None
-        return self.string()
+        return None if self.is_null() else self.string()
 
     def octets(self) -> bytes:
         return bytes(self._cut(self.count()))
@@ -130,10 +127,7 @@ class CompactReader(PlainReader):
         return [self.int32() for _ in range(self.count())]
 
     def nullable_int32s(self) -> list[int] | None:
-        if not self.is_at_end and self._data[self._position] == 0:
-            self._position += 1
-            return None
-        return self.int32s()
+        return None if self.is_null() else self.int32s()
 
     def strings(self) -> tuple[str, ...]:
         return tuple(self.string() for _ in range(self.count()))
@@ -155,12 +149,21 @@ class CompactReader(PlainReader):
     def skip_tags(self) -> None:
         self._position = skip_tagged_fields(self._data, self._position)
 
-    def tagged_field(self, wanted: int) -> CompactReader | None:
-        """Return one of the tagged fields that follow, and skip the others; None when the field is missing."""
-        found = None
+    def is_null(self) -> bool:
+        """Read a null list or text if there is one; return whether there was."""
+        if self.is_at_end or self._data[self._position] != 0:
+            return False
+        self._position += 1
+        return True
+
+    def tagged_fields(self) -> dict[int, CompactReader]:
+        """Return the tagged fields that follow, by tag."""
+        found = {}
         for _ in range(self._varint()):
             tag, size = self._varint(), self._varint()
-            raw = self._cut(size)
-            if tag == wanted:
-                found = CompactReader(raw)
+            found[tag] = CompactReader(self._cut(size))
         return found
+
+    def tagged_field(self, wanted: int) -> CompactReader | None:
+        """Return one of the tagged fields that follow, and skip the others; None when the field is missing."""
+        return self.tagged_fields().get(wanted)

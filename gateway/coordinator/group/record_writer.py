@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from struct import Struct
 from typing import Final
 
@@ -40,12 +40,17 @@ def compact_int32s(numbers: Iterable[int]) -> bytes:
     return unsigned_varint(len(pieces) + 1) + b"".join(pieces)
 
 
+def tagged(fields: Mapping[int, bytes]) -> bytes:
+    """Encode the tagged fields at the end of a structure, given as tag to content."""
+    pieces = [unsigned_varint(len(fields))]
+    for tag, raw in sorted(fields.items()):
+        pieces += (unsigned_varint(tag), unsigned_varint(len(raw)), raw)
+    return b"".join(pieces)
+
+
 def assigned_at_tag(assigned_at_ms: int) -> bytes:
     """Encode the tagged fields that end a record of an assignment epoch: the time of the assignment, if it is known."""
-    if not assigned_at_ms:
-        return NO_TAGS
-    raw = _INT64.pack(assigned_at_ms)
-    return unsigned_varint(1) + unsigned_varint(ASSIGNED_AT_TAG) + unsigned_varint(len(raw)) + raw
+    return tagged({ASSIGNED_AT_TAG: _INT64.pack(assigned_at_ms)} if assigned_at_ms else {})
 
 
 def compact_places(places: Iterable[Place]) -> bytes:

@@ -24,6 +24,8 @@ from gateway.coordinator.group import consumer_records, share_records
 from gateway.coordinator.group.consumer_records import ConsumerRecord
 from gateway.coordinator.group.record_reader import CompactReader, PlainReader
 from gateway.coordinator.group.share_records import ShareGroupRecord
+from gateway.coordinator.streams import records as streams_records
+from gateway.coordinator.streams.records import StreamsRecord
 from gateway.protocol.frames import MalformedRequest
 from gateway.protocol.primitives import nullable_string, string
 
@@ -95,7 +97,7 @@ class OffsetCommitRecord(NamedTuple):
     value: CommittedOffset | None
 
 
-GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord | ShareGroupRecord
+GroupRecord = GroupMetadataRecord | OffsetCommitRecord | ConsumerRecord | ShareGroupRecord | StreamsRecord
 
 
 class UnreadableRecord(ValueError):
@@ -112,6 +114,8 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
             return consumer_records.encode(record)
         if isinstance(record, ShareGroupRecord):
             return share_records.encode(record)
+        if isinstance(record, StreamsRecord):
+            return streams_records.encode(record)
         key = _INT16.pack(_GROUP_KEY) + string(record.group_id)
         return key, None if record.value is None else _group_value(record.value)
     except struct.error as error:
@@ -134,6 +138,8 @@ def decode(key: bytes, value: bytes | None) -> GroupRecord | None:
             return consumer_records.decode(kind, _names(reader), value)
         if kind in share_records.KINDS:
             return share_records.decode(kind, _names(reader), value)
+        if kind in streams_records.KINDS:
+            return streams_records.decode(kind, _names(reader), value)
     except (struct.error, UnicodeDecodeError, ValueError, MalformedRequest) as error:
         raise UnreadableRecord(f"a record of a group can't be read: {error}") from error
     return None

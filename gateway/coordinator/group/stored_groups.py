@@ -29,6 +29,10 @@ from gateway.coordinator.group.share_records import KINDS as SHARE_KINDS
 from gateway.coordinator.group.share_records import ShareGroupRecord
 from gateway.coordinator.group.share_shard import ShareGroups
 from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.streams.records import KINDS as STREAMS_KINDS
+from gateway.coordinator.streams.records import StreamsRecord
+from gateway.coordinator.streams.request import StreamsLimits
+from gateway.coordinator.streams.shard import StreamsGroups
 from gateway.coordinator.transactional import Pending, TransactionEnd
 
 RecordKey = tuple[str, TopicPartition | None]
@@ -41,8 +45,8 @@ A record of another group has (group id, (member id, minus the kind of key)).
 class StoredGroups:
     """All groups of one partition.
 
-    `max_groups` limits classic and consumer groups. `consumer_limits` and `share_limits` return the limits of one
-    group. `topics` has the topics that members can be assigned.
+    `max_groups` limits classic, consumer and streams groups. `consumer_limits`, `share_limits` and `streams_limits`
+    return the limits of one group. `topics` has the topics that members can be assigned.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class StoredGroups:
         consumer_limits: Callable[[str], ConsumerLimits] = lambda _: ConsumerLimits(),
         topics: Topics = NO_TOPICS,
         share_limits: Callable[[str], ShareGroupLimits] = lambda _: ShareGroupLimits(),
+        streams_limits: Callable[[str], StreamsLimits] = lambda _: StreamsLimits(),
     ) -> None:
         self.limits = limits
         self.max_groups = max_groups
@@ -61,7 +66,9 @@ class StoredGroups:
         self.consumers = ConsumerGroups(consumer_limits)
         """The groups of the consumer protocol."""
         self.shares = ShareGroups(share_limits)
-        """The share groups; an id is in only one of `groups`, `consumers` and `shares`."""
+        """The share groups."""
+        self.streams = StreamsGroups(streams_limits)
+        """The streams groups; an id is in only one of `groups`, `consumers`, `shares` and `streams`."""
         self.offsets = GroupOffsets()
         self.topics = topics
 
@@ -75,6 +82,12 @@ class StoredGroups:
         for share_group in self.shares.groups.values():
             for sharer in share_group.members.values():
                 sharer.session_deadline_ms = moved(sharer.session_deadline_ms, by_ms)
+        self.streams.clock_was_set(by_ms)
+
+    def topics_changed(self) -> None:
+        """Note that topics were created, deleted or enlarged: each group compares its topics at its next heartbeat."""
+        self.consumers.topics_changed()
+        self.streams.topics_changed()
 
     # --- records
 
@@ -84,16 +97,25 @@ class StoredGroups:
             self.replay_offset(record, now_ms)
         elif isinstance(record, ConsumerRecord):
             self.consumers.replay(record, now_ms)
-            if record.group_id in self.consumers.groups:
-                self.groups.pop(record.group_id, None)
-            elif record.group_id not in self.groups and self.offsets.has_any(record.group_id):
-                self.groups[record.group_id] = ClassicGroup(record.group_id, now_ms)
+            self._settle_kind(
+                record.group_id, is_known=record.group_id in self.consumers.groups, now_ms=now_ms
+            )
+        elif isinstance(record, StreamsRecord):
+            self.streams.replay(record, now_ms)
+            self._settle_kind(record.group_id, is_known=record.group_id in self.streams.groups, now_ms=now_ms)
         elif isinstance(record, ShareGroupRecord):
             self.shares.replay(record, now_ms)
         elif record.value is None:
             self.groups.pop(record.group_id, None)
         else:
             self.groups[record.group_id] = ClassicGroup.restored(record.group_id, record.value, now_ms)
+
+    def _settle_kind(self, group_id: str, *, is_known: bool, now_ms: int) -> None:
+        """Take a group of another kind out of the classic groups; keep the offsets of a deleted one as a classic group."""
+        if is_known:
+            self.groups.pop(group_id, None)
+        elif not self.knows(group_id) and self.offsets.has_any(group_id):
+            self.groups[group_id] = ClassicGroup(group_id, now_ms)
 
     def replay_offset(self, record: OffsetRecord, now_ms: int) -> None:
         """Replay a record about offsets; the first offset of an unknown group creates the group."""
@@ -106,7 +128,7 @@ class StoredGroups:
         for group_id, group in self.groups.items():
             if not group.is_simple:
                 yield group_id, None
-        for groups in (self.consumers, self.shares):
+        for groups in (self.consumers, self.shares, self.streams):
             for group_id, kind, member_id in groups.stored_keys():
                 yield group_id, (member_id, -kind)
         for group_id in self.offsets.groups():
@@ -117,8 +139,11 @@ class StoredGroups:
         """Return the records of a key as they would be written now; none when the key no longer exists."""
         group_id, place = key
         if place is not None and place[1] < 0:
-            groups = self.shares if -place[1] in SHARE_KINDS else self.consumers
-            return groups.records_of(group_id, -place[1], place[0])
+            kind = -place[1]
+            if kind in STREAMS_KINDS:
+                return self.streams.records_of(group_id, kind, place[0])
+            groups = self.shares if kind in SHARE_KINDS else self.consumers
+            return groups.records_of(group_id, kind, place[0])
         if place is not None:
             return self.offsets.records_at(group_id, place)
         group = self.groups.get(group_id)
@@ -131,7 +156,7 @@ class StoredGroups:
         return [GroupMetadataRecord(group_id, stored)]
 
     def _count_member_bytes(self) -> int:
-        """Count the bytes of the members of classic and consumer groups; a share group has few members."""
+        """Count the bytes of the members; a share group has few members, and they are left out."""
         classic = sum(
             MEMBER_BYTES
             + len(member.assignment)
@@ -139,20 +164,21 @@ class StoredGroups:
             for group in self.groups.values()
             for member in group.members.values()
         )
-        return classic + sum(
+        consumers = sum(
             MEMBER_BYTES + sum(map(len, member.subscribed_names))
             for group in self.consumers.groups.values()
             for member in group.members.values()
         )
+        return classic + consumers + self.streams.count_member_bytes()
 
     @property
     def is_full(self) -> bool:
-        """Whether no further classic or consumer group may be created."""
-        return len(self.groups) + len(self.consumers.groups) >= self.max_groups
+        """Whether no further classic, consumer or streams group may be created."""
+        return len(self.groups) + len(self.consumers.groups) + len(self.streams.groups) >= self.max_groups
 
     def is_read_alone(self, group_id: str) -> bool:
-        """Return whether each partition has one reader in the group: it is a classic or consumer group."""
-        return group_id in self.groups or group_id in self.consumers.groups
+        """Return whether each partition has one reader in the group: it is a classic, consumer or streams group."""
+        return group_id in self.groups or group_id in self.consumers.groups or group_id in self.streams.groups
 
     def knows(self, group_id: str) -> bool:
         """Return whether there is a group of this id, of any kind."""
@@ -163,6 +189,7 @@ class StoredGroups:
         yield from self.groups
         yield from self.consumers.groups
         yield from self.shares.groups
+        yield from self.streams.groups
 
     def waiters(self) -> Iterator[Waiter]:
         """Yield all requests that wait."""

@@ -38,8 +38,41 @@ class TaskAssignment(NamedTuple):
             self.active | other.active, self.standby | other.standby, self.warmup | other.warmup
         )
 
+    def has_any_of(self, other: TaskAssignment) -> bool:
+        """Return whether a task is in both, in the same role."""
+        return any(ours & others for ours, others in zip(self, other, strict=True))
+
+    def is_within(self, other: TaskAssignment) -> bool:
+        """Return whether the other has all of these tasks, in the same roles."""
+        return all(ours <= others for ours, others in zip(self, other, strict=True))
+
 
 NO_ASSIGNMENT: Final = TaskAssignment()
+
+
+class HeldTasks(NamedTuple):
+    """The tasks that a member has, each active task with its assignment epoch.
+
+    The assignment epoch is the group epoch at which the member was assigned the task: commits of the task that name
+    an older member epoch than this are refused.
+    """
+
+    active: Mapping[TaskId, int] = {}
+    standby: Tasks = NO_TASKS
+    warmup: Tasks = NO_TASKS
+
+    @property
+    def tasks(self) -> TaskAssignment:
+        """The tasks without their epochs."""
+        return TaskAssignment(frozenset(self.active), self.standby, self.warmup)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there are no tasks."""
+        return not (self.active or self.standby or self.warmup)
+
+
+NOTHING_HELD: Final = HeldTasks()
 
 
 class AssignmentMember(NamedTuple):

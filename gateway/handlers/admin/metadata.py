@@ -21,11 +21,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.metadata_change import fresh_topic_id
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
 from gateway.handlers.answering.changes import log_change, partitions_text
+from gateway.handlers.answering.fresh_ids import fresh_topic_id
 from gateway.handlers.answering.partition_state import PartitionState, partition_state
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage

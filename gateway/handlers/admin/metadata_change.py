@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import uuid
 from datetime import timedelta
 from typing import TypeVar
 
@@ -12,7 +11,6 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import ApiError
-from gateway.metadata.records import topic_id_text
 from gateway.runtime.services import TopicServices
 from gateway.runtime.topics.metadata_log import Decide
 from log import LogError
@@ -40,14 +38,3 @@ async def change_metadata(
     except LogError as error:
         logger.error("a metadata change failed: %s", error)  # noqa: TRY400 - an expected failure of the disk
         return ApiError(ErrorCode(error.kafka_error_code), str(error))
-
-
-def fresh_topic_id() -> uuid.UUID:
-    """Return a random topic id whose text does not begin with '-', which tools take for an option.
-
-    Kafka's Uuid.randomUuid does the same.
-    """
-    while True:
-        topic_id = uuid.uuid4()
-        if not topic_id_text(topic_id).startswith("-"):
-            return topic_id

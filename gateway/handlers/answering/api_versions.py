@@ -24,7 +24,7 @@ MIN_VERSION = 0
 MAX_VERSION = 4
 FIRST_WITH_FEATURES = 3
 FIRST_WITH_MIN_VERSION_0 = 4
-FEATURES = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+FEATURES = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
 """The features and their level, which is the highest one; the lowest is 0."""
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 

@@ -1,4 +1,7 @@
-"""The shared part of ConsumerGroupDescribe and ShareGroupDescribe, which differ only in how they describe a member."""
+"""The shared part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe.
+
+They differ in how they describe a member, and in one field of the group: the assignor, or the topology.
+"""
 
 from __future__ import annotations
 
@@ -17,13 +20,14 @@ G = TypeVar("G")
 
 
 class GroupDescription(NamedTuple):
-    """The fields of a group that the two kinds of groups fill in differently."""
+    """The fields of a group that the kinds of groups fill in differently."""
 
     state: str
     group_epoch: int
     assignment_epoch: int
-    assignor_name: str
+    assignor_name: str | None
     members: tuple[Any, ...]
+    topology: Any = None
 
 
 async def describe_each(
@@ -65,6 +69,7 @@ def _present(module: Any, group_id: str, description: GroupDescription, operatio
         group_epoch=description.group_epoch,
         assignment_epoch=description.assignment_epoch,
         assignor_name=description.assignor_name,
+        topology=description.topology,
         members=description.members,
         authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
     )
@@ -80,6 +85,7 @@ def _absent(module: Any, group_id: str, error: ErrorCode, message: str | None = 
         group_epoch=0,
         assignment_epoch=0,
         assignor_name="",
+        topology=None,
         members=(),
         authorized_operations=NOT_ASKED,
     )

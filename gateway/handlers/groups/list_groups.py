@@ -23,11 +23,13 @@ FIRST_WITH_TYPES: Final = 5
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """List all groups; filters ignore case, and the state filter ignores spaces around a state."""
+    """List all groups; filters ignore case. The state filter ignores spaces around a state and underscores in it."""
     version = context.api_version
     module = response_module(API_KEY, version)
     states = (
-        {state.strip().lower() for state in request.states_filter} if version >= FIRST_WITH_STATES else set()
+        {state.strip().lower().replace("_", "") for state in request.states_filter}
+        if version >= FIRST_WITH_STATES
+        else set()
     )
     types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
     groups: list[Any] = []

@@ -8,9 +8,10 @@ which they were sent; they do not wait for the flush. The other batches of the r
 from __future__ import annotations
 
 import logging
+from collections import deque
 from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, RequestContext
 from gateway.handlers.records.produce_append import ATTRIBUTES_POSITION, CODEC_BITS, FIRST_ZSTD_VERSION, ZSTD
@@ -25,6 +26,10 @@ from log.format.compression import Compression
 from log.format.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)
+
+
+AT_ONCE: Final = 4
+"""Batches of one request that are with the threads at a time. Then a request of many batches lets others have their turns."""
 
 
 class LateBatch(NamedTuple):
@@ -69,26 +74,27 @@ class Recompression:
         self._answer = answer
         self._left = len(late)
         self._kept_bytes = sum(len(batch.entry.records or b"") for batch in late)
-        self._late = late
+        self._waiting = deque(late)
         self._deferred = Deferred(holds_back=True)
 
     def begin(self) -> Deferred | None:
-        """Copy the batches and give them to the threads; return None if there is no room to keep them until then."""
-        context = self._context
-        if not context.services.backlog.held.room.try_keep(self._kept_bytes):
+        """Copy the batches and give the first ones to the threads; return None if there is no room to keep them until then."""
+        if not self._context.services.backlog.held.room.try_keep(self._kept_bytes):
             return None
-        now_ms = context.node.clock.now_ms()
-        late, self._late = self._late, []
-        for batch in late:
-            kept = batch._replace(entry=kept_entry(batch.entry))
-            context.services.recompressor.put(
-                kept.entry.records or memoryview(b""),
-                kept.compression,
-                kept.partition.log.config,
-                now_ms,
-                partial(self._take, kept),
-            )
+        self._waiting = deque(batch._replace(entry=kept_entry(batch.entry)) for batch in self._waiting)
+        for _ in range(min(AT_ONCE, len(self._waiting))):
+            self._put_next()
         return self._deferred
+
+    def _put_next(self) -> None:
+        batch = self._waiting.popleft()
+        self._context.services.recompressor.put(
+            batch.entry.records or memoryview(b""),
+            batch.compression,
+            batch.partition.log.config,
+            self._context.node.clock.now_ms(),
+            partial(self._take, batch),
+        )
 
     def _take(self, batch: LateBatch, outcome: Outcome) -> None:
         """Append one batch; answer the request after the last."""
@@ -101,7 +107,9 @@ class Recompression:
             logger.exception("a Produce of %s can't be carried out", self._context.peer.name)
             deferred.fail()
         self._left -= 1
-        if not self._left:
+        if self._waiting:
+            self._put_next()
+        elif not self._left:
             self._end()
 
     def _end(self) -> None:

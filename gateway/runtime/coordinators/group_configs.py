@@ -18,6 +18,7 @@ from gateway.config.group_configs import (
 from gateway.coordinator.group.consumer_request import ConsumerLimits, MigrationPolicy
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits
 from gateway.coordinator.share.share_partition import ShareLimits
+from gateway.coordinator.streams.request import StreamsLimits
 from gateway.metadata.group_configs import group_number, group_value
 from gateway.metadata.image import GROUP_RESOURCE
 from gateway.metadata.records import ConfigRecord, MetadataRecord
@@ -57,6 +58,7 @@ class GroupRules:
     """The limits of one group."""
 
     consumer: ConsumerLimits
+    streams: StreamsLimits
     share_group: ShareGroupLimits
     share: ShareLimits
     share_heartbeat_interval_ms: int
@@ -96,6 +98,10 @@ class GroupConfigs:
         """Return the limits of a share group, without those of acquired records."""
         return self.of(group_id).share_group
 
+    def streams_limits(self, group_id: str) -> StreamsLimits:
+        """Return the limits of a streams group."""
+        return self.of(group_id).streams
+
     async def _metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
         for record in records:
             if isinstance(record, ConfigRecord) and record.resource_type == GROUP_RESOURCE:
@@ -110,6 +116,14 @@ class GroupConfigs:
                 max_size=config.int("group.consumer.max.size"),
                 assignment_interval_ms=group_number(config, values, "consumer.assignment.interval.ms"),
                 migration_policy=MigrationPolicy(config.str("group.consumer.migration.policy")),
+            ),
+            streams=StreamsLimits(
+                session_timeout_ms=group_number(config, values, "streams.session.timeout.ms"),
+                heartbeat_interval_ms=group_number(config, values, "streams.heartbeat.interval.ms"),
+                max_size=config.int("group.streams.max.size"),
+                standby_replicas=group_number(config, values, "streams.num.standby.replicas"),
+                initial_delay_ms=group_number(config, values, "streams.initial.rebalance.delay.ms"),
+                assignment_interval_ms=group_number(config, values, "streams.assignment.interval.ms"),
             ),
             share_group=ShareGroupLimits(
                 session_timeout_ms=group_number(config, values, "share.session.timeout.ms"),

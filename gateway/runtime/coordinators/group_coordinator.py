@@ -26,7 +26,6 @@ from gateway.coordinator.group.effects import Effects, JoinReply, Reply, SyncRep
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.group.records import OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord, TopicRecord
@@ -110,8 +109,9 @@ class GroupCoordinator:
         stored.member_bytes.limit_bytes = self._config.int("seqgate.group.members.max.bytes")
 
     def _fresh_shard(self) -> GroupShard:
-        configs = self._group_configs
-        shard = GroupShard(self._limits, 0, configs.consumer_limits, self._topics, configs.share_limits)
+        found = self._group_configs
+        limits = found.consumer_limits, self._topics, found.share_limits, found.streams_limits
+        shard = GroupShard(self._limits, 0, *limits)
         self._limit(shard)
         return shard
 
@@ -168,11 +168,11 @@ class GroupCoordinator:
 
     def find_consumer_group(self, group_id: str) -> ConsumerGroup | None:
         """Return a group of the consumer protocol as it is now. Raises Unavailable."""
-        return self._loaded(group_id).shard.consumers.groups.get(group_id)
+        return self.shard_of(group_id).consumers.groups.get(group_id)
 
-    def find_share_group(self, group_id: str) -> ShareGroup | None:
-        """Return a share group as it is now. Raises Unavailable."""
-        return self._loaded(group_id).shard.shares.groups.get(group_id)
+    def shard_of(self, group_id: str) -> GroupShard:
+        """Return the shard that holds a group, as it is now. Raises Unavailable."""
+        return self._loaded(group_id).shard
 
     # --- operations
 
@@ -333,7 +333,7 @@ class GroupCoordinator:
         """Make groups check their topics again, and forget the offsets of deleted topics."""
         if any(isinstance(record, TopicRecord | PartitionRecord | RemoveTopicRecord) for record in records):
             for loaded in self.shards:
-                loaded.shard.consumers.topics_changed()
+                loaded.shard.stored.topics_changed()
         if not any(isinstance(record, RemoveTopicRecord) for record in records):
             return
         topics = self._partitions.by_name

@@ -292,7 +292,7 @@ class ShareCoordinator:
 
     def group(self, group_id: str) -> ShareGroup | None:
         """Return a group as it is now, with members or without. Raises Unavailable."""
-        return self._groups.find_share_group(group_id)
+        return self._groups.shard_of(group_id).shares.groups.get(group_id)
 
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
         """Set the offset from which a share group reads a partition, even if the group never had a member. Raises

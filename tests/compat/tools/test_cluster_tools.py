@@ -45,7 +45,12 @@ def test_kafka_features(shared_gateway: GatewayProcess) -> None:
         words[1]: words[words.index("FinalizedVersionLevel:") + 1]
         for words in (line.split() for line in described.splitlines())
     }
-    assert levels == {"group.version": "1", "share.version": "1", "transaction.version": "2"}
+    assert levels == {
+        "group.version": "1",
+        "share.version": "1",
+        "streams.version": "1",
+        "transaction.version": "2",
+    }
     _run(shared_gateway, "kafka-features", "upgrade", "--feature", "group.version=1")
     refused = _try(shared_gateway, "kafka-features", "downgrade", "--feature", "transaction.version=1")
     assert refused.exit_code != 0

@@ -343,5 +343,5 @@ class TestWhatIsAdvertised:
         assert begin is not None
         answer = begin(context, Request())
         assert isinstance(answer, bytes)
-        for feature in (b"group.version", b"share.version", b"transaction.version"):
+        for feature in (b"group.version", b"share.version", b"streams.version", b"transaction.version"):
             assert answer.count(feature) == {3: 1, 4: 2}.get(version, 0)

@@ -58,7 +58,23 @@ def test_every_row_is_sound(entry: GroupConfig) -> None:
                 "'by_duration:<PnDTnHnMn.nS>'."
             ),
         ),
-        ("streams.num.standby.replicas", "1", "Unknown group config name: streams.num.standby.replicas"),
+        ("streams.num.standby.replicas", "2", None),
+        (
+            "streams.num.standby.replicas",
+            "3",
+            "streams.num.standby.replicas must be less than or equal to group.streams.max.standby.replicas",
+        ),
+        ("streams.initial.rebalance.delay.ms", "0", None),
+        (
+            "streams.assignment.interval.ms",
+            "15001",
+            "streams.assignment.interval.ms must be less than or equal to group.streams.max.assignment.interval.ms",
+        ),
+        (
+            "streams.session.timeout.ms",
+            "1",
+            "streams.session.timeout.ms must be greater than or equal to group.streams.min.session.timeout.ms",
+        ),
         (
             "share.isolation",
             "1",

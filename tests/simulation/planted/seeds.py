@@ -54,6 +54,7 @@ KEPT: Final = {
     "partly_duplicate_batches_stored_whole": 4,
     "producers_forgotten_at_start": 1,
     "read_beyond_the_high_watermark": 1,
+    "recompressed_batch_acknowledged_before_the_flush": 0,
     "recovery_drops_the_last_batch": 0,
     "replaced_without_a_flush": 0,
     "roll_without_the_directory": 5,

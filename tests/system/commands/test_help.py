@@ -66,7 +66,7 @@ def test_completion_of_subcommands() -> None:
     [
         (
             ("serve", "--listen", "127.0.0.1"),
-            "--listen 127.0.0.1: '127.0.0.1': a port is missing, such as 127.0.0.1:9092",
+            "--listen 127.0.0.1: a port is missing, such as 127.0.0.1:9092",
         ),
         (
             ("serve", "--listen", "127.0.0.1:99999"),
@@ -74,7 +74,7 @@ def test_completion_of_subcommands() -> None:
         ),
         (
             ("serve", "--listen", "::1:9092"),
-            "--listen ::1:9092: '::1:9092': an IPv6 address stands in brackets, such as [::1]:9092",
+            "--listen ::1:9092: an IPv6 address stands in brackets, such as [::1]:9092",
         ),
         (("topics", "list", "--bootstrap", "host"), "--bootstrap: 'host': a port is missing"),
         (

@@ -17,7 +17,7 @@ from tests.compat.differential.transactional import (
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain
 
-FEATURES = {"transaction.version", "group.version", "share.version"}
+FEATURES = {"transaction.version", "group.version", "share.version", "streams.version"}
 LIST_VERSIONS = range(3)
 MARKER_VERSIONS = (1, 2)
 STATES = [

@@ -8,6 +8,7 @@ from gateway.coordinator.group.any_group import STATES, Group
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState
 from gateway.coordinator.group.consumer_group import ConsumerGroup, ConsumerMember
 from gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
 
 
 def classic() -> ClassicGroup:
@@ -32,6 +33,11 @@ def classic() -> ClassicGroup:
             ShareGroup("g", group_epoch=3, members={"m": ShareMember("m")}),
             ("share", "Stable", False, 3, ("share", "simple")),
         ),
+        (StreamsGroup("g"), ("streams", "Empty", True, 1, ("streams", None))),
+        (
+            StreamsGroup("g", members={"m": StreamsMember("m")}),
+            ("streams", "NotReady", False, 1, ("streams", "sticky")),
+        ),
     ],
 )
 def test_five_properties(group: Group, expected: tuple[str, str, bool, int, tuple[str, str | None]]) -> None:
@@ -48,4 +54,5 @@ def test_a_deleted_group_is_in_no_state() -> None:
         "Stable",
         "Assigning",
         "Reconciling",
+        "NotReady",
     )

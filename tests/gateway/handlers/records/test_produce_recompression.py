@@ -12,6 +12,7 @@ import pytest
 
 from gateway.handlers.answering.api import CloseConnection, Deferred
 from gateway.handlers.records import produce
+from gateway.handlers.records.produce_recompression import AT_ONCE
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.server.dispatcher import Dispatcher
@@ -92,7 +93,10 @@ class Bench:
 
 
 @pytest.fixture
-async def bench(tmp_path: Path) -> AsyncIterator[Bench]:
+async def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Bench]:
+    monkeypatch.setattr(
+        produce, "LONG_S", 3600.0
+    )  # otherwise a slow machine appends several partitions in several turns
     async with open_node(tmp_path) as node:
         machine = HeldMachine()
         recompressor = Recompressor(asyncio.get_running_loop(), threads=2, machine=machine)
@@ -164,6 +168,23 @@ async def test_other_partitions_of_the_request_are_appended_at_once(bench: Bench
     await bench.work_on()
     assert bench.client.rows(answer) == [(OK, 0)] * 3
     assert [view.attributes for index in range(3) for view in bench.stored(index)] == [GZIP] * 3
+
+
+async def test_a_request_of_many_batches_leaves_room_for_others(bench: Bench) -> None:
+    await bench.create("gzip", partitions=AT_ONCE + 3)
+    answer = bench.client.produce(dict.fromkeys(range(AT_ONCE + 3), THREE))
+    assert bench.machine.held == AT_ONCE
+    other = Client(bench.node)
+    second = other.produce(THREE)
+    for _ in range(AT_ONCE + 1):
+        await bench.work_on()
+    assert other.rows(second) == [(OK, 3)]
+    assert answer.answer is None
+    assert bench.machine.held
+    while bench.machine.held:
+        await bench.work_on()
+    await asyncio.sleep(0)
+    assert bench.client.rows(answer) == [(OK, 0)] * (AT_ONCE + 3)
 
 
 async def test_other_connections_are_not_held_up(bench: Bench) -> None:

@@ -1,0 +1,364 @@
+"""StreamsGroupHeartbeat: joining, staying, revoking tasks, getting new ones, leaving (KIP-1071).
+
+    member_epoch    the member
+    0               joins, or joins again without tasks
+    n > 0           is at epoch n; the previous epoch means that an answer was lost, any other epoch is fenced
+    −1              leaves
+
+A heartbeat is judged as a whole; only then its records change the group. Source: Kafka's
+`GroupMetadataManager.streamsGroupHeartbeat`, `TargetAssignmentBuilder`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.deadlines import NEVER
+from gateway.coordinator.group.consumer_request import MAX_EXPIRED_AT_ONCE, HeartbeatRefused, Topics
+from gateway.coordinator.streams.endpoints import endpoints_of
+from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from gateway.coordinator.streams.internal_topics import ConfiguredTopology, Status, StatusNote, configure
+from gateway.coordinator.streams.reconciliation import Target, reconciled
+from gateway.coordinator.streams.records import (
+    NOT_VALIDATED,
+    StreamsAssignmentRecord,
+    StreamsAssignmentValue,
+    StreamsCurrentRecord,
+    StreamsGroupRecord,
+    StreamsMemberRecord,
+    StreamsMemberValue,
+    StreamsRecord,
+    StreamsTargetRecord,
+    StreamsTopologyRecord,
+)
+from gateway.coordinator.streams.request import JOINING, StreamsHeartbeat, StreamsLimits, StreamsReply
+from gateway.coordinator.streams.task_assignor import assign_tasks
+from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, AssignmentMember, TaskAssignment
+from gateway.coordinator.streams.topic_hash import topic_hash
+from gateway.coordinator.streams.topology import Topology
+
+
+@dataclass(slots=True)
+class _Plan:
+    """The changes that one operation makes, before the group is changed."""
+
+    group: StreamsGroup
+    limits: StreamsLimits
+    now_ms: int
+    records: list[StreamsRecord] = field(default_factory=list)
+    notes: list[StatusNote] = field(default_factory=list)
+
+    def carry_out(self) -> None:
+        """Replay the records into the group."""
+        for record in self.records:
+            self.group.replay(record, self.now_ms, self.limits.session_timeout_ms)
+
+    def note(self, status: Status, detail: str) -> None:
+        """Report a condition in the answer."""
+        self.notes.append(StatusNote(status, detail))
+
+
+def heartbeat(
+    group: StreamsGroup, request: StreamsHeartbeat, topics: Topics, limits: StreamsLimits, now_ms: int
+) -> tuple[StreamsReply, list[StreamsRecord]]:
+    """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
+    plan = _Plan(group, limits, now_ms)
+    member = _member(group, request, limits)
+    value = _described(member.value, request)
+    is_changed = value != member.value
+    if is_changed:
+        plan.records.append(StreamsMemberRecord(group.group_id, request.member_id, value))
+    topology = _topology(plan, request, value)
+    configured, metadata_hash = _configured(group, topology, topics)
+    _check_tasks(configured, request.owned)
+    group_epoch = _raise_epoch(plan, topology, configured, metadata_hash, is_changed=is_changed)
+    if group.is_empty and limits.initial_delay_ms > 0 and not group.is_delayed:
+        group.initial_delay_deadline_ms = now_ms + limits.initial_delay_ms
+    target = _target(plan, group_epoch, configured, {request.member_id: value}, request.member_id)
+    current = reconciled(member.current, target, request.owned, lambda: group.held(value.process_id))
+    if current != member.current:
+        plan.records.append(StreamsCurrentRecord(group.group_id, request.member_id, current))
+    group.configured, group.topics_changed = configured, False
+    must_send = request.member_epoch == JOINING or current.assigned != member.current.assigned
+    plan.carry_out()
+    group.members[request.member_id].session_deadline_ms = now_ms + limits.session_timeout_ms
+    if request.is_shutdown_asked:
+        _ask_for_shutdown(group, request.member_id)
+    return _reply(plan, request, topics, must_send=must_send), plan.records
+
+
+def _reply(plan: _Plan, request: StreamsHeartbeat, topics: Topics, *, must_send: bool) -> StreamsReply:
+    group, configured = plan.group, plan.group.configured
+    member = group.members[request.member_id]
+    if must_send and member.value.user_endpoint is not None:
+        group.endpoint_epoch += 1
+    if configured is not None and configured.problem is not None:
+        plan.notes.append(configured.problem)
+    if group.shutdown_member_id is not None:
+        plan.note(
+            Status.SHUTDOWN_APPLICATION,
+            f"Streams group member {group.shutdown_member_id} encountered a fatal error and requested a shutdown "
+            "for the entire application.",
+        )
+    knows_endpoints = group.endpoint_epoch == request.endpoint_epoch
+    return StreamsReply(
+        member.member_id,
+        member.current.member_epoch,
+        member.current.assigned.tasks if must_send else None,
+        tuple(plan.notes),
+        group.endpoint_epoch,
+        None if knows_endpoints else endpoints_of(group, member, topics),
+        () if configured is None else configured.missing,
+    )
+
+
+def _ask_for_shutdown(group: StreamsGroup, member_id: str) -> None:
+    """Note the first member that asks the whole application to shut down."""
+    if group.shutdown_member_id is None:
+        group.shutdown_member_id = member_id
+
+
+# --- the member
+
+
+def _member(group: StreamsGroup, request: StreamsHeartbeat, limits: StreamsLimits) -> StreamsMember:
+    """Return the member that sent the heartbeat; a new one is not added. Raises HeartbeatRefused."""
+    is_joining = request.member_epoch == JOINING
+    if is_joining and len(group.members) >= limits.max_size:
+        text = f"The streams group has reached its maximum capacity of {limits.max_size} members."
+        raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
+    member = group.members.get(request.member_id)
+    if member is None:
+        if not is_joining:
+            raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
+        return StreamsMember(request.member_id)
+    if not is_joining:
+        _check_epoch(member, request)
+    return member
+
+
+def _check_epoch(member: StreamsMember, request: StreamsHeartbeat) -> None:
+    """Accept the member's epoch, or the previous one with no more tasks than the lost answer left. Raises HeartbeatRefused."""
+    epoch, current = request.member_epoch, member.current
+    if epoch == current.member_epoch:
+        return
+    is_lost_answer = (
+        epoch < current.member_epoch
+        and epoch == current.previous_member_epoch
+        and request.owned is not None
+        and request.owned.is_within(current.assigned.tasks)
+    )
+    if not is_lost_answer:
+        size = "greater" if epoch > current.member_epoch else "smaller"
+        text = (
+            f"The streams group member has a {size} member epoch ({epoch}) than the one known by the group "
+            f"coordinator ({current.member_epoch}). The member must abandon all its partitions and rejoin."
+        )
+        raise HeartbeatRefused(ErrorCode.fenced_member_epoch, text)
+
+
+def _no_member(group: StreamsGroup, member_id: str) -> str:
+    return f"Member {member_id} is not a member of group {group.group_id}."
+
+
+def _described(before: StreamsMemberValue, request: StreamsHeartbeat) -> StreamsMemberValue:
+    """Return what the member says about itself, and what it said before about the rest."""
+    asked, topology, tags = request.rebalance_timeout_ms, request.topology, request.client_tags
+    return StreamsMemberValue(
+        before.instance_id,
+        before.rack_id if request.rack_id is None else request.rack_id,
+        request.client_id,
+        request.client_host,
+        before.rebalance_timeout_ms if asked == -1 else asked,
+        before.topology_epoch if topology is None else topology.epoch,
+        before.process_id if request.process_id is None else request.process_id,
+        before.user_endpoint if request.user_endpoint is None else request.user_endpoint,
+        before.client_tags if tags is None else tuple(sorted(dict(tags).items())),
+    )
+
+
+# --- the topology and its topics
+
+
+def _topology(plan: _Plan, request: StreamsHeartbeat, value: StreamsMemberValue) -> Topology:
+    """Return the group's topology; the first member sets it. Raises HeartbeatRefused."""
+    group, asked = plan.group, request.topology
+    known = group.topology
+    if known is None:
+        if asked is None:
+            raise HeartbeatRefused(
+                ErrorCode.unknown_server_error,
+                f"Group {group.group_id} has no topology: its records are gone.",
+            )
+        plan.records.append(StreamsTopologyRecord(group.group_id, asked))
+        return asked
+    if asked is not None and known.epoch <= asked.epoch and not known.is_same(asked):
+        raise HeartbeatRefused(ErrorCode.invalid_request, "Topology updates are not supported yet.")
+    if value.topology_epoch < known.epoch:
+        plan.note(
+            Status.STALE_TOPOLOGY,
+            f"The member's topology epoch {value.topology_epoch} is behind the group's topology epoch "
+            f"{known.epoch}.",
+        )
+    return known
+
+
+def _configured(group: StreamsGroup, topology: Topology, topics: Topics) -> tuple[ConfiguredTopology, int]:
+    """Return the topology beside the topics that exist, and a hash of these topics. Raises HeartbeatRefused."""
+    metadata_hash = group.value.metadata_hash
+    known = None if group.topology is None else group.configured
+    if known is not None and not group.topics_changed:
+        return known, metadata_hash
+    found = topic_hash(topology.required_topics, topics)
+    if known is not None and found == metadata_hash:
+        return known, metadata_hash
+    return configure(topology, topics), found
+
+
+def _check_tasks(configured: ConfiguredTopology, owned: TaskAssignment | None) -> None:
+    """Refuse tasks that the topology does not have. Raises HeartbeatRefused."""
+    if owned is None or not configured.is_ready:
+        return
+    known = configured.tasks
+    for tasks in owned:
+        for subtopology_id, partition in sorted(tasks):
+            subtopology = known.get(subtopology_id)
+            if subtopology is None:
+                text = f"Subtopology {subtopology_id} does not exist in the topology."
+                raise HeartbeatRefused(ErrorCode.invalid_request, text)
+            if not 0 <= partition < subtopology.partitions:
+                text = (
+                    f"Task {partition} for subtopology {subtopology_id} is invalid. Number of tasks for this "
+                    f"subtopology: {subtopology.partitions}"
+                )
+                raise HeartbeatRefused(ErrorCode.invalid_request, text)
+
+
+def _raise_epoch(
+    plan: _Plan, topology: Topology, configured: ConfiguredTopology, metadata_hash: int, *, is_changed: bool
+) -> int:
+    """Return the group epoch, raised if the targets may have to change."""
+    before = plan.group.value
+    value = before._replace(
+        metadata_hash=metadata_hash,
+        validated_topology_epoch=topology.epoch if configured.is_ready else NOT_VALIDATED,
+        assignment_configs=plan.limits.assignment_configs,
+    )
+    if is_changed or value != before:
+        value = value._replace(group_epoch=before.group_epoch + 1)
+        plan.records.append(StreamsGroupRecord(plan.group.group_id, value))
+    return value.group_epoch
+
+
+# --- targets
+
+
+def _target(
+    plan: _Plan,
+    group_epoch: int,
+    configured: ConfiguredTopology,
+    updated: dict[str, StreamsMemberValue],
+    member_id: str,
+) -> Target:
+    """Return the target of a member; make new targets for all when the group epoch has risen."""
+    group, limits = plan.group, plan.limits
+    last = group.assignment
+    if group.is_delayed:
+        plan.note(
+            Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured initial rebalance delay."
+        )
+        return Target(last.assignment_epoch, NO_ASSIGNMENT)
+    if last.assignment_epoch >= group_epoch:
+        return Target(last.assignment_epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+    interval_ms = limits.assignment_interval_ms
+    if last.timestamp_ms and interval_ms and plan.now_ms < last.timestamp_ms + interval_ms:
+        plan.note(Status.ASSIGNMENT_DELAYED, "Assignment delayed due to the configured assignment interval.")
+        return Target(last.assignment_epoch, group.targets.get(member_id, NO_ASSIGNMENT))
+    targets = _make_targets(plan, group_epoch, configured, updated)
+    return Target(group_epoch, targets.get(member_id, NO_ASSIGNMENT))
+
+
+def _make_targets(
+    plan: _Plan, group_epoch: int, configured: ConfiguredTopology, updated: dict[str, StreamsMemberValue]
+) -> dict[str, TaskAssignment]:
+    """Assign all tasks for a group epoch; write records only for targets that change."""
+    group = plan.group
+    values = {member_id: member.value for member_id, member in group.members.items()} | updated
+    members = {
+        member_id: AssignmentMember(
+            value.process_id,
+            dict(value.client_tags),
+            value.instance_id,
+            value.rack_id,
+            *group.targets.get(member_id, NO_ASSIGNMENT),
+        )
+        for member_id, value in values.items()
+    }
+    replicas = dict(group.value.assignment_configs) if not updated else dict(plan.limits.assignment_configs)
+    standby_replicas = int(replicas.get("num.standby.replicas", plan.limits.standby_replicas))
+    if configured.is_ready:
+        targets = dict(assign_tasks(members, configured.tasks, standby_replicas))
+    else:
+        targets = dict.fromkeys(members, NO_ASSIGNMENT)
+    for member_id in members:
+        target = targets.setdefault(member_id, NO_ASSIGNMENT)
+        if group.targets.get(member_id) != target:
+            plan.records.append(StreamsTargetRecord(group.group_id, member_id, target))
+    plan.records.append(
+        StreamsAssignmentRecord(group.group_id, StreamsAssignmentValue(group_epoch, plan.now_ms))
+    )
+    return targets
+
+
+# --- leaving and timeouts
+
+
+def leave(group: StreamsGroup, request: StreamsHeartbeat) -> list[StreamsRecord]:
+    """Remove a member that leaves. Raises HeartbeatRefused."""
+    if request.member_id not in group.members:
+        raise HeartbeatRefused(ErrorCode.unknown_member_id, _no_member(group, request.member_id))
+    if request.is_shutdown_asked:
+        _ask_for_shutdown(group, request.member_id)
+    return _remove(group, [request.member_id])
+
+
+def _remove(group: StreamsGroup, member_ids: Iterable[str]) -> list[StreamsRecord]:
+    """Remove members; the others get the freed tasks with the next heartbeat of any of them."""
+    plan = _Plan(group, StreamsLimits(), 0)
+    for member_id in member_ids:
+        plan.records += group.removal_records(member_id)
+    value = group.value._replace(group_epoch=group.group_epoch + 1)
+    plan.records.append(StreamsGroupRecord(group.group_id, value))
+    plan.carry_out()
+    return plan.records
+
+
+def expire(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[StreamsRecord]:
+    """End the initial delay, and remove members whose session timed out or that did not revoke tasks in time.
+
+    One call removes at most MAX_EXPIRED_AT_ONCE members; the next call removes the rest.
+    """
+    records: list[StreamsRecord] = []
+    if group.initial_delay_deadline_ms <= now_ms:
+        group.initial_delay_deadline_ms = NEVER
+        records += _assign_after_delay(group, limits, now_ms)
+    due = [name for name, member in group.members.items() if member.deadline_ms <= now_ms]
+    return records + (_remove(group, due[:MAX_EXPIRED_AT_ONCE]) if due else [])
+
+
+def _assign_after_delay(group: StreamsGroup, limits: StreamsLimits, now_ms: int) -> list[StreamsRecord]:
+    if group.is_empty or group.configured is None:
+        return []
+    plan = _Plan(group, limits, now_ms)
+    _target(plan, group.group_epoch, group.configured, {}, "")
+    plan.carry_out()
+    return plan.records
+
+
+def next_deadline_ms(group: StreamsGroup) -> int:
+    """Return the time at which `expire` should be called."""
+    members = min((member.deadline_ms for member in group.members.values()), default=NEVER)
+    return min(members, group.initial_delay_deadline_ms)

@@ -1,0 +1,194 @@
+"""A StreamsGroupHeartbeat request: its content and its validation.
+
+Kafka 4.3 refuses static members, warm-up tasks, task offsets and source topics by regular expression, although the schema has
+fields for them; so does this gateway. Source: Kafka's
+`GroupCoordinatorService.throwIfStreamsGroupHeartbeatRequestIsInvalid`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_request import MAX_ID_BYTES, MAX_SUBSCRIPTION_BYTES, HeartbeatRefused
+from gateway.coordinator.streams.internal_topics import StatusNote, refused
+from gateway.coordinator.streams.records import Endpoint
+from gateway.coordinator.streams.tasks import TaskAssignment
+from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology
+from gateway.coordinator.streams.topology_record import encode_topology
+
+JOINING: Final = 0
+LEAVING: Final = -1
+LEAVING_FOR_A_WHILE: Final = -2
+_INVALID: Final = ErrorCode.invalid_request
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsLimits:
+    """The limits of a streams group: the settings `group.streams.*` in `docs/configuration.md`."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    max_size: int = 2**31 - 1
+    standby_replicas: int = 0
+    initial_delay_ms: int = 3_000
+    assignment_interval_ms: int = 1_000
+
+    @property
+    def assignment_configs(self) -> tuple[tuple[str, str], ...]:
+        """The configurations that an assignment is made for, as the group's record stores them."""
+        return (("num.standby.replicas", str(self.standby_replicas)),)
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsHeartbeat:
+    """A heartbeat request; None means "as before"."""
+
+    group_id: str
+    member_id: str
+    member_epoch: int
+    client_id: str = ""
+    client_host: str = ""
+    endpoint_epoch: int = 0
+    instance_id: str | None = None
+    rack_id: str | None = None
+    rebalance_timeout_ms: int = -1
+    topology: Topology | None = None
+    owned: TaskAssignment | None = None
+    has_some_owned: bool = False
+    """Whether the request has some roles of owned tasks, and not all three."""
+    process_id: str | None = None
+    user_endpoint: Endpoint | None = None
+    client_tags: tuple[tuple[str, str], ...] | None = None
+    has_task_offsets: bool = False
+    has_task_end_offsets: bool = False
+    is_shutdown_asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class EndpointPartitions:
+    """The partitions of the topics that the tasks of a member with an endpoint read: (topic, partitions)."""
+
+    endpoint: Endpoint
+    active: tuple[tuple[str, tuple[int, ...]], ...]
+    standby: tuple[tuple[str, tuple[int, ...]], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class StreamsReply:
+    """The answer to a heartbeat; `tasks` and `endpoints` are None when the member has them already."""
+
+    member_id: str
+    member_epoch: int
+    tasks: TaskAssignment | None = None
+    notes: tuple[StatusNote, ...] = ()
+    endpoint_epoch: int = 0
+    endpoints: tuple[EndpointPartitions, ...] | None = None
+    missing: tuple[TopicInfo, ...] = field(default=())
+    """The internal topics that must be created."""
+
+
+def check(request: StreamsHeartbeat) -> None:
+    """Validate the request. Raises HeartbeatRefused."""
+    _check_support(request)
+    for what, text in (
+        ("MemberId", request.member_id),
+        ("GroupId", request.group_id),
+        ("RackId", request.rack_id),
+    ):
+        if text is not None and not text.strip():
+            raise HeartbeatRefused(_INVALID, f"{what} can't be empty.")
+    _check_sizes(request)
+    if request.member_epoch == JOINING:
+        _check_joining(request)
+    elif request.member_epoch == LEAVING_FOR_A_WHILE:
+        raise HeartbeatRefused(_INVALID, "InstanceId can't be null.")
+    elif request.member_epoch < LEAVING_FOR_A_WHILE:
+        text = f"MemberEpoch is {request.member_epoch}, but must be greater than or equal to -2."
+        raise HeartbeatRefused(_INVALID, text)
+    if request.has_some_owned:
+        raise HeartbeatRefused(_INVALID, "If one task-type is non-null, all must be non-null.")
+    if request.member_epoch != JOINING and request.topology is not None:
+        raise HeartbeatRefused(_INVALID, "Topology can only be provided when (re-)joining.")
+
+
+def _check_support(request: StreamsHeartbeat) -> None:
+    topology = request.topology
+    for is_used, text in (
+        (request.instance_id is not None, "Static membership is not yet supported."),
+        (request.has_task_offsets, "TaskOffsets are not supported yet."),
+        (request.has_task_end_offsets, "TaskEndOffsets are not supported yet."),
+        (request.owned is not None and bool(request.owned.warmup), "WarmupTasks are not supported yet."),
+        (
+            topology is not None and any(found.source_topic_regex for found in topology.subtopologies),
+            "Regular expressions for source topics are not supported yet.",
+        ),
+    ):
+        if is_used:
+            raise HeartbeatRefused(_INVALID, text)
+
+
+def _check_joining(request: StreamsHeartbeat) -> None:
+    if request.rebalance_timeout_ms == -1:
+        raise HeartbeatRefused(_INVALID, "RebalanceTimeoutMs must be provided in first request.")
+    if request.owned is not None:
+        for what, tasks in (("ActiveTasks", request.owned.active), ("StandbyTasks", request.owned.standby)):
+            if tasks:
+                raise HeartbeatRefused(_INVALID, f"{what} must be empty when (re-)joining.")
+    if request.topology is None:
+        raise HeartbeatRefused(_INVALID, "Topology must be non-null when (re-)joining.")
+    _check_topology(request.topology)
+
+
+def _check_topology(topology: Topology) -> None:
+    for subtopology in topology.subtopologies:
+        for topic in subtopology.state_changelog_topics:
+            if topic.partitions:
+                raise refused(
+                    f"Changelog topic {topic.name} must have an undefined partition count, but it is set to "
+                    f"{topic.partitions}."
+                )
+        _check_references(subtopology)
+    if topology.epoch < 0:
+        raise HeartbeatRefused(_INVALID, f"The topology epoch must be 0 or more, not {topology.epoch}.")
+    if len(topology.by_id) < len(topology.subtopologies):
+        raise refused("Two subtopologies have the same id.")
+
+
+def _check_references(subtopology: Subtopology) -> None:
+    """Refuse partitions below 0, and copartition groups that name topics beyond the end of a list."""
+    for topic in subtopology.repartition_source_topics:
+        if topic.partitions < 0:
+            raise refused(f"Repartition topic {topic.name} can't have {topic.partitions} partitions.")
+    for group in subtopology.copartition_groups:
+        for indexes, topics in (
+            (group.source_topics, subtopology.source_topics),
+            (group.repartition_source_topics, subtopology.repartition_source_topics),
+        ):
+            if any(not 0 <= index < len(topics) for index in indexes):
+                raise refused(
+                    f"A copartition group of subtopology {subtopology.subtopology_id} names a topic that the "
+                    "subtopology does not have."
+                )
+
+
+def _check_sizes(request: StreamsHeartbeat) -> None:
+    """Refuse texts that are far longer than any client needs: each record of a member must fit into a batch."""
+    endpoint = request.user_endpoint
+    for what, text in (
+        ("GroupId", request.group_id),
+        ("RackId", request.rack_id),
+        ("MemberId", request.member_id),
+        ("ProcessId", request.process_id),
+        ("UserEndpoint", None if endpoint is None else endpoint.host),
+    ):
+        if text is not None and len(text.encode()) > MAX_ID_BYTES:
+            raise HeartbeatRefused(_INVALID, f"{what} can't be longer than {MAX_ID_BYTES} bytes.")
+    tags_bytes = sum(len(key.encode()) + len(value.encode()) for key, value in request.client_tags or ())
+    topology_bytes = 0 if request.topology is None else len(encode_topology(request.topology))
+    for what, size_bytes in (("ClientTags", tags_bytes), ("Topology", topology_bytes)):
+        if size_bytes > MAX_SUBSCRIPTION_BYTES:
+            text = f"{what} can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
+            raise HeartbeatRefused(_INVALID, text)

@@ -1,0 +1,137 @@
+"""The steps of a member towards its target, and whose tasks it may have meanwhile."""
+
+from __future__ import annotations
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.group.consumer_request import HeartbeatRefused
+from gateway.coordinator.streams.group import HeldByProcesses
+from gateway.coordinator.streams.reconciliation import Target, reconciled
+from gateway.coordinator.streams.records import MemberState, StreamsCurrentValue
+from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, NO_TASKS, HeldTasks, TaskAssignment, TaskId
+from tests.gateway.coordinator.streams.applications import FakeTopics
+from tests.gateway.coordinator.streams.group_scene import Scene, active
+
+FREE = HeldByProcesses(NO_TASKS, NO_TASKS, NO_TASKS)
+
+
+def tasks(*partitions: int) -> frozenset[TaskId]:
+    return frozenset(TaskId("0", partition) for partition in partitions)
+
+
+def holding(
+    epoch: int, *partitions: int, state: MemberState = MemberState.STABLE, revoking: tuple[int, ...] = ()
+) -> StreamsCurrentValue:
+    return StreamsCurrentValue(
+        epoch,
+        epoch - 1,
+        state,
+        HeldTasks(dict.fromkeys(tasks(*partitions), 2)),
+        HeldTasks(dict.fromkeys(tasks(*revoking), 2)),
+    )
+
+
+def step(
+    current: StreamsCurrentValue,
+    target: Target,
+    owned: TaskAssignment | None = None,
+    held: HeldByProcesses = FREE,
+) -> StreamsCurrentValue:
+    return reconciled(current, target, owned, lambda: held)
+
+
+def test_a_member_with_its_target_stays_as_it_is() -> None:
+    current = holding(5, 0, 1)
+    assert step(current, Target(5, active(7))) is current
+
+
+def test_new_tasks_come_at_once_when_nobody_has_them() -> None:
+    found = step(holding(5, 0), Target(6, active(0, 1)))
+    assert (found.member_epoch, found.previous_member_epoch, found.state) == (6, 5, MemberState.STABLE)
+    assert found.assigned.active == {TaskId("0", 0): 2, TaskId("0", 1): 6}
+
+
+def test_tasks_are_revoked_before_others_come() -> None:
+    found = step(holding(5, 0, 1), Target(6, active(1, 2)))
+    assert (found.member_epoch, found.state) == (5, MemberState.UNREVOKED_TASKS)
+    assert found.assigned.tasks == active(1)
+    assert found.pending_revocation.tasks == active(0)
+
+
+def test_a_member_that_no_longer_has_them_need_not_revoke() -> None:
+    found = step(holding(5, 0, 1), Target(6, active(1, 2)), owned=active(1))
+    assert (found.member_epoch, found.state) == (6, MemberState.STABLE)
+    assert found.assigned.tasks == active(1, 2)
+
+
+@pytest.mark.parametrize("owned", [None, active(0, 1), active(0)])
+def test_revoking_lasts_until_the_member_reports_it(owned: TaskAssignment | None) -> None:
+    current = holding(5, 1, state=MemberState.UNREVOKED_TASKS, revoking=(0,))
+    assert step(current, Target(8, active(1, 2)), owned) is current
+
+
+def test_a_member_that_revoked_goes_on_to_the_newest_target() -> None:
+    current = holding(5, 1, state=MemberState.UNREVOKED_TASKS, revoking=(0,))
+    found = step(current, Target(8, active(1, 2)), owned=active(1))
+    assert (found.member_epoch, found.state) == (8, MemberState.STABLE)
+    assert found.assigned.tasks == active(1, 2)
+    assert found.pending_revocation.is_empty
+
+
+def test_a_member_that_must_revoke_again_is_one_epoch_further() -> None:
+    current = holding(5, 1, 2, state=MemberState.UNREVOKED_TASKS, revoking=(0,))
+    found = step(current, Target(8, active(1)), owned=active(1, 2))
+    assert (found.member_epoch, found.state) == (6, MemberState.UNREVOKED_TASKS)
+    assert found.pending_revocation.tasks == active(2)
+
+
+def test_a_member_waits_for_active_tasks_of_others() -> None:
+    held = HeldByProcesses(tasks(0, 1), tasks(0), NO_TASKS)
+    found = step(holding(5, 0), Target(6, active(0, 1, 2)), held=held)
+    assert (found.member_epoch, found.state) == (6, MemberState.UNRELEASED_TASKS)
+    assert found.assigned.tasks == active(0, 2)
+    found = step(found, Target(6, active(0, 1, 2)))
+    assert found.state is MemberState.STABLE
+    assert found.assigned.tasks == active(0, 1, 2)
+
+
+def test_a_process_never_has_a_task_twice() -> None:
+    target = Target(6, TaskAssignment(tasks(0), tasks(1), tasks(2)))
+    for held in (
+        HeldByProcesses(NO_TASKS, NO_TASKS, tasks(0, 1, 2)),
+        HeldByProcesses(tasks(0, 1, 2), tasks(0, 1, 2), NO_TASKS),
+    ):
+        found = step(holding(5), target, held=held)
+        assert found.state is MemberState.UNRELEASED_TASKS
+        assert found.assigned.is_empty
+
+
+def test_standby_tasks_may_be_active_elsewhere() -> None:
+    target = Target(6, TaskAssignment(NO_TASKS, tasks(1)))
+    found = step(holding(5), target, held=HeldByProcesses(tasks(1), NO_TASKS, NO_TASKS))
+    assert (found.state, found.assigned.standby) == (MemberState.STABLE, tasks(1))
+
+
+def test_a_member_in_an_unknown_state_must_join_again() -> None:
+    current = holding(5, 0, state=MemberState.UNKNOWN)
+    with pytest.raises(HeartbeatRefused) as refused:
+        step(current, Target(6, active(0)), owned=active(0))
+    assert refused.value.error_code is ErrorCode.fenced_member_epoch
+    found = step(current, Target(6, active(0)), owned=NO_ASSIGNMENT)
+    assert (found.member_epoch, found.state) == (6, MemberState.STABLE)
+
+
+def test_a_task_moves_after_its_owner_has_revoked_it() -> None:
+    scene = Scene(FakeTopics(lines=2))
+    scene.join("a")
+    reply = scene.join("b")
+    assert reply.tasks == NO_ASSIGNMENT, "a has both tasks"
+    told = scene.stay("a", tells=False)
+    assert told.tasks is not None
+    assert len(told.tasks.active) == 1
+    assert scene.stay("b").tasks is None, "a has not said that it revoked a task"
+    scene.stay("a")
+    reply = scene.stay("b")
+    assert reply.tasks is not None
+    assert reply.tasks.active == tasks(0, 1) - told.tasks.active

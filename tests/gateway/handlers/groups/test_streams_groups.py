@@ -1,0 +1,215 @@
+"""StreamsGroupHeartbeat and StreamsGroupDescribe of a node: tasks, internal topics, and what other APIs say of the group."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.groups import (
+    delete_groups,
+    describe_groups,
+    list_groups,
+    streams_group_describe,
+    streams_group_heartbeat,
+)
+from gateway.protocol.messages import build
+from tests.gateway.handlers.requests import create
+from tests.gateway.handlers.support import Node, open_node
+
+GROUP = "word-count"
+SETTINGS = (
+    "offsets.topic.num.partitions=1",
+    "group.streams.initial.rebalance.delay.ms=0",
+    "group.streams.assignment.interval.ms=0",
+)
+MISSING_INTERNAL_TOPICS = 3
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, *SETTINGS) as opened:
+        yield opened
+
+
+def topology(module: ModuleType, *, source: str, changelog_configs: dict[str, str]) -> Any:
+    """Return the topology of an application that counts what it reads."""
+    changelog = build(
+        module.TopicInfo,
+        name=f"{GROUP}-counts-changelog",
+        partitions=0,
+        replication_factor=-1,
+        topic_configs=tuple(
+            build(module.KeyValue, key=key, value=value) for key, value in changelog_configs.items()
+        ),
+    )
+    subtopology = build(
+        module.Subtopology,
+        subtopology_id="0",
+        source_topics=(source,),
+        state_changelog_topics=(changelog,),
+        repartition_source_topics=(),
+        copartition_groups=(),
+    )
+    return build(module.Topology, epoch=0, subtopologies=(subtopology,))
+
+
+async def beat(
+    node: Node,
+    member_epoch: int,
+    *,
+    group_id: str = GROUP,
+    source: str = "lines",
+    configs: dict[str, str] | None = None,
+) -> Any:
+    def make(module: ModuleType) -> dict[str, Any]:
+        is_joining = member_epoch == 0
+        wanted = {"cleanup.policy": "compact"} if configs is None else configs
+        owned = () if is_joining else None
+        return {
+            "group_id": group_id,
+            "member_id": "m",
+            "member_epoch": member_epoch,
+            "endpoint_information_epoch": 0,
+            "rebalance_timeout": timedelta(milliseconds=1_000 if is_joining else -1),
+            "topology": topology(module, source=source, changelog_configs=wanted) if is_joining else None,
+            "active_tasks": owned,
+            "standby_tasks": owned,
+            "warmup_tasks": owned,
+            "process_id": "p" if is_joining else None,
+            "user_endpoint": build(module.Endpoint, host="here", port=60_000) if is_joining else None,
+            "client_tags": (build(module.KeyValue, key="zone", value="a"),) if is_joining else None,
+            "task_offsets": None,
+            "task_end_offsets": None,
+        }
+
+    return await node.ask(streams_group_heartbeat.API, 0, make)
+
+
+async def described(node: Node, group_id: str = GROUP) -> Any:
+    def make(_: ModuleType) -> dict[str, Any]:
+        return {"group_ids": (group_id,), "include_authorized_operations": True}
+
+    return (await node.ask(streams_group_describe.API, 0, make)).groups[0]
+
+
+async def turns(until: Callable[[], bool]) -> None:
+    """Let background work go on until something is so."""
+    async with asyncio.timeout(10):
+        while not until():
+            await asyncio.sleep(0)
+
+
+async def test_tasks_are_assigned_when_the_internal_topics_exist(node: Node) -> None:
+    await create(node, "lines", 3)
+    answer = await beat(node, 0)
+    assert (answer.error_code, answer.member_epoch) == (ErrorCode.none, 2)
+    assert answer.heartbeat_interval == timedelta(seconds=5)
+    assert [row.status_code for row in answer.status] == [MISSING_INTERNAL_TOPICS]
+    assert answer.active_tasks == ()
+    changelog = f"{GROUP}-counts-changelog"
+    await turns(lambda: changelog in node.services.partitions.registry.by_name)
+    assert node.services.topics.metadata_log.image.topic_configs(changelog) == {"cleanup.policy": "compact"}
+    answer = await beat(node, 2)
+    assert answer.member_epoch == 3
+    assert [(row.subtopology_id, row.partitions) for row in answer.active_tasks] == [("0", (0, 1, 2))]
+    endpoint = answer.partitions_by_user_endpoint[0]
+    assert (endpoint.user_endpoint.host, endpoint.user_endpoint.port) == ("here", 60_000)
+    assert [(row.topic, row.partitions) for row in endpoint.active_partitions] == [("lines", (0, 1, 2))]
+
+    group = await described(node)
+    assert (group.group_state, group.group_epoch, group.assignment_epoch) == ("Stable", 3, 3)
+    (member,) = group.members
+    assert (member.process_id, member.client_id, member.client_host) == ("p", "test", "/127.0.0.1")
+    assert member.assignment.active_tasks == member.target_assignment.active_tasks
+    (subtopology,) = group.topology.subtopologies
+    assert [(topic.name, topic.partitions) for topic in subtopology.state_changelog_topics] == [
+        (changelog, 3)
+    ]
+
+    answer = await beat(node, -1)
+    assert (answer.member_epoch, answer.status, answer.active_tasks) == (-1, (), None)
+    assert (await described(node)).group_state == "Empty"
+
+
+async def test_members_hear_why_a_topic_can_not_be_created(node: Node) -> None:
+    await create(node, "lines", 1)
+    await beat(node, 0, configs={"cleanup.policy": "shred"})
+    await turns(
+        lambda: bool(node.services.coordinators.streams_topics.failures([f"{GROUP}-counts-changelog"]))
+    )
+    answer = await beat(node, 2)
+    (status,) = answer.status
+    assert status.status_detail.startswith(
+        f"Internal topics are missing: {GROUP}-counts-changelog; Creation failed: {GROUP}-counts-changelog ("
+    )
+    node.clock.time_ms += 10_000
+    assert "Creation failed" not in (await beat(node, 2)).status[0].status_detail, "it is tried again"
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        (
+            "__consumer_offsets",
+            "Use of Kafka internal topics __consumer_offsets in a Kafka Streams topology is prohibited.",
+        ),
+        ("a b", "Topic names a b are not valid topic names."),
+    ],
+)
+async def test_a_topology_must_name_topics_of_its_own(node: Node, source: str, message: str) -> None:
+    answer = await beat(node, 0, source=source)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.streams_invalid_topology, message)
+
+
+async def test_a_refused_heartbeat_says_why(node: Node) -> None:
+    answer = await beat(node, 3)
+    assert (answer.error_code, answer.error_message) == (
+        ErrorCode.group_id_not_found,
+        f"Streams group {GROUP} not found.",
+    )
+    assert answer.status is None
+
+
+async def test_other_apis_know_the_group(node: Node) -> None:
+    await create(node, "lines", 1)
+    await beat(node, 0)
+
+    def listing(_: ModuleType) -> dict[str, Any]:
+        return {"states_filter": ("not_ready",), "types_filter": ("Streams",)}
+
+    (row,) = (await node.ask(list_groups.API, 5, listing)).groups
+    assert (row.group_id, row.protocol_type, row.group_state, row.group_type) == (
+        GROUP,
+        "streams",
+        "NotReady",
+        "streams",
+    )
+
+    def deletion(_: ModuleType) -> dict[str, Any]:
+        return {"groups_names": (GROUP,)}
+
+    (result,) = (await node.ask(delete_groups.API, 2, deletion)).results
+    assert result.error_code is ErrorCode.non_empty_group
+
+    def describing(_: ModuleType) -> dict[str, Any]:
+        return {"groups": (GROUP,), "include_authorized_operations": False}
+
+    (group,) = (await node.ask(describe_groups.API, 6, describing)).groups
+    assert group.error_code is ErrorCode.group_id_not_found
+
+
+async def test_an_unknown_group_is_not_described(node: Node) -> None:
+    await beat(node, 3)
+    group = await described(node, "nobody")
+    assert (group.error_code, group.error_message) == (
+        ErrorCode.group_id_not_found,
+        "Group nobody not found.",
+    )
+    assert group.topology is None
