@@ -300,8 +300,9 @@ class Connection(asyncio.BufferedProtocol):
         return self._intake.is_paused and bool(stops & HELD_BACK) and not stops & CLOSING
 
     def fileno(self) -> int:
-        """The descriptor of the socket; −1 when the socket is closed."""
-        return -1 if self._transport is None else int(self._transport.get_extra_info("socket").fileno())
+        """The descriptor of the socket; −1 when the socket is closed, and for a transport without a socket."""
+        connected = None if self._transport is None else self._transport.get_extra_info("socket")
+        return -1 if connected is None else int(connected.fileno())
 
     @property
     def has_work(self) -> bool:

@@ -8,6 +8,7 @@ from typing import Final
 
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
+from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.metadata.topics import create_internal_topic
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
@@ -57,7 +58,8 @@ class InternalTopics:
         configs = {
             "cleanup.policy": "compact",
             "segment.bytes": str(segment_bytes),
-            "compression.type": "producer",
+            # as in Kafka; the coordinators compress nothing
+            "compression.type": "uncompressed" if name == TRANSACTION_STATE_TOPIC else "producer",
         }
 
         def decide(image: MetadataImage) -> Decision[None]:

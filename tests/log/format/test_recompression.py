@@ -143,6 +143,29 @@ def test_records_that_can_not_be_read_are_refused(codec: str) -> None:
             rewrite(Batch(records(50, 100), codec=codec, payload=payload).encode(), Compression(NONE))
 
 
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(sorted(CODEC_IDS)),
+    st.binary(max_size=60),
+    st.lists(st.tuples(st.integers(0, 400), st.integers(0, 255)), max_size=3),
+    compressions,
+)
+def test_hostile_bytes_are_refused_or_rewritten(
+    codec: str, tail: bytes, flips: list[tuple[int, int]], compression: Compression
+) -> None:
+    """Damaged compressed records under a right CRC, as only a hostile client sends them, raise nothing but LogErrors."""
+    sound = read_batches(Batch(records(20, 100), codec=codec).encode())[0][0].payload
+    payload = bytearray(sound + tail)
+    for position, byte in flips:
+        payload[position % len(payload)] = byte
+    batch = Batch(records(20, 100), codec=codec, payload=bytes(payload)).encode()
+    try:
+        result = rewrite(batch, compression, replace(CONFIG, max_decompressed_bytes=1 << 20))
+    except LogError:
+        return
+    assert crc_matches(parse_header(result), memoryview(result))
+
+
 def test_an_unknown_codec_is_refused() -> None:
     with pytest.raises(UnsupportedCompressionType):
         rewrite(Batch(records(3), codec=6).encode(), Compression(NONE))

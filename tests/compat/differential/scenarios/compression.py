@@ -252,6 +252,22 @@ def compacted(peer: Peer) -> None:
 
 
 @scenario
+def internal_topics(peer: Peer) -> None:
+    """Describe the codec of the topics in which coordinators keep their state."""
+    peer.group()
+    wanted = {
+        "transactional_id": peer.name(),
+        "transaction_timeout": 60_000,
+        "producer_id": -1,
+        "producer_epoch": -1,
+    }
+    peer.until("init_producer_id", 4, lambda answer: not answer["error_code"], wanted)
+    for name in ("__consumer_offsets", "__transaction_state"):
+        asked = {"resource_type": TOPIC_RESOURCE, "resource_name": name, "configuration_keys": [TYPE]}
+        peer.call("describe_configs", 4, resources=[asked], include_synonyms=True)
+
+
+@scenario
 def altered(peer: Peer) -> None:
     """Alter the codec: from then on batches are stored in it. Kafka answers before the change is in effect."""
     topic = peer.topic()
