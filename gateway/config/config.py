@@ -9,8 +9,16 @@ from typing import TypeAlias
 
 from gateway.config.errors import ConfigError
 from gateway.config.listeners import Listener, parse_listeners
+from gateway.config.protocols import SecurityProtocol, parse_protocol_map, protocol_of
 from gateway.config.setting import InvalidValueError, Setting, SettingValue, render
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, nearest
+from gateway.config.table import (
+    BY_NAME,
+    BY_TOPIC_NAME,
+    LISTENER_PREFIX,
+    SETTINGS,
+    nearest,
+    setting_named,
+)
 
 # The getters of Config are named after types, so the body of Config needs other names for these types.
 _Text: TypeAlias = str
@@ -22,8 +30,7 @@ OTHER_WORLDS: Mapping[str, str] = {
     "zookeeper.": "a gateway needs no ZooKeeper, it keeps its metadata itself",
     "controller.quorum.": "a gateway needs no controllers, it keeps its metadata itself",
     "process.roles": "a gateway has no roles, it keeps its metadata itself",
-    "sasl.": "there is no SASL here, every listener speaks plaintext",
-    "ssl.": "there is no TLS here, every listener speaks plaintext",
+    "sasl.": "there is no SASL here, clients are told apart by their TLS certificates only",
 }
 """The hints for settings of Kafka that Seqgate does not have, by the prefix of their names."""
 
@@ -124,6 +131,15 @@ class Config:
         texts = self.list("advertised.listeners")
         return parse_listeners(texts) if texts else ()
 
+    def of_listener(self, listener_name: _Text, name: _Text) -> SettingValue | None:
+        """Return the value of a `per_listener` setting for one listener; None when the setting is unset."""
+        own = self._values.get(f"{LISTENER_PREFIX}{listener_name.lower()}.{name}")
+        return self._values[name] if own is None else own
+
+    def protocol_of(self, listener_name: _Text) -> SecurityProtocol:
+        """Return the protocol that a listener speaks. Raises ValueError for a name without a protocol."""
+        return protocol_of(listener_name, parse_protocol_map(self.list("listener.security.protocol.map")))
+
     def follow(self, apply: Callable[[], None]) -> None:
         """Call `apply` now, and again after each change of a value while the gateway runs.
 
@@ -140,7 +156,7 @@ class Config:
         """
         parsed: dict[_Text, SettingValue] = {}
         for name, text in values.items():
-            setting = BY_NAME.get(name)
+            setting = setting_named(name)
             if setting is None or not setting.dynamic:
                 continue
             try:
@@ -174,7 +190,9 @@ class Config:
 
     def entries(self, name: _Text) -> Iterator[ConfigEntry]:
         """Yield every value of a broker setting, the effective value first, as DescribeConfigs lists synonyms."""
-        setting = BY_NAME[name]
+        setting = setting_named(name)
+        if setting is None:
+            raise KeyError(name)
         layers = (
             (self._dynamic_broker, ConfigSource.DYNAMIC_BROKER),
             (self._dynamic_default, ConfigSource.DYNAMIC_DEFAULT_BROKER),
@@ -193,6 +211,8 @@ class Config:
         for setting in SETTINGS:
             if values[setting.name] is None:
                 values[setting.name] = _fallback_value(setting, values)
+        for layer in (self._static, self._dynamic_default, self._dynamic_broker):
+            values.update((name, layer[name]) for name in layer if name.startswith(LISTENER_PREFIX))
         self._values = values
 
     def _own_value(self, setting: Setting) -> SettingValue | None:

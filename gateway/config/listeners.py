@@ -10,7 +10,6 @@ from gateway.config.setting import SettingValue
 
 _LISTENER = re.compile(r"(?:(?P<name>[A-Za-z0-9_-]+)://)?(?P<host>\[[^\]]*\]|[^:\[\]/]*):(?P<port>\d{1,9})")
 HIGHEST_PORT = 65_535
-_SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +25,7 @@ def parse_listener(text: str) -> Listener:
     """Return the listener that `text` describes; without a name its name is PLAINTEXT.
 
     Raises:
-        ValueError: the text is malformed or asks for another protocol; the message is the reason.
+        ValueError: the text is malformed; the message is the reason.
     """
     match = _LISTENER.fullmatch(text.strip())
     if match is None:
@@ -34,10 +33,6 @@ def parse_listener(text: str) -> Listener:
     if int(match["port"]) > HIGHEST_PORT:
         raise ValueError(f"port {match['port']} is not between 0 and {HIGHEST_PORT}")
     name = (match["name"] or "PLAINTEXT").upper()
-    if name in _SECURE_PROTOCOLS:
-        raise ValueError(
-            f"listener {name} asks for encryption or authentication, but every listener here speaks plaintext"
-        )
     return Listener(name, match["host"].strip("[]"), int(match["port"]))
 
 

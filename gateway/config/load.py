@@ -10,7 +10,7 @@ from gateway.config.config import Config, unknown_setting
 from gateway.config.errors import ConfigError
 from gateway.config.rules import broker_conflict
 from gateway.config.setting import EmptyItemError, InvalidValueError, RefusedValueError, SettingValue
-from gateway.config.table import BY_ENVIRONMENT_NAME, BY_NAME, nearest
+from gateway.config.table import BY_ENVIRONMENT_NAME, nearest, setting_named
 
 ENVIRONMENT_PREFIX = "SEQGATE_"
 FILE_VARIABLE = "SEQGATE_CONFIG"
@@ -73,7 +73,7 @@ def _name_of(variable: str) -> str:
 
 
 def _parse(name: str, text: str, origin: str) -> SettingValue:
-    setting = BY_NAME.get(name)
+    setting = setting_named(name)
     if setting is None:
         raise unknown_setting(name, origin)
     try:
@@ -118,6 +118,11 @@ def _check_together(static: Mapping[str, SettingValue]) -> None:
     if conflict:
         raise ConfigError(f"The settings contradict each other: {conflict.rstrip('.')}.")
     names = {listener.name for listener in config.listeners}
+    for name in names:
+        try:
+            config.protocol_of(name)
+        except ValueError as error:
+            raise ConfigError(f"Setting listeners is refused: {error}.") from None
     for advertised in config.advertised_listeners:
         if advertised.name not in names:
             raise ConfigError(

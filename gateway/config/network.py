@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from gateway.config.connection_limits import overrides_complaint
 from gateway.config.listeners import listener_complaint
+from gateway.config.protocols import DEFAULT_MAP, protocol_map_complaint
 from gateway.config.setting import INT_MAX, Setting, SettingType
 
 _NODE = "Node"
@@ -44,8 +45,16 @@ NETWORK_SETTINGS = (
         default=("PLAINTEXT://127.0.0.1:9092",),
         section=_NETWORK,
         check=listener_complaint,
-        doc="Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 takes a free port. "
-        "Every listener speaks plaintext.",
+        doc="Addresses to listen on, `NAME://HOST:PORT` separated by commas. Write IPv6 as `[::1]`; port 0 takes a free port.",
+    ),
+    Setting(
+        name="listener.security.protocol.map",
+        type=SettingType.LIST,
+        default=DEFAULT_MAP,
+        section=_NETWORK,
+        check=protocol_map_complaint,
+        doc="What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT and SSL (TLS). `PLAINTEXT1`, "
+        "`PLAINTEXT2` and so on, the names that further `--listen` flags get, speak plaintext.",
     ),
     Setting(
         name="advertised.listeners",
@@ -54,6 +63,14 @@ NETWORK_SETTINGS = (
         section=_NETWORK,
         check=listener_complaint,
         doc="Addresses that clients get in Metadata, by listener name, where these differ from `listeners` (behind a proxy or NAT).",
+    ),
+    Setting(
+        name="seqgate.tls.handshake.timeout.ms",
+        type=SettingType.INT,
+        default=30000,
+        minimum=1,
+        section=_NETWORK,
+        doc="Time in which a client must finish the TLS handshake.",
     ),
     Setting(
         name="socket.request.max.bytes",

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
 
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
@@ -21,12 +25,14 @@ from gateway.config.setting import Setting
 from gateway.config.shared_limits import SHARED_LIMIT_SETTINGS
 from gateway.config.storage import STORAGE_SETTINGS
 from gateway.config.streams_groups import STREAMS_GROUP_SETTINGS
+from gateway.config.tls import TLS_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
 from gateway.config.transactions import TRANSACTION_SETTINGS
 
 SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
     *NETWORK_SETTINGS,
+    *TLS_SETTINGS,
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *STORAGE_SETTINGS,
@@ -54,6 +60,24 @@ BY_TOPIC_NAME: dict[str, Setting] = {
     if setting.topic_name is not None
 }
 BY_ENVIRONMENT_NAME: dict[str, Setting] = {setting.environment_name: setting for setting in SETTINGS}
+
+
+LISTENER_PREFIX: Final = "listener.name."
+"""The prefix of settings for one listener: `listener.name.NAME.SETTING`, with the listener's name in lower case."""
+_OF_LISTENER = re.compile(re.escape(LISTENER_PREFIX) + r"[a-z0-9_-]+\.(.+)")
+
+
+@lru_cache(maxsize=1024)
+def setting_named(name: str) -> Setting | None:
+    """Return the broker setting of this name, which may be one for a listener; None when there is none."""
+    found = BY_NAME.get(name)
+    if found is not None:
+        return found
+    of_listener = _OF_LISTENER.fullmatch(name)
+    general = BY_NAME.get(of_listener[1]) if of_listener else None
+    if general is None or not general.per_listener:
+        return None
+    return replace(general, name=name, default=None)
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

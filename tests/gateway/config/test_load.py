@@ -63,6 +63,7 @@ class TestFile:
             tmp_path,
             '"auto.create.topics.enable" = false\n'
             'listeners = ["A://127.0.0.1:1", "B://[::1]:2"]\n'
+            'listener.security.protocol.map = ["A:SSL", "B:PLAINTEXT"]\n'
             '"seqgate.producer.id.prefetch.ratio" = 0.5\n',
         )
         config = load_config(file)
@@ -157,7 +158,8 @@ class TestRefusals:
             "log.dirs=a,b",
             "log.dirs=",
             "listeners=",
-            "listeners=SSL://127.0.0.1:1",
+            "listeners=SASL_SSL://127.0.0.1:1",
+            "listener.security.protocol.map=PLAINTEXT:SASL_PLAINTEXT",
             "listeners=A://h:1,A://h:2",
             "listeners=A://h:99999",
             "advertised.listeners=OTHER://h:1",

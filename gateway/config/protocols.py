@@ -1,0 +1,73 @@
+"""The security protocol of each listener, by its name: `listener.security.protocol.map`."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Iterable, Mapping
+
+from gateway.config.setting import SettingValue
+
+
+class SecurityProtocol(enum.Enum):
+    """What the connections of a listener speak. Source: Kafka's SecurityProtocol."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+
+
+LATER_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
+"""Kafka's protocols that no listener here can speak."""
+DEFAULT_MAP = ("PLAINTEXT:PLAINTEXT", "SSL:SSL")
+_NUMBERED_PLAINTEXT = re.compile(r"PLAINTEXT\d+")
+"""The names that `seqgate serve --listen` gives to its second and further listeners."""
+
+
+def parse_protocol_map(texts: Iterable[str]) -> dict[str, SecurityProtocol]:
+    """Return the protocol of each listener name of the map.
+
+    Raises:
+        ValueError: an item is malformed, names an unknown protocol, or a name occurs twice; the message is the reason.
+    """
+    protocols: dict[str, SecurityProtocol] = {}
+    for text in texts:
+        name, colon, protocol = (part.strip().upper() for part in text.partition(":"))
+        if not (name and colon and protocol):
+            raise ValueError(f"{text!r} must have the form NAME:PROTOCOL")
+        if name in protocols:
+            raise ValueError(f"the listener name {name} occurs twice")
+        if protocol in LATER_PROTOCOLS:
+            raise ValueError(f"{text!r} asks for SASL, which no listener here speaks yet")
+        if protocol not in SecurityProtocol.__members__:
+            allowed = ", ".join(SecurityProtocol.__members__)
+            raise ValueError(f"{protocol} in {text!r} is no security protocol; choose from {allowed}")
+        protocols[name] = SecurityProtocol[protocol]
+    return protocols
+
+
+def protocol_of(listener_name: str, protocols: Mapping[str, SecurityProtocol]) -> SecurityProtocol:
+    """Return the protocol that the listener of this name speaks.
+
+    Raises:
+        ValueError: the map does not have the name; the message is the reason.
+    """
+    found = protocols.get(listener_name)
+    if found is not None:
+        return found
+    if listener_name in LATER_PROTOCOLS:
+        raise ValueError(f"listener {listener_name} asks for SASL, which no listener here speaks yet")
+    if _NUMBERED_PLAINTEXT.fullmatch(listener_name):
+        return SecurityProtocol.PLAINTEXT
+    raise ValueError(
+        f"listener {listener_name} has no security protocol; add {listener_name}:PLAINTEXT or {listener_name}:SSL to "
+        "listener.security.protocol.map"
+    )
+
+
+def protocol_map_complaint(value: SettingValue) -> str | None:
+    """Return why the setting of protocols refuses the value; None when the value is allowed."""
+    try:
+        parse_protocol_map(value if isinstance(value, tuple) else (str(value),))
+    except ValueError as error:
+        return str(error)
+    return None

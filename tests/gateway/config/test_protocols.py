@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.config import ConfigError, load_config
+from gateway.config.protocols import SecurityProtocol, parse_protocol_map, protocol_of
+
+
+def test_names_and_protocols_are_taken_in_any_case() -> None:
+    assert parse_protocol_map(["internal:ssl", "EXTERNAL:PLAINTEXT"]) == {
+        "INTERNAL": SecurityProtocol.SSL,
+        "EXTERNAL": SecurityProtocol.PLAINTEXT,
+    }
+
+
+@pytest.mark.parametrize(
+    ("texts", "reason"),
+    [
+        (["A"], "'A' must have the form NAME:PROTOCOL"),
+        ([":SSL"], "':SSL' must have the form NAME:PROTOCOL"),
+        (["A:SSL", "a:PLAINTEXT"], "the listener name A occurs twice"),
+        (["A:TLS"], "TLS in 'A:TLS' is no security protocol; choose from PLAINTEXT, SSL"),
+        (["A:SASL_SSL"], "'A:SASL_SSL' asks for SASL, which no listener here speaks yet"),
+    ],
+)
+def test_a_malformed_map_is_refused(texts: list[str], reason: str) -> None:
+    with pytest.raises(ValueError, match="^" + reason.replace("'", ".") + "$"):
+        parse_protocol_map(texts)
+
+
+def test_the_further_listeners_of_the_flag_speak_plaintext() -> None:
+    assert protocol_of("PLAINTEXT3", {}) is SecurityProtocol.PLAINTEXT
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [("INTERNAL", "has no security protocol; add INTERNAL:"), ("SASL_SSL", "asks for SASL")],
+)
+def test_a_listener_without_a_protocol_is_refused(name: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        load_config(overrides=[f"listeners={name}://127.0.0.1:1"])
+
+
+def test_a_setting_for_one_listener_comes_before_the_one_for_all() -> None:
+    config = load_config(
+        overrides=[
+            "listeners=SSL://127.0.0.1:1,INTERNAL://127.0.0.1:2",
+            "listener.security.protocol.map=SSL:SSL,INTERNAL:SSL",
+            "ssl.client.auth=required",
+            "listener.name.internal.ssl.client.auth=none",
+            "listener.name.internal.ssl.enabled.protocols=TLSv1.3",
+        ]
+    )
+    assert config.of_listener("SSL", "ssl.client.auth") == "required"
+    assert config.of_listener("INTERNAL", "ssl.client.auth") == "none"
+    assert config.of_listener("INTERNAL", "ssl.enabled.protocols") == ("TLSv1.3",)
+    assert config.of_listener("SSL", "ssl.enabled.protocols") == ("TLSv1.2", "TLSv1.3")
+
+
+@pytest.mark.parametrize(
+    ("override", "reason"),
+    [
+        ("listener.name.internal.node.id=3", "Unknown setting listener.name.internal.node.id"),
+        ("listener.name.internal.ssl.client.auth=maybe", "allowed: one of none, requested, required"),
+        ("listener.name.a.b.ssl.client.auth=none", "Unknown setting"),
+    ],
+)
+def test_a_wrong_setting_for_one_listener_is_refused(override: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        load_config(overrides=[override])
+
+
+def test_a_wrong_password_is_not_shown() -> None:
+    with pytest.raises(ConfigError) as error:
+        load_config(overrides=["ssl.keystore.type=JKS"])
+    assert "keytool -importkeystore" in str(error.value)
