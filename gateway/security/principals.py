@@ -1,0 +1,17 @@
+"""Principals: the names under which clients act, such as `User:ANONYMOUS`. Source: Kafka's KafkaPrincipal."""
+
+from __future__ import annotations
+
+from typing import Final
+
+ANONYMOUS: Final = "User:ANONYMOUS"
+"""The principal of a client that did not say who it is."""
+
+
+class Unidentified(Exception):
+    """A client can't be given a principal, so that its connection closes. The message is the reason."""
+
+
+def user(name: str) -> str:
+    """Return the principal of a user."""
+    return f"User:{name}"

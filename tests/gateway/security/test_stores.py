@@ -1,0 +1,100 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gateway.security.errors import StoreError
+from gateway.security.stores import Store, read_authorities, read_key_pair
+from tests.support.certificates import Authority, Certified
+
+PASSWORD = "key store's own"
+
+
+@pytest.fixture(scope="module")
+def authority() -> Authority:
+    return Authority()
+
+
+@pytest.fixture(scope="module")
+def listener(authority: Authority) -> Certified:
+    return authority.listener()
+
+
+def one_line(pem: str) -> str:
+    """Return a PEM text as it stands in a properties file: its lines joined by spaces."""
+    return " ".join(pem.split("\n"))
+
+
+def stores(folder: Path, listener: Certified) -> dict[str, Store]:
+    key, chain = listener.key_pem(), listener.certificate_pem
+    return {
+        "PEM file": Store(str(listener.write_pem(folder / "plain.pem"))),
+        "PEM file, encrypted": Store(
+            str(listener.write_pem(folder / "hidden.pem", PASSWORD)), key_password=PASSWORD
+        ),
+        "PKCS12": Store(str(listener.write_pkcs12(folder / "store.p12", PASSWORD)), password=PASSWORD),
+        "PKCS12, named": Store(str(folder / "store.p12"), "PKCS12", PASSWORD),
+        "texts": Store(key=key, certificates=chain, type="PEM"),
+        "texts of one line": Store(key=one_line(key), certificates=one_line(chain)),
+        "texts with escapes": Store(key=key.replace("\n", "\\n"), certificates=chain.replace("\n", "\\n")),
+        "text, encrypted": Store(key=listener.key_pem(PASSWORD), certificates=chain, key_password=PASSWORD),
+    }
+
+
+def test_every_form_of_a_key_store_gives_the_same_pair(tmp_path: Path, listener: Certified) -> None:
+    for form, store in stores(tmp_path, listener).items():
+        pair = read_key_pair(store)
+        assert pair.certificate == listener.certificate, form
+        assert pair.key.decode() == listener.key_pem(), form
+        assert pair.chain.decode() == listener.certificate_pem, form
+
+
+def test_every_form_of_a_trust_store_gives_the_same_authorities(tmp_path: Path, authority: Authority) -> None:
+    path = authority.write(tmp_path / "ca.pem")
+    assert read_authorities(Store(str(path))) == authority.pem
+    assert read_authorities(Store(certificates=one_line(authority.pem + authority.pem))) == 2 * authority.pem
+
+
+def wrong(folder: Path, authority: Authority, listener: Certified) -> dict[str, Store]:
+    other = authority.listener()
+    jks = folder / "store.jks"
+    jks.write_bytes(b"\xfe\xed\xfe\xed\0\0\0\2")
+    garbage = folder / "garbage"
+    garbage.write_bytes(b"\x30\x82garbage")
+    p12 = str(listener.write_pkcs12(folder / "store.p12", PASSWORD))
+    hidden = str(listener.write_pem(folder / "hidden.pem", PASSWORD))
+    damaged = listener.key_pem().replace("M", "N", 5)
+    return {
+        "no store": Store(),
+        "missing can't be read: No such file": Store(str(folder / "missing")),
+        "keytool -importkeystore": Store(str(jks)),
+        "it is not PKCS12, or its password": Store(str(garbage)),
+        "it is not PKCS12, or its password is not": Store(p12, password="wrong"),
+        "encrypted; set ssl.key.password": Store(hidden),
+        "ssl.key.password does not fit": Store(hidden, key_password="wrong"),
+        "holds no private key": Store(str(authority.write(folder / "ca.pem"))),
+        "does not belong to the first certificate": Store(
+            key=other.key_pem(), certificates=listener.certificate_pem
+        ),
+        "the key is damaged": Store(key=damaged, certificates=listener.certificate_pem),
+        "holds no certificate in PEM": Store(key=listener.key_pem(), certificates="none"),
+    }
+
+
+def test_a_key_store_that_is_of_no_use_says_why_without_its_secrets(
+    tmp_path: Path, authority: Authority, listener: Certified
+) -> None:
+    for reason, store in wrong(tmp_path, authority, listener).items():
+        with pytest.raises(StoreError) as error:
+            read_key_pair(store)
+        expected = "needs ssl.keystore.location" if reason == "no store" else reason
+        assert expected in str(error.value)
+        assert PASSWORD not in str(error.value)
+        assert "BEGIN" not in str(error.value)
+
+
+def test_a_chain_keeps_its_order(tmp_path: Path, authority: Authority, listener: Certified) -> None:
+    path = tmp_path / "chain.pem"
+    path.write_text(listener.certificate_pem + authority.pem + listener.key_pem())
+    assert read_key_pair(Store(str(path))).chain.decode() == listener.certificate_pem + authority.pem

@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import ssl
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from gateway.security.cipher_suites import TLS_1_3_SUITES
+from gateway.security.errors import StoreError
+from gateway.security.stores import Store, read_key_pair
+from gateway.security.tls_context import TlsSettings, build_context, identity_of
+from tests.support.certificates import Authority
+
+RSA_ONLY = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
+EC = "TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256"
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> TlsSettings:
+    authority = Authority()
+    key_store = Store(str(authority.listener().write_pem(tmp_path / "own.pem")))
+    return TlsSettings(key_store, Store(str(authority.write(tmp_path / "ca.pem"))))
+
+
+def handshake(settings: TlsSettings, version: ssl.TLSVersion) -> str | None:
+    """Return the cipher suite that a client which speaks only this version agrees on; raises SSLError."""
+    server, _ = build_context(settings)
+    client = ssl.create_default_context(cafile=settings.trust_store.location)
+    client.minimum_version = client.maximum_version = version
+    client_in, client_out, server_in, server_out = (ssl.MemoryBIO() for _ in range(4))
+    ends = [
+        client.wrap_bio(client_in, client_out, server_hostname="localhost"),
+        server.wrap_bio(server_in, server_out, server_side=True),
+    ]
+    done: set[int] = set()
+    while len(done) < len(ends):
+        for number, end in enumerate(ends):
+            try:
+                end.do_handshake()
+                done.add(number)
+            except ssl.SSLWantReadError:
+                pass
+            client_in.write(server_out.read())
+            server_in.write(client_out.read())
+    cipher = ends[0].cipher()
+    return cipher[0] if cipher else None
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_both_versions_are_spoken(settings: TlsSettings, version: ssl.TLSVersion) -> None:
+    assert handshake(settings, version)
+
+
+@pytest.mark.parametrize(
+    ("changes", "refused"),
+    [
+        ({"versions": ("TLSv1.2",)}, ssl.TLSVersion.TLSv1_3),
+        ({"versions": ("TLSv1.3",)}, ssl.TLSVersion.TLSv1_2),
+        ({"cipher_suites": (EC,)}, ssl.TLSVersion.TLSv1_3),
+        ({"cipher_suites": TLS_1_3_SUITES}, ssl.TLSVersion.TLSv1_2),
+        ({"cipher_suites": (RSA_ONLY, *TLS_1_3_SUITES)}, ssl.TLSVersion.TLSv1_2),
+    ],
+)
+def test_what_the_settings_leave_out_is_not_spoken(
+    settings: TlsSettings, changes: dict[str, tuple[str, ...]], refused: ssl.TLSVersion
+) -> None:
+    with pytest.raises(ssl.SSLError):
+        handshake(replace(settings, **changes), refused)  # type: ignore[arg-type]
+
+
+def test_the_chosen_suite_is_used(settings: TlsSettings) -> None:
+    chosen = replace(settings, cipher_suites=(EC,))
+    assert handshake(chosen, ssl.TLSVersion.TLSv1_2) == "ECDHE-ECDSA-AES128-GCM-SHA256"
+
+
+def test_settings_that_allow_nothing_are_refused(settings: TlsSettings) -> None:
+    with pytest.raises(StoreError, match="together allow no version of TLS"):
+        build_context(replace(settings, versions=("TLSv1.3",), cipher_suites=(EC,)))
+
+
+def test_a_suite_that_openssl_lacks_is_refused(settings: TlsSettings) -> None:
+    with pytest.raises(StoreError, match="OpenSSL here has no suite ECDHE-RSA-NONE"):
+        build_context(replace(settings, cipher_suites=("TLS_ECDHE_RSA_WITH_NONE",)))
+
+
+def test_a_renewed_certificate_has_the_same_identity(tmp_path: Path) -> None:
+    authority = Authority()
+
+    def identity(name: str) -> object:
+        return identity_of(read_key_pair(Store(str(authority.listener(name).write_pem(tmp_path / name)))))
+
+    assert identity("a") == identity("a")
+    assert identity("a") != identity("b")
