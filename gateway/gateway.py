@@ -35,6 +35,7 @@ from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_policy import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
+from gateway.security.errors import StoreError
 from gateway.server.addresses import check_address
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
@@ -201,6 +202,8 @@ class Gateway:
     async def _listen(self, listener: Listener) -> None:
         try:
             port = await self.server.listen(listener)
+        except StoreError as error:
+            raise StartFailed(f"listener {listener.name} can't speak TLS: {error}") from error
         except OSError as error:
             # asyncio repeats the address in the text of an error of bind
             number = error.errno or 0
@@ -214,7 +217,7 @@ class Gateway:
             endpoint = Endpoint(host, port)
         self.services.node.advertised[listener.name] = endpoint
         self.services.node.bound[listener.name] = Endpoint(listener.host or EVERY_INTERFACE[1], port)
-        if not listener.host.startswith(LOOPBACK):
+        if not listener.host.startswith(LOOPBACK) and listener.name not in self.server.authenticating:
             logger.warning(
                 "listening on %s:%d without authentication: any client that reaches it can read and write everything",
                 listener.host or "every interface",

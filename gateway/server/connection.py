@@ -13,6 +13,7 @@ from typing import cast
 
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
+from gateway.security.principals import ANONYMOUS, Unidentified
 from gateway.server.connection_owner import ConnectionOwner
 from gateway.server.frame_reader import SIZE_BYTES
 from gateway.server.intake import CLOSING, DRAINING, GONE, HELD_BACK, NOT_READ, SENDING, TOO_MANY, Intake
@@ -30,6 +31,7 @@ class Connection(asyncio.BufferedProtocol):
         "_answers",
         "_gone_callbacks",
         "_held_back_by",
+        "_identify",
         "_intake",
         "_piece_bytes",
         "_sender",
@@ -40,11 +42,20 @@ class Connection(asyncio.BufferedProtocol):
         "listener_name",
         "peer_host",
         "peer_port",
+        "principal",
     )
 
-    def __init__(self, server: ConnectionOwner[Connection], listener_name: str) -> None:
+    def __init__(
+        self,
+        server: ConnectionOwner[Connection],
+        listener_name: str,
+        identify: Callable[[asyncio.Transport], str] | None = None,
+    ) -> None:
+        """`identify` returns the principal of a client that finished its TLS handshake; it raises Unidentified."""
         self._server = server
+        self._identify = identify
         self.listener_name = listener_name
+        self.principal = ANONYMOUS
         self.peer_host = ""
         self.peer_port = -1
         self.active = True
@@ -67,9 +78,9 @@ class Connection(asyncio.BufferedProtocol):
 
     # the socket
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = transport = cast("asyncio.Transport", transport)
-        self._intake.attach(transport)
+    def meet(self, transport: asyncio.Transport) -> bool:
+        """Count an accepted socket and return True; close it and return False when it exceeds a limit."""
+        self._transport = transport
         peer = transport.get_extra_info("peername")
         if isinstance(peer, tuple):
             self.peer_host, self.peer_port = peer[:2]
@@ -78,11 +89,29 @@ class Connection(asyncio.BufferedProtocol):
         connected = transport.get_extra_info("socket")
         if connected is not None:
             self._server.suit_peer(connected, self.peer_host)
-        transport.set_write_buffer_limits(high=self._server.limits.response_backlog_bytes)
         self.last_active_s = self._server.loop.time()
-        if not self._server.admit(self):
-            self._intake.stops |= CLOSING
-            transport.abort()
+        if self._server.admit(self):
+            return True
+        self._intake.stops |= CLOSING
+        transport.abort()
+        return False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin to take requests: of an accepted socket, or of a client that has finished its TLS handshake."""
+        connected = cast("asyncio.Transport", transport)
+        is_new = self._transport is None
+        self._transport = connected
+        self._intake.attach(connected)
+        connected.set_write_buffer_limits(high=self._server.limits.response_backlog_bytes)
+        if is_new:
+            self.meet(connected)
+        elif self._intake.stops & CLOSING:
+            connected.abort()
+        elif self._identify is not None:
+            try:
+                self.principal = self._identify(connected)
+            except Unidentified as error:
+                self.abort(str(error))
 
     def limits_changed(self) -> None:
         """Apply the present `Server.limits`."""
@@ -278,6 +307,11 @@ class Connection(asyncio.BufferedProtocol):
     def is_closing(self) -> bool:
         """Whether the connection only waits for the client to read the last answers."""
         return bool(self._intake.stops & CLOSING)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether requests can come: the connection is made, and the client has not hung up."""
+        return self._intake.is_attached
 
     @property
     def holds_memory(self) -> bool:

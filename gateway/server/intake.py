@@ -100,6 +100,11 @@ class Intake:
         """Pause and resume reading of this transport from now on."""
         self._transport = transport
 
+    @property
+    def is_attached(self) -> bool:
+        """Whether a transport brings bytes."""
+        return self._transport is not None
+
     def detach(self) -> None:
         """Drop all received bytes, because the client has hung up."""
         self._hold(b"")

@@ -59,13 +59,13 @@ class RecordSender:
         self._wanted: Wanted | None = None
         self._transport = transport
         self.backlog_bytes = backlog_bytes
-        shared = transport.get_extra_info("socket")
+        shared = None if transport.get_extra_info("sslcontext") else transport.get_extra_info("socket")
         self._socket = (
             None
             if shared is None
             else socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
         )
-        """None where the transport has no socket: its records are then sent through its buffer, a little at a time."""
+        """None where the transport encrypts, or has no socket: records are then sent through its buffer, a little at a time."""
         self._pieces: deque[bytes | FileRegion] = deque()
         self._sent = 0
         self._waits = False

@@ -10,9 +10,11 @@ import select
 import socket
 import sys
 from collections import Counter
+from collections.abc import Callable
 
 from gateway.config import Config, Listener
 from gateway.config.connection_limits import parse_overrides
+from gateway.config.protocols import SecurityProtocol
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.server.connection import Connection
@@ -69,6 +71,8 @@ class Server:
         self.outbox = Outbox(loop)
         self.unread = UnreadAnswers()
         self.refused_connections = 0
+        self.authenticating: set[str] = set()
+        """The names of the listeners whose clients all show a certificate."""
         self._config = config
         self._connections: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
@@ -92,10 +96,13 @@ class Server:
     async def listen(self, listener: Listener) -> int:
         """Start to accept on one listener; return its port, which the system chooses for port 0.
 
-        Raises OSError when the address can't be bound.
+        Raises OSError when the address can't be bound, and StoreError when the certificate of TLS can't be used.
         """
+        protocol = self._config.protocol_of(listener.name)
         bound = await self.loop.create_server(
-            lambda: Connection(self, listener.name),
+            self._tls_doors(listener)
+            if protocol is SecurityProtocol.SSL
+            else lambda: Connection(self, listener.name),
             listener.host or None,
             listener.port,
             backlog=self._config.int("socket.listen.backlog.size"),
@@ -109,6 +116,23 @@ class Server:
         if self._idle_timer is None:
             self.close_idle()
         return int(bound.sockets[0].getsockname()[1])
+
+    def _tls_doors(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
+        """Return what makes the protocol of a socket that was accepted for TLS. Raises StoreError."""
+        # most gateways speak plaintext, and need no cryptography for their start
+        from gateway.server.tls_door import TlsDoor  # noqa: PLC0415
+        from gateway.server.tls_listener import TlsListener  # noqa: PLC0415
+
+        tls = TlsListener(self.loop, self._config, listener.name)
+        if tls.knows_all_clients:
+            self.authenticating.add(listener.name)
+        timeout_s = self._config.int("seqgate.tls.handshake.timeout.ms") / 1000
+
+        def door() -> TlsDoor:
+            connection = Connection(self, listener.name, tls.principal)
+            return TlsDoor(self.loop, connection, tls.context, timeout_s)
+
+        return door
 
     def _set_options(self, bound_socket: socket.socket) -> None:
         """Set the options that accepted sockets inherit from the listening one."""

@@ -42,7 +42,7 @@ REFUSED: dict[str, tuple[Plant, str]] = {
 
 def gateway(root: Path, *listeners: str) -> Gateway:
     served = ",".join(
-        f"{name}://{listener}" for name, listener in zip(("PLAINTEXT", "SECOND"), listeners, strict=False)
+        f"{name}://{listener}" for name, listener in zip(("PLAINTEXT", "PLAINTEXT1"), listeners, strict=False)
     )
     one = [
         f"{topic}.num.partitions=1"

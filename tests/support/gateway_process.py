@@ -68,12 +68,17 @@ class GatewayProcess:
         port: int = 0,
         environment: Mapping[str, str] | None = None,
         under: Sequence[str] = (),
+        also_listen: Sequence[str] = (),
     ) -> None:
-        """Prepare the gateway. `under` is a command that runs another command, such as one that sets limits."""
+        """Prepare the gateway. `under` is a command that runs another command, such as one that sets limits.
+
+        `also_listen` are further listeners, such as SSL://127.0.0.1:9093.
+        """
         self.data_dir = data_dir
         self.settings = dict(settings or {})
         self.environment = dict(environment or {})
         self.under = tuple(under)
+        self.also_listen = tuple(also_listen)
         self.port = port or free_port()
         self.stderr_path = data_dir.parent / f"{data_dir.name}.stderr"
         self.ready_line = ""
@@ -90,6 +95,7 @@ class GatewayProcess:
 
     def start(self) -> GatewayProcess:
         command = [*self.under, sys.executable, "-m", "gateway", "serve", "--listen", self.bootstrap]
+        command += [word for address in self.also_listen for word in ("--listen", address)]
         command += ["--data-dir", str(self.data_dir)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]

@@ -104,6 +104,8 @@ class Peer(Protocol):
 
     peer_host: str
     listener_name: str
+    principal: str
+    """The principal that the connection stands for, such as `User:ANONYMOUS`."""
 
     @property
     def name(self) -> str:

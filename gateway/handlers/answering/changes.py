@@ -14,8 +14,6 @@ from gateway.runtime.loop.log_rate_limit import UNLIMITED
 
 NAMES_IN_A_LINE = 20
 """The most things that a line names; it counts the others."""
-PRINCIPAL = "User:ANONYMOUS"
-"""The principal of every client, as in Kafka where clients do not log in."""
 
 logger = logging.getLogger(UNLIMITED)
 
@@ -27,7 +25,12 @@ def log_change(context: RequestContext[Any], action: str, names: Sequence[str]) 
     more = len(names) - NAMES_IN_A_LINE
     listed = ", ".join(names[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
     logger.info(
-        "%s %s, by %s at %s (client %r)", action, listed, PRINCIPAL, context.peer.name, context.client_id
+        "%s %s, by %s at %s (client %r)",
+        action,
+        listed,
+        context.peer.principal,
+        context.peer.name,
+        context.client_id,
     )
 
 

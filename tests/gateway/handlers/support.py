@@ -48,6 +48,7 @@ class FakePeer:
     peer_host = "127.0.0.1"
     name = "127.0.0.1:50312"
     listener_name = "PLAINTEXT"
+    principal = "User:ANONYMOUS"
 
     def __init__(self) -> None:
         self.callbacks: dict[Hashable, Callable[[], None]] = {}

@@ -1,0 +1,130 @@
+"""The handshake of one accepted socket: TLS comes first, then the connection's requests.
+
+The connection counts from the moment its socket is accepted, so that clients which never finish their handshake stay within
+the limits, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import ssl
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, cast
+
+from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]  # its stub leaves the class out
+
+from gateway.server.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+SHUTDOWN_TIMEOUT_S: Final = 5.0
+"""Time (s) in which a client must answer the end of TLS before its socket is closed."""
+_NO_TLS: Final = {
+    "HTTP_REQUEST": "it sent an HTTP request without TLS",
+    "HTTPS_PROXY_REQUEST": "it sent an HTTP request without TLS",
+    "WRONG_VERSION_NUMBER": "what it sent is not TLS; a Kafka client needs security.protocol=SSL",
+    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, which ssl.client.auth=required asks for",
+    "UNSUPPORTED_PROTOCOL": "it speaks no version of TLS that ssl.enabled.protocols allows",
+    "NO_SHARED_CIPHER": "it has no cipher suite in common with the listener",
+}
+
+
+class TlsDoor(asyncio.Protocol):
+    """Protocol of an accepted socket until its handshake begins."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        connection: Connection,
+        context: Callable[[], ssl.SSLContext],
+        timeout_s: float,
+    ) -> None:
+        self._loop = loop
+        self._connection = connection
+        self._context = context
+        self._timeout_s = timeout_s
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Begin the handshake, unless the connection exceeds a limit."""
+        accepted = cast("asyncio.Transport", transport)
+        if not self._connection.meet(accepted):
+            return
+        done: asyncio.Future[Any] = self._loop.create_future()
+        done.add_done_callback(self._handshake_done)
+        protocol = SSLProtocol(
+            self._loop,
+            self._connection,
+            _WithAlerts(self._context(), accepted),
+            done,
+            server_side=True,
+            ssl_handshake_timeout=self._timeout_s,
+            ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
+        )
+        accepted.set_protocol(protocol)
+        protocol.connection_made(accepted)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count the connection no more; its socket was closed before the handshake."""
+        self._connection.connection_lost(exc)
+
+    def _handshake_done(self, done: asyncio.Future[Any]) -> None:
+        connection = self._connection
+        error = done.exception()
+        if connection.is_open:
+            return
+        if error is not None:
+            logger.warning("refused a TLS handshake of %s: %s", connection.name, _reason(error))
+        connection.connection_lost(None)
+
+
+class AlertingObject(ssl.SSLObject):
+    """The TLS of one connection, which tells its client why a handshake failed.
+
+    The protocol above closes the socket before it sends the alert. A JVM client takes the end of the connection for an outage and
+    tries for ever; the alert tells it that its certificate is refused.
+    """
+
+    send_alert: Callable[[], None]
+
+    def do_handshake(self) -> None:
+        try:
+            super().do_handshake()
+        except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except ssl.SSLError:
+            self.send_alert()
+            raise
+
+
+class _WithAlerts:
+    """The context of one connection, as far as a protocol uses it."""
+
+    def __init__(self, context: ssl.SSLContext, transport: asyncio.Transport) -> None:
+        context.sslobject_class = AlertingObject
+        self._context = context
+        self._transport = transport
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any) -> AlertingObject:
+        made = cast("AlertingObject", self._context.wrap_bio(incoming, outgoing, **options))
+        made.send_alert = partial(self._send, outgoing)
+        return made
+
+    def _send(self, outgoing: ssl.MemoryBIO) -> None:
+        alert = outgoing.read()
+        if alert and not self._transport.get_write_buffer_size():
+            with contextlib.suppress(OSError):
+                os.write(self._transport.get_extra_info("socket").fileno(), alert)
+
+
+def _reason(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not accepted: {error.verify_message}"
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return _NO_TLS.get(error.reason, error.reason.lower().replace("_", " "))
+    if isinstance(error, ConnectionError):
+        return "it hung up"
+    return str(error) or type(error).__name__

@@ -1,0 +1,143 @@
+"""The TLS of one listener: its context, which a replaced key store renews, and the principals of its clients."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from gateway.config import Config
+from gateway.config.principal_rules import NoRuleMatches, Rule, parse_rules, principal_name
+from gateway.security.errors import StoreError
+from gateway.security.principals import ANONYMOUS, Unidentified, user
+from gateway.security.stores import KeyPair, Store
+from gateway.security.subject import subject_text
+from gateway.security.tls_context import TlsSettings, build_context, identity_of
+
+logger = logging.getLogger(__name__)
+
+_FileState = tuple[int, int, int]
+_NO_FILE: Final = (0, 0, 0)
+
+
+class TlsListener:
+    """Gives new connections the present context, and follows the files of the key store and the trust store."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, name: str) -> None:
+        """Raises StoreError when the settings or the stores can't be used."""
+        self._loop = loop
+        self._name = name
+        self._settings = tls_settings(config, name)
+        self._rules: tuple[Rule, ...] = parse_rules(
+            str(config.of_listener(name, "ssl.principal.mapping.rules"))
+        )
+        self._files = self._file_states()
+        self._context, pair = build_context(self._settings)
+        self._identity = identity_of(pair)
+        self._is_reading = False
+        self._warn_of_age(pair)
+
+    @property
+    def knows_all_clients(self) -> bool:
+        """Whether each client shows a certificate."""
+        return self._settings.client_auth == "required"
+
+    def context(self) -> ssl.SSLContext:
+        """Return the context for a new connection. When a store's file changed, a thread begins to read it."""
+        if not self._is_reading:
+            files = self._file_states()
+            if files != self._files:
+                self._files = files
+                self._is_reading = True
+                reading = self._loop.run_in_executor(None, build_context, self._settings)
+                reading.add_done_callback(self._renew)
+        return self._context
+
+    def principal(self, transport: asyncio.Transport) -> str:
+        """Return the principal of a client that has finished its handshake. Raises Unidentified."""
+        certificate = transport.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        if not certificate:
+            return ANONYMOUS
+        try:
+            return user(principal_name(subject_text(certificate), self._rules))
+        except NoRuleMatches as error:
+            raise Unidentified(str(error)) from None
+        except ValueError as error:
+            raise Unidentified(f"the subject of its certificate can't be read: {error}") from None
+
+    def _renew(self, reading: asyncio.Future[tuple[ssl.SSLContext, KeyPair]]) -> None:
+        self._is_reading = False
+        try:
+            context, pair = reading.result()
+        except StoreError as error:
+            logger.warning("listener %s keeps its certificate: %s", self._name, error)
+            return
+        if identity_of(pair) != self._identity:
+            logger.warning(
+                "listener %s keeps its certificate: that in the replaced store has another subject or other subject "
+                "alternative names, which clients would not recognise",
+                self._name,
+            )
+            return
+        self._context = context
+        logger.info(
+            "listener %s: certificate renewed, valid until %s",
+            self._name,
+            pair.certificate.not_valid_after_utc,
+        )
+        self._warn_of_age(pair)
+
+    def _warn_of_age(self, pair: KeyPair) -> None:
+        until = pair.certificate.not_valid_after_utc
+        if until < datetime.now(UTC):
+            logger.warning(
+                "listener %s: its certificate expired at %s, so clients refuse it", self._name, until
+            )
+
+    def _file_states(self) -> tuple[_FileState, ...]:
+        stores = (self._settings.key_store, self._settings.trust_store)
+        return tuple(_file_state(store.location) for store in stores if store.location)
+
+
+def tls_settings(config: Config, name: str) -> TlsSettings:
+    """Return the TLS settings of the listener of this name."""
+
+    def text(setting: str) -> str | None:
+        value = config.of_listener(name, setting)
+        return str(value) if value else None
+
+    def texts(setting: str) -> tuple[str, ...]:
+        value = config.of_listener(name, setting)
+        return value if isinstance(value, tuple) else ()
+
+    return TlsSettings(
+        key_store=Store(
+            text("ssl.keystore.location"),
+            text("ssl.keystore.type"),
+            text("ssl.keystore.password"),
+            text("ssl.keystore.key"),
+            text("ssl.keystore.certificate.chain"),
+            text("ssl.key.password"),
+        ),
+        trust_store=Store(
+            text("ssl.truststore.location"),
+            text("ssl.truststore.type"),
+            text("ssl.truststore.password"),
+            certificates=text("ssl.truststore.certificates"),
+        ),
+        client_auth=text("ssl.client.auth") or "none",
+        versions=texts("ssl.enabled.protocols"),
+        cipher_suites=texts("ssl.cipher.suites"),
+    )
+
+
+def _file_state(location: str) -> _FileState:
+    """Return what tells a replaced file from the one before."""
+    try:
+        found = Path(location).stat()
+    except OSError:
+        return _NO_FILE
+    return found.st_ino, found.st_mtime_ns, found.st_size
