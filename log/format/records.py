@@ -282,14 +282,16 @@ def _sized(value: bytes | None) -> bytes:
 def _write_record(
     output: bytearray, record: NewRecord | Record, offset_delta: int, timestamp_delta: int
 ) -> None:
-    headers = record.headers
+    key, value, headers = record.key, record.value, record.headers
     content = b"".join(
         (
             b"\x00",
             _varint(timestamp_delta) if timestamp_delta else b"\x00",
             _varint(offset_delta) if offset_delta else b"\x00",
-            _sized(record.key),
-            _sized(record.value),
+            _NULL if key is None else _varint(len(key)),
+            key or b"",
+            _NULL if value is None else _varint(len(value)),
+            value or b"",
             _headers(headers) if headers else b"\x00",
         )
     )

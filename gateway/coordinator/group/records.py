@@ -17,6 +17,7 @@ of key 1. Source: Kafka's OffsetCommitKey/Value.json, GroupMetadataKey/Value.jso
 from __future__ import annotations
 
 import struct
+from functools import lru_cache
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -32,8 +33,12 @@ from gateway.protocol.primitives import nullable_string, string
 _INT16: Final = Struct(">h")
 _INT32: Final = Struct(">i")
 _INT64: Final = Struct(">q")
-_OFFSET_KEY_HEAD: Final = Struct(">hh")
 _OFFSET_VALUE_HEAD: Final = Struct(">hqi")
+_BARE_OFFSET_VALUE: Final = Struct(">hqihq")
+KEYS_IN_CACHE: Final = 4096
+"""Keys of committed offsets that are kept encoded: a consumer commits the same partitions again and again."""
+LONGEST_ID_IN_CACHE: Final = 255
+"""Longer group ids are encoded each time, so that the keys take little memory."""
 _OFFSET_KEYS: Final = (0, 1)
 _OFFSET_KEY: Final = 1
 _GROUP_KEY: Final = 2
@@ -109,7 +114,10 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
     try:
         if isinstance(record, OffsetCommitRecord):
             value = record.value
-            return _offset_key(record), None if value is None else _offset_value(value)
+            is_short = len(record.group_id) <= LONGEST_ID_IN_CACHE
+            key_of = _known_offset_key if is_short else _offset_key
+            key = key_of(record.group_id, record.topic, record.partition)
+            return key, None if value is None else _offset_value(value)
         if isinstance(record, ConsumerRecord):
             return consumer_records.encode(record)
         if isinstance(record, ShareGroupRecord):
@@ -155,17 +163,11 @@ def _bytes(raw: bytes) -> bytes:
     return _INT32.pack(len(raw)) + raw
 
 
-def _offset_key(record: OffsetCommitRecord) -> bytes:
-    group_id, topic = record.group_id.encode(), record.topic.encode()
-    return b"".join(
-        (
-            _OFFSET_KEY_HEAD.pack(_OFFSET_KEY, len(group_id)),
-            group_id,
-            _INT16.pack(len(topic)),
-            topic,
-            _INT32.pack(record.partition),
-        )
-    )
+def _offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    return b"".join((_INT16.pack(_OFFSET_KEY), string(group_id), string(topic), _INT32.pack(partition)))
+
+
+_known_offset_key: Final = lru_cache(maxsize=KEYS_IN_CACHE)(_offset_key)
 
 
 def _offset_value(value: CommittedOffset) -> bytes:
@@ -174,6 +176,8 @@ def _offset_value(value: CommittedOffset) -> bytes:
         # only this version of the value has an expire_timestamp
         head = _INT16.pack(_WITH_EXPIRY) + _INT64.pack(offset) + string(metadata)
         return head + _INT64.pack(commit_timestamp_ms) + _INT64.pack(expire_timestamp_ms)
+    if not metadata:
+        return _BARE_OFFSET_VALUE.pack(_WRITTEN_VERSION, offset, leader_epoch, 0, commit_timestamp_ms)
     head = _OFFSET_VALUE_HEAD.pack(_WRITTEN_VERSION, offset, leader_epoch)
     return head + string(metadata) + _INT64.pack(commit_timestamp_ms)
 
