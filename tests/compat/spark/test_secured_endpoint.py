@@ -18,8 +18,8 @@ from spark_kafka_compat.into_database import into_database, into_table
 from spark_kafka_compat.partitions import partitions_by_admin, partitions_by_wire, partitions_of
 from spark_kafka_compat.positions import Place
 from tests.compat.spark.topics import TIMEOUT_S, Topics
+from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
-from tests.support.tls_proxy import certificate, tls_proxy
 
 PATIENCE_S = 180
 
@@ -32,19 +32,25 @@ class Secured(NamedTuple):
 
 @pytest.fixture
 def secured(tmp_path: Path) -> Iterator[Secured]:
-    """A TLS endpoint with the topic `lines`."""
-    outside = free_port()
-    bootstrap = f"localhost:{outside}"
-    certificate_path, key_path = certificate(tmp_path)
-    settings = {"advertised.listeners": f"PLAINTEXT://{bootstrap}"}
-    with (
-        GatewayProcess(tmp_path / "data", settings=settings) as gateway,
-        tls_proxy(outside, gateway.port, certificate_path, key_path),
-    ):
+    """A gateway that requires client certificates, with the topic `lines`."""
+    authority = Authority()
+    authorities = str(authority.write(tmp_path / "ca.pem"))
+    shown = str(authority.client("spark").write_pem(tmp_path / "spark.pem"))
+    port = free_port()
+    bootstrap = f"localhost:{port}"
+    settings = {
+        "ssl.keystore.location": str(authority.listener().write_pem(tmp_path / "listener.pem")),
+        "ssl.truststore.location": authorities,
+        "ssl.client.auth": "required",
+        "advertised.listeners": f"SSL://{bootstrap}",
+    }
+    with GatewayProcess(tmp_path / "data", settings=settings, also_listen=[f"SSL://127.0.0.1:{port}"]):
         client = {
             "bootstrap.servers": bootstrap,
             "security.protocol": "ssl",
-            "ssl.ca.location": str(certificate_path),
+            "ssl.ca.location": authorities,
+            "ssl.certificate.location": shown,
+            "ssl.key.location": shown,
         }
         admin = AdminClient(client)
         for created in admin.create_topics([NewTopic("lines", 2, 1)]).values():
@@ -56,7 +62,9 @@ def secured(tmp_path: Path) -> Iterator[Secured]:
         trusted = {
             "kafka.security.protocol": "SSL",
             "kafka.ssl.truststore.type": "PEM",
-            "kafka.ssl.truststore.location": str(certificate_path),
+            "kafka.ssl.truststore.location": authorities,
+            "kafka.ssl.keystore.type": "PEM",
+            "kafka.ssl.keystore.location": shown,
         }
         yield Secured(bootstrap, trusted, list(range(20)))
 
