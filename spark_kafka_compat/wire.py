@@ -157,6 +157,19 @@ def parse_bootstrap(bootstrap: str) -> list[tuple[str, int]]:
     return addresses
 
 
+def check_reachable(bootstrap: str) -> None:
+    """Connect to one of the addresses. Raises `EndpointError` when the text is malformed or none accepts a connection."""
+    refused: EndpointError | None = None
+    for host, port in parse_bootstrap(bootstrap):
+        try:
+            with Connection(host, port):
+                return
+        except EndpointError as error:
+            refused = error
+    assert refused is not None
+    raise refused
+
+
 def error_name(error_code: int) -> str:
     """Return Kafka's name of an error code, or its number when the code is unknown."""
     try:

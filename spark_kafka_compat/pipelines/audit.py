@@ -14,9 +14,10 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from spark_kafka_compat import session, source
+from spark_kafka_compat import source
 from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.errors import SparkCompatError
+from spark_kafka_compat.pipelines.begin import begin
 from spark_kafka_compat.producer_audit import NO_PRODUCER_ID, AuditReport, audit_producers
 from spark_kafka_compat.record_audit import RecordVerdict, audit_records
 
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the audit; return the exit status."""
     chosen = parser().parse_args(arguments)
     try:
-        spark = session("audit " + ",".join(chosen.topics), master=chosen.master, quiet=True)
+        spark = begin("audit " + ",".join(chosen.topics), chosen.bootstrap, chosen.master)
         if chosen.records:
             frame = source(spark, chosen.bootstrap, chosen.topics, includeHeaders=True)
             verdicts = audit_records(

@@ -11,11 +11,11 @@ import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from spark_kafka_compat import session
 from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.databases import Database, is_database_error
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.into_database import into_database, into_table, read_topics
+from spark_kafka_compat.pipelines.begin import begin
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, QUERY_FAILED, await_end, source_options
 
 if TYPE_CHECKING:
@@ -105,7 +105,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return records.selectExpr(*columns)
 
     try:
-        spark = session("into database", master=chosen.master, quiet=True)
+        spark = begin("into database", chosen.bootstrap, chosen.master)
         options = source_options(chosen.option)
         kept = read_topics(spark, chosen.bootstrap, chosen.topics, options=options)
         query = into_database(

@@ -10,10 +10,10 @@ import argparse
 import sys
 from collections.abc import Sequence
 
-from spark_kafka_compat import session
 from spark_kafka_compat.connector import shown_coordinates
 from spark_kafka_compat.errors import SparkCompatError
 from spark_kafka_compat.landing import PARTITION_COLUMNS, checkpoint_topics, land
+from spark_kafka_compat.pipelines.begin import begin
 from spark_kafka_compat.pipelines.streaming import DONE, NOT_BEGUN, await_end, source_options
 
 
@@ -69,7 +69,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Land topics until the query is done or stopped; return the exit status."""
     chosen = parser().parse_args(arguments)
     try:
-        spark = session("land", master=chosen.master, quiet=True)
+        spark = begin("land", chosen.bootstrap, chosen.master)
         options = source_options(chosen.option)
         kept = checkpoint_topics(
             spark, chosen.bootstrap, chosen.path, checkpoint=chosen.checkpoint, options=options

@@ -8,6 +8,8 @@ from importlib import import_module, metadata
 
 import pytest
 
+from spark_kafka_compat.pipelines import begin
+
 NAMES = ("audit", "land", "into_database")
 NEEDED = {
     "audit": ["t", "--bootstrap", "a:1"],
@@ -58,3 +60,16 @@ def test_the_package_lists_its_programs(module: str, capsys: pytest.CaptureFixtu
     told = capsys.readouterr().out
     for name in NAMES:
         assert f"python -m spark_kafka_compat.pipelines.{name} " in told
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_endpoint_that_does_not_answer_is_told_before_spark_starts(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(begin, "session", lambda app_name, **_: started.append(app_name))
+    program = import_module(f"spark_kafka_compat.pipelines.{name}")
+    arguments = ["127.0.0.1:1" if argument == "a:1" else argument for argument in NEEDED[name]]
+    assert program.main(arguments) == 2
+    assert capsys.readouterr().err.startswith(f"{name}: Nothing answers at 127.0.0.1:1 ")
+    assert started == []
