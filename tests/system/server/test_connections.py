@@ -16,6 +16,7 @@ from tests.support.batches import Batch, records
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Closed, Wire, encode
 
+POLL_S = 0.01
 DEADLINE_S = 20.0
 FOREVER_MS = 30_000
 
@@ -51,9 +52,11 @@ def create(gateway: GatewayProcess, topic: str) -> None:
 
 
 def eventually(condition: Callable[[], bool], what: str) -> None:
+    """Poll the condition. The pause leaves the processor to the gateway."""
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
         assert time.monotonic() < deadline, f"never: {what}"
+        time.sleep(POLL_S)
 
 
 def offset_of(answer: Any) -> int:
