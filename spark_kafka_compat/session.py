@@ -50,7 +50,7 @@ def session(
     Without `master` Spark runs on the cores of this machine (`local[*]`), with 8 shuffle partitions, without the web UI, and
     with times in UTC. The connector comes from the jars in `jars_dir`, or in the folder of the environment variable
     SEQGATE_SPARK_JARS, or else through Maven (`spark.jars.packages`). `packages` adds Maven coordinates, `conf` overrides any
-    setting, and with `quiet` Spark logs errors only. Inside `spark-submit` the class path and the master are those of
+    setting, and with `quiet` Spark logs errors only, without their stacks. Inside `spark-submit` the class path and the master are those of
     spark-submit: pass `--packages` there.
 
     Raises `SparkCompatError` when pyspark or a suitable Java is missing.

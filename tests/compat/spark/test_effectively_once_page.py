@@ -24,7 +24,7 @@ def test_example(made_of: str, spark: SparkSession, topics: Topics, tmp_path: Pa
     (example,) = (code for code in EXAMPLES if made_of in code)
     code = example.replace("127.0.0.1:9092", topics.bootstrap).replace("/var/lib/shop.db", str(database))
     code = (
-        code.replace('"orders"', repr(topic))
+        code.replace('"payments"', repr(topic))
         .replace("timeout=5", "timeout=2")
         .replace('session("shop")', "spark")
     )
