@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from log.errors import CorruptRecord
 from log.files.checkpoints import encode_leader_epochs
 from log.files.file_names import LEADER_EPOCHS
+from log.recovery.cut_bytes import keep_cut_bytes
 from log.segments.damage import DamagedRange
 from log.segments.examination import report
 from log.segments.scan import EVERYWHERE, SegmentScan
@@ -88,7 +89,7 @@ class Checking:
             file_size, is_last = segment.size_bytes, index + 1 == len(segments)
             next_base = EVERYWHERE if is_last else segments[index + 1].base_offset
             next_offset = self._check_segment(segment, max(next_offset, segment.base_offset), next_base)
-            self._cut(segment, file_size)
+            self._cut(segment, file_size, next_offset)
             if not is_last:
                 touched += segment.write_indexes()
                 segment.become_closed()
@@ -180,8 +181,9 @@ class Checking:
             except CorruptRecord as error:
                 _logger.error("leader epochs may be missing: %s", error)  # noqa: TRY400 - the sentence says it
 
-    def _cut(self, segment: Segment, file_size: int) -> None:
+    def _cut(self, segment: Segment, file_size: int, next_offset: int) -> None:
         if segment.size_bytes < file_size:
+            self._keep(segment, segment.size_bytes, file_size, next_offset)
             self.bytes_cut += file_size - segment.size_bytes
             _logger.warning(
                 "%s: cut off %d bytes of torn batches at position %d",
@@ -191,6 +193,10 @@ class Checking:
             )
             self._storage.truncate(segment.file, segment.size_bytes)
             self._sync(segment)
+
+    def _keep(self, segment: Segment, position: int, end: int, next_offset: int) -> None:
+        now_ms = self._listing.now_ms
+        keep_cut_bytes(self._storage, self._durability, segment, position, end, next_offset, now_ms)
 
     def _sync(self, segment: Segment) -> None:
         self._storage.descriptors.pin(segment.file)
@@ -203,6 +209,7 @@ class Checking:
         segments = self._listing.segments
         for segment in segments[index:]:
             _logger.warning("%s is removed: the log ends before it", segment.file.path)
+            self._keep(segment, 0, segment.size_bytes, segment.base_offset)
             self.bytes_cut += segment.size_bytes
             self._listing.remove(segment)
         del segments[index:]

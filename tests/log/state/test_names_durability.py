@@ -259,6 +259,18 @@ class TestWhatGoes:
         log = crashed(log, renamed)
         assert known(log) == (1, 1)
 
+    def test_what_was_known_when_it_was_turned_off_outlives_a_crash_before_the_flush(
+        self, tmp_path: Path
+    ) -> None:
+        log = open_log(tmp_path, LARGE)
+        send(log, 1, 2)
+        flush(log)
+        settings.update_config(log, OFF)
+        log = again(log, OFF)
+        settings.update_config(log, LARGE)
+        assert log.record_states.replay_names(1 << 20, NOW_MS)
+        assert known(log) == (2, 2)
+
     def test_what_was_known_when_it_was_turned_off_is_durable(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
