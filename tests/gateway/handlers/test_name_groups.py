@@ -81,6 +81,12 @@ REQUESTS: dict[str, Plain] = {
         "topic_partitions": [],
     },
     "share_group_heartbeat": {"member_id": "m", "subscribed_topic_names": [TOPIC]},
+    "streams_group_heartbeat": {
+        "member_id": "m",
+        "rebalance_timeout": 1_000,
+        "topology": {"epoch": 0, "subtopologies": []},
+        **dict.fromkeys(("active_tasks", "standby_tasks", "warmup_tasks"), ()),
+    },
     "share_fetch": SHARED,
     "share_acknowledge": {**SHARED, "share_session_epoch": 1},
     "alter_share_group_offsets": {
