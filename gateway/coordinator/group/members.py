@@ -31,7 +31,7 @@ from gateway.coordinator.group.records import GroupMetadataRecord
 from gateway.coordinator.group.share_heartbeat import ShareHeartbeat
 from gateway.coordinator.group.stored_groups import StoredGroups
 from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
-from gateway.coordinator.streams.shard import tags_bytes
+from gateway.coordinator.streams.shard import joining_bytes
 
 
 class Members:
@@ -246,8 +246,7 @@ class Members:
             if stored.is_full and not stored.knows(group_id):
                 text = f"This gateway holds {stored.max_groups} groups, the most allowed."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
-            size_bytes = MEMBER_BYTES + tags_bytes(request.client_tags or ())
-            if not stored.member_bytes.admit(size_bytes, effects.now_ms):
+            if not stored.member_bytes.admit(joining_bytes(request), effects.now_ms):
                 text = f"The members of this gateway's groups hold {stored.member_bytes.limit_bytes} bytes, the most allowed."
                 raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
         deletion = [] if group is None or group.is_simple else [GroupMetadataRecord(group_id, None)]

@@ -17,11 +17,21 @@ from gateway.coordinator.streams import heartbeat as protocol
 from gateway.coordinator.streams.group import StreamsGroup
 from gateway.coordinator.streams.records import StreamsGroupRecord, StreamsMemberRecord, StreamsRecord
 from gateway.coordinator.streams.request import JOINING, StreamsHeartbeat, StreamsLimits, StreamsReply
+from gateway.coordinator.streams.topology import Topology
+from gateway.coordinator.streams.topology_record import encode_topology
 
 
-def tags_bytes(tags: Iterable[tuple[str, str]]) -> int:
-    """Return the size of a member's client tags."""
+def joining_bytes(request: StreamsHeartbeat) -> int:
+    """Return an upper bound of the bytes that a member adds when it joins, with the topology if its group is new."""
+    return MEMBER_BYTES + _tags_bytes(request.client_tags or ()) + _topology_bytes(request.topology)
+
+
+def _tags_bytes(tags: Iterable[tuple[str, str]]) -> int:
     return sum(len(key) + len(value) for key, value in tags)
+
+
+def _topology_bytes(topology: Topology | None) -> int:
+    return 0 if topology is None else len(encode_topology(topology))
 
 
 class StreamsGroups:
@@ -62,12 +72,13 @@ class StreamsGroups:
         return [] if found is None else [found]
 
     def count_member_bytes(self) -> int:
-        """Return the bytes of all members, for the budget of the gateway."""
-        return sum(
-            MEMBER_BYTES + tags_bytes(member.value.client_tags)
+        """Return the bytes of all members and topologies, for the budget of the gateway."""
+        members = sum(
+            MEMBER_BYTES + _tags_bytes(member.value.client_tags)
             for group in self.groups.values()
             for member in group.members.values()
         )
+        return members + sum(_topology_bytes(group.topology) for group in self.groups.values())
 
     def heartbeat(self, request: StreamsHeartbeat, topics: Topics, effects: Effects) -> StreamsReply:
         """Handle a valid StreamsGroupHeartbeat. Raises HeartbeatRefused."""

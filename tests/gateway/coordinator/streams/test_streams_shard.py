@@ -14,10 +14,11 @@ from gateway.coordinator.group.records import CommittedOffset, GroupRecord, Offs
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.streams.records import StreamsMemberRecord
 from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
+from gateway.coordinator.streams.topology import Topology
 from gateway.coordinator.transactional import Pending
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
-from tests.gateway.coordinator.streams.applications import FakeTopics
+from tests.gateway.coordinator.streams.applications import FakeTopics, changelog, subtopology
 from tests.gateway.coordinator.streams.group_scene import AT_ONCE, GROUP, active, asking, joining
 
 NOT_FOUND = ErrorCode.group_id_not_found
@@ -159,6 +160,17 @@ class TestKinds:
         made.now_ms += 10_000
         request = joining("b", client_tags=(("zone", "z" * 800),))
         assert made.refusal(request) is ErrorCode.group_max_size_reached
+
+    def test_topologies_count_among_the_bytes_of_members(self) -> None:
+        made = Scene()
+        made.shard.stored.member_bytes.limit_bytes = 4_500
+        made.beat(
+            joining("a", Topology(0, (subtopology("0", "lines", changelogs=[changelog("c" * 2_000)]),)))
+        )
+        made.beat(asking("a", -1))
+        made.now_ms += 10_000
+        other = replace(joining("b", Topology(0, (subtopology("0", "l" * 2_000),))), group_id="other")
+        assert made.refusal(other) is ErrorCode.group_max_size_reached
 
 
 def consumer_ids() -> list[object]:
