@@ -138,7 +138,7 @@ class Config:
 
     def protocol_of(self, listener_name: _Text) -> SecurityProtocol:
         """Return the protocol that a listener speaks. Raises ValueError for a name without a protocol."""
-        return protocol_of(listener_name, parse_protocol_map(self.list("listener.security.protocol.map")))
+        return protocol_of(listener_name, parse_protocol_map(self.str("listener.security.protocol.map")))
 
     def follow(self, apply: Callable[[], None]) -> None:
         """Call `apply` now, and again after each change of a value while the gateway runs.

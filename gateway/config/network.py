@@ -49,7 +49,7 @@ NETWORK_SETTINGS = (
     ),
     Setting(
         name="listener.security.protocol.map",
-        type=SettingType.LIST,
+        type=SettingType.STRING,
         default=DEFAULT_MAP,
         section=_NETWORK,
         check=protocol_map_complaint,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 from gateway.config.setting import SettingValue
 
@@ -18,29 +18,29 @@ class SecurityProtocol(enum.Enum):
 
 LATER_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
 """Kafka's protocols that no listener here can speak."""
-DEFAULT_MAP = ("PLAINTEXT:PLAINTEXT", "SSL:SSL")
+DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL"
 _NUMBERED_PLAINTEXT = re.compile(r"PLAINTEXT\d+")
 """The names that `seqgate serve --listen` gives to its second and further listeners."""
 
 
-def parse_protocol_map(texts: Iterable[str]) -> dict[str, SecurityProtocol]:
-    """Return the protocol of each listener name of the map.
+def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
+    """Return the protocol of each listener name of the map, `NAME:PROTOCOL` separated by commas.
 
     Raises:
         ValueError: an item is malformed, names an unknown protocol, or a name occurs twice; the message is the reason.
     """
     protocols: dict[str, SecurityProtocol] = {}
-    for text in texts:
-        name, colon, protocol = (part.strip().upper() for part in text.partition(":"))
+    for item in filter(None, (item.strip() for item in text.split(","))):
+        name, colon, protocol = (part.strip().upper() for part in item.partition(":"))
         if not (name and colon and protocol):
-            raise ValueError(f"{text!r} must have the form NAME:PROTOCOL")
+            raise ValueError(f"{item!r} must have the form NAME:PROTOCOL")
         if name in protocols:
             raise ValueError(f"the listener name {name} occurs twice")
         if protocol in LATER_PROTOCOLS:
-            raise ValueError(f"{text!r} asks for SASL, which no listener here speaks yet")
+            raise ValueError(f"{item!r} asks for SASL, which no listener here speaks yet")
         if protocol not in SecurityProtocol.__members__:
             allowed = ", ".join(SecurityProtocol.__members__)
-            raise ValueError(f"{protocol} in {text!r} is no security protocol; choose from {allowed}")
+            raise ValueError(f"{protocol} in {item!r} is no security protocol; choose from {allowed}")
         protocols[name] = SecurityProtocol[protocol]
     return protocols
 
@@ -67,7 +67,7 @@ def protocol_of(listener_name: str, protocols: Mapping[str, SecurityProtocol]) -
 def protocol_map_complaint(value: SettingValue) -> str | None:
     """Return why the setting of protocols refuses the value; None when the value is allowed."""
     try:
-        parse_protocol_map(value if isinstance(value, tuple) else (str(value),))
+        parse_protocol_map(str(value))
     except ValueError as error:
         return str(error)
     return None

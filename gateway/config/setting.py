@@ -22,6 +22,7 @@ class SettingType(enum.IntEnum):
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    PASSWORD = 9
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
@@ -117,7 +118,7 @@ class Setting:
             if "" in items:
                 raise EmptyItemError("an item of the list is empty")
             return items
-        if self.type is SettingType.STRING:
+        if self.type in (SettingType.STRING, SettingType.PASSWORD):
             return text
         # Python's own parsers also accept underscores, digits of other scripts and NaN.
         if not (_DECIMAL if self.type is SettingType.DOUBLE else _WHOLE).fullmatch(text):

@@ -25,6 +25,7 @@ def store_type_complaint(value: SettingValue) -> str | None:
 
 _tls_setting = partial(Setting, section="TLS", per_listener=True)
 _tls_text = partial(_tls_setting, type=SettingType.STRING, default=None)
+_tls_secret = partial(_tls_setting, type=SettingType.PASSWORD, default=None, sensitive=True)
 
 TLS_SETTINGS = (
     _tls_text(
@@ -37,23 +38,20 @@ TLS_SETTINGS = (
         check=store_type_complaint,
         doc="Format of the key store; unset, it is recognised. `PEM` also where key and certificates are settings.",
     ),
-    _tls_text(
+    _tls_secret(
         name="ssl.keystore.password",
-        sensitive=True,
         doc="Password of a PKCS12 key store.",
     ),
-    _tls_text(
+    _tls_secret(
         name="ssl.keystore.key",
-        sensitive=True,
         doc="Private key in PEM (PKCS#8), instead of a key store file.",
     ),
-    _tls_text(
+    _tls_secret(
         name="ssl.keystore.certificate.chain",
         doc="Certificates in PEM that belong to `ssl.keystore.key`, the listener's own first.",
     ),
-    _tls_text(
+    _tls_secret(
         name="ssl.key.password",
-        sensitive=True,
         doc="Password of an encrypted private key in PEM.",
     ),
     _tls_text(
@@ -66,12 +64,11 @@ TLS_SETTINGS = (
         check=store_type_complaint,
         doc="Format of the trust store; unset, it is recognised.",
     ),
-    _tls_text(
+    _tls_secret(
         name="ssl.truststore.password",
-        sensitive=True,
         doc="Password of a PKCS12 trust store.",
     ),
-    _tls_text(
+    _tls_secret(
         name="ssl.truststore.certificates",
         doc="Certificates of authorities in PEM, instead of a trust store file.",
     ),

@@ -63,7 +63,7 @@ class TestFile:
             tmp_path,
             '"auto.create.topics.enable" = false\n'
             'listeners = ["A://127.0.0.1:1", "B://[::1]:2"]\n'
-            'listener.security.protocol.map = ["A:SSL", "B:PLAINTEXT"]\n'
+            'listener.security.protocol.map = "A:SSL,B:PLAINTEXT"\n'
             '"seqgate.producer.id.prefetch.ratio" = 0.5\n',
         )
         config = load_config(file)

@@ -7,25 +7,25 @@ from gateway.config.protocols import SecurityProtocol, parse_protocol_map, proto
 
 
 def test_names_and_protocols_are_taken_in_any_case() -> None:
-    assert parse_protocol_map(["internal:ssl", "EXTERNAL:PLAINTEXT"]) == {
+    assert parse_protocol_map("internal:ssl, EXTERNAL:PLAINTEXT") == {
         "INTERNAL": SecurityProtocol.SSL,
         "EXTERNAL": SecurityProtocol.PLAINTEXT,
     }
 
 
 @pytest.mark.parametrize(
-    ("texts", "reason"),
+    ("text", "reason"),
     [
-        (["A"], "'A' must have the form NAME:PROTOCOL"),
-        ([":SSL"], "':SSL' must have the form NAME:PROTOCOL"),
-        (["A:SSL", "a:PLAINTEXT"], "the listener name A occurs twice"),
-        (["A:TLS"], "TLS in 'A:TLS' is no security protocol; choose from PLAINTEXT, SSL"),
-        (["A:SASL_SSL"], "'A:SASL_SSL' asks for SASL, which no listener here speaks yet"),
+        ("A", "'A' must have the form NAME:PROTOCOL"),
+        (":SSL", "':SSL' must have the form NAME:PROTOCOL"),
+        ("A:SSL,a:PLAINTEXT", "the listener name A occurs twice"),
+        ("A:TLS", "TLS in 'A:TLS' is no security protocol; choose from PLAINTEXT, SSL"),
+        ("A:SASL_SSL", "'A:SASL_SSL' asks for SASL, which no listener here speaks yet"),
     ],
 )
-def test_a_malformed_map_is_refused(texts: list[str], reason: str) -> None:
+def test_a_malformed_map_is_refused(text: str, reason: str) -> None:
     with pytest.raises(ValueError, match="^" + reason.replace("'", ".") + "$"):
-        parse_protocol_map(texts)
+        parse_protocol_map(text)
 
 
 def test_the_further_listeners_of_the_flag_speak_plaintext() -> None:
@@ -70,7 +70,7 @@ def test_a_wrong_setting_for_one_listener_is_refused(override: str, reason: str)
         load_config(overrides=[override])
 
 
-def test_a_wrong_password_is_not_shown() -> None:
+def test_a_store_in_javas_own_format_is_refused_with_the_remedy() -> None:
     with pytest.raises(ConfigError) as error:
         load_config(overrides=["ssl.keystore.type=JKS"])
     assert "keytool -importkeystore" in str(error.value)
