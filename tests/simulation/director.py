@@ -16,6 +16,8 @@ KILLED_WHILE_STARTING = 0.3
 CUT_WHILE_SLOW = 0.5
 AT_ONCE = 0.2
 """The share of crashes and cuts that directly follow the previous one."""
+MOSTLY = 0.7
+"""The share of slow work where a profile has slow flushes."""
 CLOCK_JUMPS_MS = (-3_600_000, 600_000)
 
 
@@ -33,6 +35,7 @@ class Director:
 
     async def run(self, until_s: float) -> None:
         """Run every kind of fault in its own task."""
+        self._hurry()
         tasks = [
             asyncio.create_task(self._again_and_again(kind, mean_s, until_s), name=f"fault: {kind}")
             for kind, mean_s in self._plan.befalls.items()
@@ -68,7 +71,7 @@ class Director:
         """End all faults, and start the gateway if it is down."""
         self._network.heal()
         self._network.slow = SLOW
-        self._hurry()
+        self._hurry(at_the_end=True)
         self._network.one_byte_portions = 0.0
         async with self._restarting:
             self._node.heal_disk()
@@ -76,6 +79,7 @@ class Director:
                 # a restart brings partitions back that a failed flush took offline
                 self._node.kill()
             await self._bring_up()
+            self._hurry(at_the_end=True)
 
     # --- the gateway
 
@@ -97,6 +101,9 @@ class Director:
 
     async def _bring_up(self) -> None:
         """Start the gateway, sometimes with a crash during the start, until it runs."""
+        has_slow_flushes = self._plan.profile.flush_s is not None
+        if has_slow_flushes:
+            self._hurry(at_the_end=True)
         while not self._node.is_up:
             await asyncio.sleep(self._chance.expovariate(1 / 0.3))
             killed_after_s = None
@@ -104,6 +111,8 @@ class Director:
                 killed_after_s = self._chance.expovariate(1 / 0.02)
                 self.faults["kill while starting"] += 1
             await self._node.start(killed_after_s=killed_after_s)
+        if has_slow_flushes:
+            self._hurry()
 
     async def _kill_amid(self) -> None:
         await self._crash_amid(power=False)
@@ -153,9 +162,11 @@ class Director:
             await self._cut_power()
         self._hurry()
 
-    def _hurry(self) -> None:
-        self._loop.slow_threads = SLOW_THREADS
-        self._loop.slow_thread_latency_s = SLOW_THREAD_LATENCY_S
+    def _hurry(self, *, at_the_end: bool = False) -> None:
+        """Let threads be as quick as the plan's profile says; at the end all are quick."""
+        flush_s = None if at_the_end else self._plan.profile.flush_s
+        self._loop.slow_threads = SLOW_THREADS if flush_s is None else MOSTLY
+        self._loop.slow_thread_latency_s = SLOW_THREAD_LATENCY_S if flush_s is None else flush_s
 
     async def _forget_cached(self) -> None:
         self._node.forget_cached()

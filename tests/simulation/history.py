@@ -215,9 +215,9 @@ class OffsetsCommitting(Event):
     member: str
     offsets: tuple[tuple[TopicPartition, int], ...]
     generation: int = -1
-    """The generation of a classic group member. −1 for other members, which may commit with an older epoch
-    (KIP-1251).
-    """
+    """The generation of a classic group member; −1 for other members."""
+    member_epoch: int = -1
+    """The epoch of a consumer group member, which may be older than the member's newest one (KIP-1251)."""
 
 
 @dataclass(frozen=True)

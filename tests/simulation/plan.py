@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from random import Random
 
+from tests.simulation.profiles import ORDINARY, Profile, profile_of
+
 HOST = "gateway"
 PORT = 9092
 LONG_MAX = 2**63 - 1
@@ -22,6 +24,7 @@ class Plan:
     cold_reads: bool = False
     """Whether the disk reports which data is cached, so that the gateway reads other data in threads."""
     max_descriptors: int | None = None
+    profile: Profile = ORDINARY
 
     def without(self, *kinds: str) -> Plan:
         return replace(self, befalls={kind: s for kind, s in self.befalls.items() if kind not in kinds})
@@ -47,30 +50,36 @@ MEAN_S = {
 
 def plan_of(seed: int) -> Plan:
     """Draw some of the faults, and some of the settings that change the outcome, from the seed."""
-    chance = Random(f"plan {seed}")
+    chance, profile = Random(f"plan {seed}"), profile_of(seed)
     befalls = {
         kind: mean_s * chance.uniform(0.4, 2.0) for kind, mean_s in MEAN_S.items() if chance.random() < 0.6
     }
+    if profile.befalls is not None:
+        befalls = dict(profile.befalls)
     durable = chance.random() < 0.8
+    if profile.is_durable is not None:
+        durable = profile.is_durable
     if not durable:
         # records acknowledged from the page cache may be lost by a power cut or a failing disk
         for kind in ("power cut", "power cut amid", "disk"):
             befalls.pop(kind, None)
+    duration_s = chance.choice((4.0, 8.0, 8.0, 15.0, 30.0))
+    settings = _settings(chance, durable=durable) | _settings_of_names(Random(f"names plan {seed}"))
+    settings["seqgate.recompression.threads"] = Random(f"codecs plan {seed}").choice((1, 2, 5))
+    if profile.durations_s is not None:
+        duration_s = chance.choice(profile.durations_s)
     return Plan(
-        duration_s=chance.choice((4.0, 8.0, 8.0, 15.0, 30.0)),
-        settings=(
-            *_settings(chance, durable=durable),
-            *_settings_of_names(Random(f"names plan {seed}")),
-            f"seqgate.recompression.threads={Random(f'codecs plan {seed}').choice((1, 2, 5))}",
-        ),
+        duration_s=duration_s,
+        settings=tuple(f"{name}={value}" for name, value in {**settings, **profile.settings}.items()),
         befalls=befalls,
         one_byte_portions=chance.choice((0.0, 0.0, 0.02, 0.3)),
         cold_reads=chance.random() < 0.5,
+        profile=profile,
     )
 
 
-def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
-    chosen = {
+def _settings(chance: Random, *, durable: bool) -> dict[str, object]:
+    return {
         "listeners": f"PLAINTEXT://{HOST}:{PORT}",
         "log.flush.interval.messages": 1 if durable else PAGE_CACHE,
         "offsets.topic.segment.bytes": chance.choice((2_000, 30_000, 1 << 20)),
@@ -91,13 +100,11 @@ def _settings(chance: Random, *, durable: bool) -> tuple[str, ...]:
         "log.retention.check.interval.ms": 1_000,
         "log.segment.delete.delay.ms": chance.choice((0, 1_000)),
     }
-    return tuple(f"{name}={value}" for name, value in chosen.items())
 
 
-def _settings_of_names(chance: Random) -> tuple[str, ...]:
-    chosen = {
+def _settings_of_names(chance: Random) -> dict[str, object]:
+    return {
         "seqgate.deduplication.snapshot.records": chance.choice((1, 1, 20, 100_000)),
         "seqgate.deduplication.snapshot.interval.ms": chance.choice((500, 2_000, 60_000)),
         "log.message.deduplication.expiration.ms": chance.choice((-1, 604_800_000)),
     }
-    return tuple(f"{name}={value}" for name, value in chosen.items())

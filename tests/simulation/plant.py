@@ -1,10 +1,11 @@
 """Plants faults in the production code, and reports after how many seeds of the simulation which checker
 finds them.
 
-`python -m tests.simulation.plant --fault NAME --seeds N` hunts one fault, `--table` all of them. `--fault
+`python -m tests.simulation.plant --fault NAME --seeds N` hunts one fault, without NAME all of them. `--fault
 NAME --seed S` shows all breaches of one run, and `--seconds N` hunts all faults in turn for that time. Each
-hunt begins with the seed that found the fault last (`planted/seeds.py`); `--keep` writes the seeds that find
-them now. A seed counts only if the sound code passes it. The last line is JSON.
+hunt begins with the seed that found the fault last (`planted/seeds.py`), continues with the seeds that found
+others, and then with the seeds whose profile the fault names. `--keep` writes the seeds that find the faults
+now. A seed counts only if the sound code passes it. The last line is JSON.
 """
 
 from __future__ import annotations
@@ -18,13 +19,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import count, islice, takewhile
+from functools import lru_cache
+from itertools import chain, count, islice, takewhile
 from pathlib import Path
 
 from tests.simulation.plan import Plan, plan_of
 from tests.simulation.planted import FAULTS
 from tests.simulation.planted import seeds as kept_seeds
 from tests.simulation.planted.seeds import KEPT
+from tests.simulation.profiles import profile_name_of
 from tests.simulation.simulation import run_seed
 
 HASH_SEED = "0"
@@ -57,19 +60,23 @@ class Found:
     seed: int = -1
     first_breach: str = ""
 
+    @property
+    def replay(self) -> str:
+        """Return the command that shows the whole run."""
+        return f"python -m tests.simulation.plant --fault {self.fault} --seed {self.seed}"
+
     def told(self) -> str:
-        """Return a sentence for people, with the command that shows the whole run."""
+        """Return sentences for people, with the command that shows the whole run."""
         if not self.checkers:
             return f"{self.fault}: not found in {self.seeds} seeds"
         first = self.first_breach.splitlines()[0]
-        return (
-            f"{self.fault}: {self.seeds} seeds, --seed {self.seed}, {', '.join(self.checkers)}; {first[:200]}"
-        )
+        found_by = ", ".join(self.checkers)
+        return f"{self.fault}: found in {self.seeds} seeds by {found_by}: {first[:200]}\n  {self.replay}"
 
     def row(self) -> str:
         """Return a row of the table in docs/reliability.md."""
         checkers = ", ".join(f"`{checker}`" for checker in self.checkers) or "not found"
-        return f"| `{self.fault}` | {FAULTS[self.fault].mistake} | {checkers} | {self.seeds} |"
+        return f"| `{self.fault}` | {FAULTS[self.fault].mistake} | {checkers} | {self.seed} |"
 
 
 def plan_for(seed: int) -> Plan:
@@ -84,26 +91,40 @@ def breaches_of(fault: str, seed: int) -> list[str]:
         return run_seed(seed, plan_for(seed)).breaches
 
 
+@lru_cache
+def is_unsound(seed: int) -> bool:
+    """Return whether a run without any fault shows a breach."""
+    return bool(run_seed(seed, plan_for(seed)).breaches)
+
+
 def try_seed(fault: str, seed: int) -> Tried:
     """Run with the fault. If that shows a breach, run without the fault, too."""
     breaches = breaches_of(fault, seed)
     checkers = tuple(dict.fromkeys(breach.split(":", 1)[0] for breach in breaches))
     if not breaches:
         return Tried(fault, seed, ())
-    unsound = bool(run_seed(seed, plan_for(seed)).breaches)
-    return Tried(fault, seed, checkers, breaches[0], unsound)
+    return Tried(fault, seed, checkers, breaches[0], is_unsound(seed))
 
 
-def seeds_for(fault: str, seeds: Iterable[int]) -> Iterator[int]:
-    """Yield the seed that found the fault last, if any, and then further seeds."""
+def seeds_for(fault: str, first: int) -> Iterator[int]:
+    """Yield the seed that found the fault last, if any, the seeds that found others, and then seeds from `first`.
+
+    All but the first are seeds whose profile the fault names.
+    """
+    profiles = FAULTS[fault].profiles
     kept = KEPT.get(fault)
+    others = sorted(set(KEPT.values()) - {kept})
     if kept is not None:
         yield kept
-    yield from (seed for seed in seeds if seed != kept)
+    further = (seed for seed in count(first) if seed != kept and seed not in others)
+    for seed in chain(others, further):
+        if not profiles or profile_name_of(seed) in profiles:
+            yield seed
 
 
-def find(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_once: int) -> Found:
-    """Return the first of the seeds that shows the fault; the kept seed comes before them."""
+def find(pool: ProcessPoolExecutor, fault: str, first: int, number: int, at_once: int) -> Found:
+    """Return the first of `number` seeds that shows the fault."""
+    seeds = islice(seeds_for(fault, first), number)
     needed = 0
     for tried in _in_order(pool, fault, seeds, at_once):
         if not tried.unsound:
@@ -113,13 +134,12 @@ def find(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_once: i
     return Found(fault, needed)
 
 
-def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: Iterable[int], at_once: int) -> Iterator[Tried]:
+def _in_order(pool: ProcessPoolExecutor, fault: str, seeds: Iterator[int], at_once: int) -> Iterator[Tried]:
     """Yield the results in the order of their seeds, with some runs ahead of the consumer."""
-    left = seeds_for(fault, seeds)
-    running = [pool.submit(try_seed, fault, seed) for seed in islice(left, at_once)]
+    running = [pool.submit(try_seed, fault, seed) for seed in islice(seeds, at_once)]
     while running:
         yield running.pop(0).result()
-        running += [pool.submit(try_seed, fault, seed) for seed in islice(left, 1)]
+        running += [pool.submit(try_seed, fault, seed) for seed in islice(seeds, 1)]
 
 
 def find_within(
@@ -132,7 +152,7 @@ def find_within(
     deadline = time.monotonic() + seconds
     needed: Counter[str] = Counter()
     found: dict[str, Found] = {}
-    left = {fault: seeds_for(fault, count(first)) for fault in faults}
+    left = {fault: seeds_for(fault, first) for fault in faults}
     rounds = ((fault, next(left[fault])) for _ in count() for fault in faults if fault not in found)
     tries = takewhile(lambda _: time.monotonic() < deadline, rounds)
     running = [pool.submit(try_seed, *one) for one in islice(tries, at_once)]
@@ -181,18 +201,31 @@ def keep(found: Iterable[Found]) -> None:
     KEPT_IN.write_text(text[:begin] + rows + text[end:])
 
 
-def _report(found: Sequence[Found], *, in_time: bool = False) -> int:
-    """Print the results; a fault that was not found counts as a failure only if all its seeds were tried."""
-    missed = [f"{one.fault} was not found in {one.seeds} seeds" for one in found if not one.checkers]
+def _report(found: Sequence[Found]) -> int:
+    """Print the results. A fault that no seed shows is a failure, and so is a kept seed that does not show its fault.
+
+    A timed hunt may end before a fault is tried; such a fault is not counted.
+    """
+    tried = [one for one in found if one.seeds]
+    breaches = [breach for one in tried if (breach := _breach_of(one))]
     counts = {
-        "faults planted": sum(one.seeds > 0 for one in found),
-        "faults found": len(found) - len(missed),
-        "found by the kept seed": sum(one.seed == KEPT.get(one.fault) for one in found if one.checkers),
-        "seeds run": sum(one.seeds for one in found),
+        "faults planted": len(tried),
+        "faults found": sum(bool(one.checkers) for one in tried),
+        "found by the kept seed": sum(one.seed == KEPT.get(one.fault) for one in tried if one.checkers),
+        "seeds run": sum(one.seeds for one in tried),
     }
-    breaches = [] if in_time else missed
-    print(json.dumps({"part": "planted faults", "counts": counts, "breaches": breaches}))
+    notes = [one.replay for one in tried if one.checkers]
+    print(json.dumps({"part": "planted faults", "counts": counts, "breaches": breaches, "notes": notes}))
     return 1 if breaches else 0
+
+
+def _breach_of(found: Found) -> str:
+    kept = KEPT.get(found.fault)
+    if not found.checkers:
+        return f"{found.fault} was not found in {found.seeds} seeds"
+    if kept is None or found.seed == kept:
+        return ""
+    return f"seed {kept} no longer shows {found.fault}; keep another one with --fault {found.fault} --keep"
 
 
 def main() -> int:
@@ -210,16 +243,15 @@ def main() -> int:
         print("\n".join(one.told() for one in found))
         if arguments.keep:
             keep(found)
-        return _report(found, in_time=True)
+        return _report(found)
     if arguments.seed is not None:
         return _show(faults[0], arguments.seed)
-    seeds = range(arguments.first, arguments.first + arguments.seeds)
     if arguments.table:
-        print("| planted fault | the mistake it stands for | found by | seeds |\n| --- | --- | --- | --- |")
+        print("| planted fault | the mistake it stands for | found by | seed |\n| --- | --- | --- | --- |")
     found = []
     with ProcessPoolExecutor(arguments.jobs) as pool:
         for fault in faults:
-            one = find(pool, fault, seeds, arguments.jobs)
+            one = find(pool, fault, arguments.first, arguments.seeds, arguments.jobs)
             found.append(one)
             print(one.row() if arguments.table else one.told(), flush=True)
     if arguments.keep:

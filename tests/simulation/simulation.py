@@ -126,7 +126,7 @@ class Simulation:
 
         clients = asyncio.create_task(
             run(
-                Workload.from_seed(seed),
+                Workload.from_seed(seed, self._plan.profile),
                 (HOST, PORT),
                 self.outcome.history,
                 duration_s,

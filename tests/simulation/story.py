@@ -133,10 +133,17 @@ class Story:
         self.history.add(OffsetsFetched(self.tick(), "g", ((P0, offset),), asked_at_ms))
 
     def committing(
-        self, offset: int, *, answered: bool = True, member: str = "m", generation: int = -1
+        self,
+        offset: int,
+        *,
+        answered: bool = True,
+        member: str = "m",
+        generation: int = -1,
+        member_epoch: int = -1,
     ) -> None:
         asked_at_ms = self.tick()
-        self.history.add(OffsetsCommitting(asked_at_ms, "g", member, ((P0, offset),), generation))
+        offsets = ((P0, offset),)
+        self.history.add(OffsetsCommitting(asked_at_ms, "g", member, offsets, generation, member_epoch))
         if answered:
             self.history.add(OffsetsCommitted(self.tick(), "g", member, ((P0, offset),), asked_at_ms))
 

@@ -309,3 +309,20 @@ class TestGroups:
             "generation 2 was assigned at 10 ms"
         )
         assert breaches(story.history) == [expected]
+
+    def test_a_commit_of_an_old_epoch_for_a_partition_that_another_member_has(self) -> None:
+        story = Story()
+        story.add(Assigned(story.tick(), "g", "old", 1, frozenset({P0, P1})))
+        story.add(Assigned(story.tick(), "g", "old", 2, frozenset({P0})))
+        story.add(Assigned(story.tick(), "g", "m", 2, frozenset({P1})))
+        story.committing(5, member_epoch=1, member="old")
+        assert story.found() == set()
+        story.add(Assigned(story.tick(), "g", "m", 3, frozenset({P0, P1})))
+        story.committing(6, member_epoch=2, member="old", answered=False)
+        assert story.found() == set()
+        story.committing(7, member_epoch=2, member="old")
+        expected = (
+            "stale_epochs: 90 ms: a commit of old at epoch 2 of g was accepted for flights-0, asked for at 80 ms, "
+            "and m had the partition at epoch 3 from 60 ms on"
+        )
+        assert breaches(story.history) == [expected]

@@ -234,6 +234,23 @@ def test_less_is_told_than_was_acknowledged_or_told_before_it_was_asked_for() ->
     assert story.found() == {"names_told"}
 
 
+def test_what_is_told_may_lag_while_later_records_wait_for_their_flush() -> None:
+    story = NamedStory()
+    story.stored(line(0), 0)
+    story.left(line(1))
+    story.told(-1)
+    story.last([line(0), line(1)], told=1)
+    assert story.found() == set()
+
+    story = NamedStory()
+    story.stored(line(0), 0)
+    story.told(0)
+    story.left(line(1))
+    story.told(-1)
+    story.last([line(0), line(1)], told=1)
+    assert story.found() == {"names_told"}
+
+
 def test_what_is_told_at_the_end_is_behind() -> None:
     story = NamedStory()
     story.left(line(0), line(1))
@@ -260,6 +277,21 @@ def test_a_fenced_life_stores_a_line() -> None:
     story.stored(line(1), 1, epoch=1)
     story.last([line(0, life=2), line(1)])
 
+    assert story.found() == {"names_fenced"}
+
+
+def test_a_life_that_duplicates_of_a_newer_one_have_fenced_stores_a_line() -> None:
+    story = NamedStory()
+    story.stored(line(0), 0, epoch=1)
+    story.stored(line(0, life=2), -1, epoch=2)
+    story.last([line(0)])
+    assert story.found() == set()
+
+    story = NamedStory()
+    story.stored(line(0), 0, epoch=1)
+    story.stored(line(0, life=2), -1, epoch=2)
+    story.stored(line(1), 1, epoch=1)
+    story.last([line(0), line(1)])
     assert story.found() == {"names_fenced"}
 
 

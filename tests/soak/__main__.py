@@ -51,6 +51,8 @@ def _run(part: Part, parts: list[Part], budget_s: float, seed: int, keep: Path |
     console.print(f"[bold]{part.name}[/]: {part.does} ({share_s:.0f} s)")
     began_s = time.monotonic()
     result = run_part(part, share_s, seed, keep)
+    for note in result.notes:
+        console.print(f"  {note}", highlight=False, markup=False)
     console.print(f"  {time.monotonic() - began_s:.0f} s; {result.in_short()}")
     return result
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from rich.console import Console
 from rich.table import Table
@@ -13,12 +13,13 @@ SHOWN = 10
 
 @dataclass(frozen=True)
 class Result:
-    """The result of a part: its counts by name, and a sentence for each breach."""
+    """The result of a part: its counts by name, a sentence for each breach, and notes to print as they are."""
 
     part: str
     command: str
     counts: dict[str, int]
     breaches: list[str]
+    notes: list[str] = field(default_factory=list)
 
     @property
     def failed(self) -> bool:

@@ -26,7 +26,7 @@ LONG_FILES = (
     "compat/tools/test_kafka_tools.py",
     "compat/transactions/test_tools.py",
     "system/server/test_connections.py",
-    "simulation/test_planted.py",
+    "simulation/test_plant.py",
     "system/commands/test_transactions.py",
     "upgrade/test_newer_formats.py",
 )

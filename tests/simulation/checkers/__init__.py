@@ -10,7 +10,7 @@ from typing import Final
 from tests.simulation.checkers.committed_offsets import committed_offsets
 from tests.simulation.checkers.dense import dense
 from tests.simulation.checkers.facts import Checker, Facts, place
-from tests.simulation.checkers.groups import early_owners, old_generations, owners
+from tests.simulation.checkers.groups import early_owners, old_generations, owners, stale_epochs
 from tests.simulation.checkers.named import (
     named_aborted,
     named_doubled,
@@ -65,6 +65,7 @@ CHECKERS: Final[dict[str, Checker]] = {
         owners,
         early_owners,
         old_generations,
+        stale_epochs,
         named_lost,
         named_places,
         named_doubled,

@@ -1,6 +1,9 @@
 """Checks that a partition has one owner at a time in a group, and that a member of an older generation can't
 commit.
 
+A member of the consumer protocol may commit with an older epoch only the partitions that it has held since that
+epoch (KIP-1251).
+
 Owners of different generations overlap if the older one is active in its generation once more: then it had
 not released the partition. (A member of the consumer protocol takes the next epoch only after it has released
 what it must, and a member that was removed returns in a later epoch.)
@@ -85,4 +88,34 @@ def old_generations(facts: Facts) -> list[str]:
                     f"{event.group} was accepted, asked for at {event.at_ms} ms, and generation "
                     f"{known.generation} was assigned at {known.at_ms} ms"
                 )
+    return breaches
+
+
+def stale_epochs(facts: Facts) -> list[str]:
+    """Find commits of consumer group members that began after a later epoch of another member had the partition."""
+    answered = {
+        (event.group, event.member, event.asked_at_ms, event.offsets): event
+        for event in facts.all(OffsetsCommitted)
+    }
+    taken: dict[tuple[str, TopicPartition], list[Assigned]] = defaultdict(list)
+    breaches = []
+    for event in facts.history.events:
+        if isinstance(event, Assigned):
+            for partition in event.partitions:
+                taken[event.group, partition].append(event)
+        if not isinstance(event, OffsetsCommitting) or event.member_epoch < 0:
+            continue
+        accepted = answered.get((event.group, event.member, event.at_ms, event.offsets))
+        if accepted is None:
+            continue
+        breaches += [
+            f"{accepted.at_ms} ms: a commit of {event.member} at epoch {event.member_epoch} of {event.group} was "
+            f"accepted for {place(partition)}, asked for at {event.at_ms} ms, and {taker.member} had the partition "
+            f"at epoch {taker.generation} from {taker.at_ms} ms on"
+            for partition, _ in event.offsets
+            for taker in taken[event.group, partition]
+            if taker.member != event.member
+            and taker.generation > event.member_epoch
+            and taker.at_ms < event.at_ms
+        ]
     return breaches

@@ -51,7 +51,7 @@ def compression_types(*, zstd: bool) -> tuple[str, ...]:
 class Administrator:
     """Changes topics. `pause_s` is the mean time between two changes.
 
-    It may shorten the retention of `retained` topics, and turn deduplication off and on in `switched` ones.
+    `deletions` is the weight of DeleteRecords. It may shorten the retention of `retained` topics, and turn deduplication off and on in `switched` ones.
     """
 
     def __init__(
@@ -63,6 +63,8 @@ class Administrator:
         compacted: frozenset[str],
         retained: frozenset[str],
         switched: frozenset[str],
+        *,
+        deletions: int,
     ) -> None:
         self._surroundings = surroundings
         self._name = name
@@ -71,13 +73,14 @@ class Administrator:
         self._compacted = compacted
         self._retained = sorted(retained)
         self._switched = sorted(switched)
+        self._deletions = deletions
         self._link = Link(surroundings, name, random)
         self._offsets = Fetcher(surroundings, self._link, name, random, read_committed=False)
         self._scratch = 0
 
     async def run(self) -> None:
         changes = [self._add_partitions, self._configure, self._configure, self._make_and_remove]
-        changes += [self._delete_records] * 3 + [self._shorten] * bool(self._retained)
+        changes += [self._delete_records] * self._deletions + [self._shorten] * bool(self._retained)
         changes += [self._switch] * bool(self._switched)
         changes += [self._recompress] * bool(self._surroundings.history.recompressed)
         while not self._surroundings.ending:

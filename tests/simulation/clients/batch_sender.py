@@ -31,8 +31,6 @@ RETRY_BACKOFF_MAX_S = 1.0
 CODECS = ("none", "none", "none", "gzip", "snappy", "lz4")
 ZSTD_SINCE, TOPIC_IDS_SINCE = 7, 13
 PRODUCE_VERSIONS = (3, 5, 7, 8, 9, 10, 11, 12, 13)
-PADDING_BYTES = (0, 0, 0, 300, 600)
-"""Padding of a full batch; the smallest segments hold 2,000 bytes."""
 KEYS = tuple(f"key-{number}".encode() for number in range(8))
 
 ErrorJudge = Callable[[PartitionQueue, ProducerBatch, ErrorCode], bool]
@@ -89,7 +87,7 @@ class BatchSender:
             self._surroundings.wall_ms(),
             tuple(self._random.choice(KEYS) for _ in range(record_count)),
             transactional=self._transactional_id is not None,
-            padding_bytes=self._random.choice(PADDING_BYTES) // record_count,
+            padding_bytes=self._random.choice(self._surroundings.padding_bytes) // record_count,
         )
         self.queue(partition).waiting.append(batch)
         self.woken.set()

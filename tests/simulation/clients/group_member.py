@@ -7,7 +7,7 @@ offsets in the same transaction.
 from __future__ import annotations
 
 import contextlib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from kio.schema.errors import ErrorCode
@@ -17,7 +17,7 @@ from tests.simulation.clients.connection import Disconnected, Link
 from tests.simulation.clients.consumer_membership import ConsumerMembership
 from tests.simulation.clients.fetch_session import Wanted
 from tests.simulation.clients.fetcher import EARLIEST, Fetcher
-from tests.simulation.clients.group_offsets import OUTDATED, GroupOffsets, Offsets
+from tests.simulation.clients.group_offsets import OUTDATED, GroupOffsets, Identity, Offsets
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.transactional_producer import Lost, TransactionalProducer
 from tests.simulation.history import Assigned, TopicPartition
@@ -25,6 +25,8 @@ from tests.simulation.history import Assigned, TopicPartition
 MAX_BYTES = 2_000
 POLL_S = 0.1
 STALL_S = 3.0
+LATE_SHARE = 0.3
+"""The share of commits that may arrive again."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +36,8 @@ class MemberHabits:
     leave_chance: float = 0.01
     death_chance: float = 0.01
     stall_chance: float = 0.0
+    late_commit_chance: float = 0.0
+    """The chance, per round, that a commit of earlier arrives again, as a commit that was delayed on its way does."""
 
 
 class Gone(Exception):
@@ -69,6 +73,8 @@ class GroupMember:
         self._lives = 0
         self._positions: dict[TopicPartition, int] = {}
         self._committed: dict[TopicPartition, int] = {}
+        self._late: tuple[Identity, Offsets] | None = None
+        """The sender and the offsets of a commit that may arrive again."""
         self._membership: ClassicMembership | ConsumerMembership = self._new_life()
 
     def _new_life(self) -> ClassicMembership | ConsumerMembership:
@@ -153,6 +159,7 @@ class GroupMember:
                 await self._read()
                 if self._random.random() < self._habits.commit_chance and not await self._commit():
                     return
+                await self._maybe_commit_late()
             except Disconnected:
                 pass
             await self._maybe_go()
@@ -183,6 +190,8 @@ class GroupMember:
             return True
         who = self._membership.who
         if self._transformer is None:
+            if self._habits.late_commit_chance and self._random.random() < LATE_SHARE:
+                self._late = replace(who), offsets
             error = await self._offsets.commit(who, offsets)
         else:
             identity = {"generation_id": who.generation, "member_id": who.member_id}
@@ -197,6 +206,11 @@ class GroupMember:
     async def _commit_before_rejoining(self) -> None:
         if self._transformer is None and self._random.random() < 0.5 and self._progress():
             await self._offsets.commit(self._membership.who, self._progress())
+
+    async def _maybe_commit_late(self) -> None:
+        """Send an earlier commit once more, perhaps at a time when other members own the partitions."""
+        if self._late is not None and self._random.random() < self._habits.late_commit_chance:
+            await self._offsets.commit(*self._late)
 
     async def _maybe_go(self) -> None:
         chance = self._random.random()

@@ -86,8 +86,8 @@ class GroupOffsets:
         }
         await self._link.connect()
         asked_at_ms = self._surroundings.at_ms()
-        generation = -1 if self._by_epoch else who.generation
-        history.add(OffsetsCommitting(asked_at_ms, self.group, who.label, offsets, generation))
+        generation, member_epoch = (-1, who.generation) if self._by_epoch else (who.generation, -1)
+        history.add(OffsetsCommitting(asked_at_ms, self.group, who.label, offsets, generation, member_epoch))
         answer = await self._link.call("offset_commit", self._commit_version, request)
         errors: list[ErrorCode] = [row.error_code for topic in answer.topics for row in topic.partitions]
         if len(errors) != len(offsets):

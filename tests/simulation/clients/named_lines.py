@@ -16,7 +16,6 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import TRANSACTIONAL, ProducerBatch
 from tests.simulation.clients.batch_sender import (
-    PADDING_BYTES,
     PRODUCE_VERSIONS,
     BatchSender,
     ErrorJudge,
@@ -152,7 +151,7 @@ class LineSender(BatchSender):
                 self._surroundings.wall_ms(),
                 tuple(line.key for line in here),
                 transactional=self._transactional_id is not None,
-                padding_bytes=self._random.choice(PADDING_BYTES) // len(here),
+                padding_bytes=self._random.choice(self._surroundings.padding_bytes) // len(here),
                 lines=tuple(here),
                 transaction=self.transaction,
                 writer=self._writer,

@@ -12,14 +12,14 @@ from tests.simulation.clients.consumer import Consumer
 from tests.simulation.clients.group_member import GroupMember, MemberHabits
 from tests.simulation.clients.hasty_producer import HastyProducer
 from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
-from tests.simulation.clients.named_application import KINDS, ApplicationHabits, NamedApplication
+from tests.simulation.clients.named_application import ApplicationHabits, NamedApplication
 from tests.simulation.clients.named_lines import Source
 from tests.simulation.clients.offsets_watcher import OffsetsWatcher
 from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.clients.traits import ORDINARY, Traits
 from tests.simulation.clients.transactional_producer import TransactionalProducer, TransactionHabits
 
 Client = Coroutine[Any, Any, None]
-TIMEOUTS_MS = (1_000, 5_000, 60_000)
 
 
 @dataclass(frozen=True)
@@ -33,6 +33,7 @@ class Population:
     administrators: int = 0
     hasty_producers: int = 0
     named_applications: int = 0
+    traits: Traits = ORDINARY
 
     @classmethod
     def of(cls, random: Random) -> Population:
@@ -50,82 +51,104 @@ def clients_of(
     population: Population, random: Random, surroundings: Surroundings
 ) -> Iterator[tuple[str, Client]]:
     """Return each client's name and coroutine; every client has its own random numbers."""
+    traits = population.traits
     for number in range(population.idempotent_producers):
         name = f"idempotent-{number}"
-        yield name, _idempotent(name, _own(random), surroundings)
+        yield name, _idempotent(name, _own(random), traits, surroundings)
     for number in range(population.transactional_ids):
         transactional_id = f"transactional-{number}"
-        timeout_ms = random.choice(TIMEOUTS_MS)
+        timeout_ms = random.choice(traits.transaction_timeouts_ms)
         for instance in "ab"[: random.randint(1, 2)]:
             name = f"{transactional_id}{instance}"
-            transactional = _transactional(name, _own(random), transactional_id, timeout_ms, surroundings)
+            own = _own(random)
+            transactional = _transactional(name, own, transactional_id, timeout_ms, traits, surroundings)
             yield name, transactional.run()
     for number in range(population.consumers):
         name, own = f"consumer-{number}", _own(random)
         yield name, Consumer(surroundings, name, own, read_committed=own.random() < 0.5).run()
     for number in range(population.groups):
-        yield from _group(f"group-{number}", _own(random), surroundings)
+        yield from _group(f"group-{number}", _own(random), traits, surroundings)
     for number in range(population.hasty_producers):
         name, own = f"hasty-{number}", _own(random)
         yield name, HastyProducer(surroundings, name, own, own.choice((0.005, 0.05, 0.3))).run()
     for number in range(population.named_applications):
         name = f"application-{number}"
-        yield name, _application(name, _own(random), surroundings)
+        yield name, _application(name, _own(random), traits, surroundings)
     for number in range(population.administrators):
         name, own = f"administrator-{number}", _own(random)
-        yield name, _administrator(name, own, surroundings)
+        yield name, _administrator(name, own, traits, surroundings)
 
 
 def _own(random: Random) -> Random:
     return Random(random.getrandbits(64))
 
 
-def _idempotent(name: str, random: Random, surroundings: Surroundings) -> Client:
+def _idempotent(name: str, random: Random, traits: Traits, surroundings: Surroundings) -> Client:
     habits = Habits(
-        random.choice((0.01, 0.1, 0.5)), random.choice((1, 5, 20)), local_bump=random.random() < 0.7
+        random.choice(traits.producer_pauses_s), random.choice((1, 5, 20)), local_bump=random.random() < 0.7
     )
     return IdempotentProducer(surroundings, name, random, habits).run()
 
 
-def _application(name: str, random: Random, surroundings: Surroundings) -> Client:
+def _application(name: str, random: Random, traits: Traits, surroundings: Surroundings) -> Client:
     topic = surroundings.topics[random.choice(sorted(surroundings.history.named))]
     source = Source(name, topic.name, topic.partitions, _own(random))
     surroundings.names[name] = source.places
     one_kind = random.random() < 0.5
     habits = ApplicationHabits(
-        kinds=(random.choice(KINDS),) if one_kind else KINDS,
-        pause_s=random.choice((0.02, 0.1, 0.3)),
+        kinds=(random.choice(traits.application_kinds),) if one_kind else traits.application_kinds,
+        pause_s=random.choice(traits.application_pauses_s),
         max_lines=random.choice((1, 4, 10)),
-        life_s=random.choice((0.5, 2.0, 5.0)),
-        first_epoch=random.choice((None, 1, 3)),
-        zombie_chance=random.choice((0.0, 0.3)),
+        life_s=random.choice(traits.application_lives_s),
+        first_epoch=random.choice(traits.first_name_epochs),
+        zombie_chance=random.choice(traits.zombies),
         timeout_ms=random.choice((1_000, 5_000, 20_000)),
     )
     return NamedApplication(surroundings, source, random, habits).run()
 
 
-def _administrator(name: str, random: Random, surroundings: Surroundings) -> Client:
+def _administrator(name: str, random: Random, traits: Traits, surroundings: Surroundings) -> Client:
     compacted = surroundings.history.compacted
     others = [topic for topic in surroundings.topics if topic not in compacted]
     retained = frozenset(others[-1:] if len(others) > 1 and random.random() < 0.5 else ())
-    pause_s = random.choice((0.2, 1.0))
+    pause_s = random.choice(traits.change_pauses_s)
     named = sorted(surroundings.history.named)
     switched = frozenset(topic for topic in named if random.random() < 0.3)
     surroundings.history.switched |= switched
-    return Administrator(surroundings, name, random, pause_s, compacted, retained, switched).run()
+    return Administrator(
+        surroundings,
+        name,
+        random,
+        pause_s,
+        compacted,
+        retained,
+        switched,
+        deletions=traits.deletions,
+    ).run()
 
 
 def _transactional(
-    name: str, random: Random, transactional_id: str, timeout_ms: int, surroundings: Surroundings
+    name: str,
+    random: Random,
+    transactional_id: str,
+    timeout_ms: int,
+    traits: Traits,
+    surroundings: Surroundings,
 ) -> TransactionalProducer:
     habits = TransactionHabits(
-        random.choice((0.02, 0.1, 0.5)), timeout_ms=timeout_ms, death_chance=random.choice((0, 0.03))
+        random.choice(traits.transaction_pauses_s),
+        timeout_ms=timeout_ms,
+        commit_chance=traits.commits,
+        death_chance=random.choice(traits.transaction_deaths),
     )
     return TransactionalProducer(surroundings, name, random, transactional_id, habits)
 
 
-def _group(group: str, random: Random, surroundings: Surroundings) -> Iterator[tuple[str, Client]]:
-    by_epoch, transforms = random.random() < 0.5, random.random() < 0.4
+def _group(
+    group: str, random: Random, traits: Traits, surroundings: Surroundings
+) -> Iterator[tuple[str, Client]]:
+    by_epoch = random.random() < traits.consumer_groups
+    transforms = random.random() < traits.transforming_groups
     read_committed = transforms or random.random() < 0.5
     for number in range(random.randint(1, 3)):
         name, own = f"{group}-member-{number}", _own(random)
@@ -133,12 +156,16 @@ def _group(group: str, random: Random, surroundings: Surroundings) -> Iterator[t
         if transforms:
             # each has its own transactional id, as in Kafka Streams
             transformer_name = f"{name}-out"
-            timeout_ms = own.choice(TIMEOUTS_MS)
+            timeout_ms = own.choice(traits.transaction_timeouts_ms)
             transformer = _transactional(
-                transformer_name, _own(own), transformer_name, timeout_ms, surroundings
+                transformer_name, _own(own), transformer_name, timeout_ms, traits, surroundings
             )
         habits = MemberHabits(
-            own.choice((0.05, 0.2)), death_chance=own.choice((0, 0.02)), stall_chance=own.choice((0, 0.02))
+            own.choice(traits.member_pauses_s),
+            leave_chance=traits.member_leaves,
+            death_chance=own.choice(traits.member_deaths),
+            stall_chance=own.choice(traits.member_stalls),
+            late_commit_chance=traits.late_commits,
         )
         member = GroupMember(
             surroundings,

@@ -49,6 +49,8 @@ class Surroundings:
     end_at: float
     zstd: bool = False
     """Whether producers use zstd; then consumers need Fetch v10 or later."""
+    padding_bytes: tuple[int, ...] = (0,)
+    """The choices for the zeros that producers add to the records of a batch."""
     topics: dict[str, Topic] = field(default_factory=dict)
     groups: list[str] = field(default_factory=list)
     """All groups for which a client may commit offsets."""

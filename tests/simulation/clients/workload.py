@@ -14,11 +14,14 @@ from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
 from tests.simulation.process import Process
+from tests.simulation.profiles import ORDINARY, Profile
 
 COMPACT = "compact"
 LEVELS = {"gzip": ("-1", "1", "9"), "lz4": ("1", "9", "17"), "zstd": ("-5", "3", "19")}
 SETTLE_S = 500.0
 """Seconds in which clients must finish and open transactions end after the last fault."""
+
+QUIET_S = 2.0
 
 
 @dataclass(frozen=True)
@@ -30,31 +33,37 @@ class Workload:
     population: Population
     zstd: bool = False
     settle_s: float = SETTLE_S
+    quiet_s: float = 0.0
+    """Seconds before the last reading, in which requests of closed connections end: their producers gave them up."""
 
     @classmethod
-    def from_seed(cls, seed: int) -> Workload:
+    def from_seed(cls, seed: int, profile: Profile = ORDINARY) -> Workload:
         random = Random(f"workload {seed}")
-        topics = tuple(_topic(random, number) for number in range(random.randint(1, 3)))
+        topics = tuple(_topic(random, number, profile) for number in range(random.randint(*profile.topics)))
         population, zstd = Population.of(random), random.random() < 0.5
         names = Random(f"names {seed}")
         applications = names.choice((0, 0, 1, 2))
+        if profile.populations:
+            population = random.choice(profile.populations)
+            applications = population.named_applications
         if applications:
             topics = _deduplicating(topics, names)
             population = replace(population, named_applications=applications)
         codecs = Random(f"codecs {seed}")
-        if codecs.random() < 0.4:
+        if codecs.random() < profile.recompressed:
             topics = tuple(_recompressing(topic, codecs, zstd=zstd) for topic in topics)
-        return cls(seed, topics, population, zstd)
+        return cls(seed, topics, population, zstd, quiet_s=QUIET_S)
 
 
-def _topic(random: Random, number: int) -> TopicPlan:
+def _topic(random: Random, number: int, profile: Profile) -> TopicPlan:
     configs = {
         "internal.segment.bytes": str(random.choice((4_000, 20_000, 1_000_000))),
         "min.cleanable.dirty.ratio": "0.01",
         "delete.retention.ms": random.choice(("0", "2000", "86400000")),
     }
-    if random.random() < 0.25:
+    if random.random() < profile.compacted:
         configs["cleanup.policy"] = COMPACT
+    configs |= {name: random.choice(values) for name, values in profile.topic_configs.items()}
     return TopicPlan(f"topic-{number}", random.randint(1, 3), configs)
 
 
@@ -91,7 +100,10 @@ async def run(
     """
     loop = asyncio.get_running_loop()
     end_at = loop.time() + duration_s
-    surroundings = Surroundings(*address, history, wall_ms, end_at, zstd=workload.zstd)
+    padding_bytes = workload.population.traits.padding_bytes
+    surroundings = Surroundings(
+        *address, history, wall_ms, end_at, zstd=workload.zstd, padding_bytes=padding_bytes
+    )
     history.compacted = frozenset(
         topic.name for topic in workload.topics if topic.configs.get("cleanup.policy") == COMPACT
     )
@@ -114,4 +126,5 @@ async def run(
             task.cancel()
         elif (error := task.exception()) is not None:
             raise error
+    await asyncio.sleep(workload.quiet_s)
     await FinalReader(surroundings, Random(f"final {workload.seed}"), workload.settle_s).run()

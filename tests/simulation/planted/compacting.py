@@ -6,10 +6,10 @@ from typing import Any
 
 from log.compaction.cleaned_transactions import CleanedTransactions
 from log.compaction.kept_records import KeptRecords
-from tests.simulation.planted.fault import Change, fault
+from tests.simulation.planted.fault import Change, fault_in
 
 
-@fault
+@fault_in("compaction")
 def compaction_takes_the_last_value() -> list[Change]:
     """compaction removes the newest record of a key too: <= instead of <"""
 
@@ -21,7 +21,7 @@ def compaction_takes_the_last_value() -> list[Change]:
     return [(KeptRecords, "_stays", stays)]
 
 
-@fault
+@fault_in("compaction")
 def compaction_counts_aborted_records() -> list[Change]:
     """a record of an aborted transaction replaces an earlier committed record with the same key"""
     return [(CleanedTransactions, "is_aborted", lambda *_, **__: False)]

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest import mock
 
 from gateway.coordinator.group import consumer_group, offset_commits
+from gateway.coordinator.group.consumer_group import ConsumerMember
 from gateway.coordinator.group.offsets import GroupOffsets
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.topic_names import OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.operations.loaded_shard import LoadedShard
 from gateway.runtime.operations.operations import Operations
-from tests.simulation.planted.fault import Change, fault
+from gateway.runtime.partitions.partition import Partition
+from tests.simulation.planted.fault import Change, fault, fault_in
 
 
 def _never_waiting(topic: str) -> Any:
@@ -26,19 +30,19 @@ def _never_waiting(topic: str) -> Any:
     return at_once
 
 
-@fault
+@fault_in("transactions")
 def end_answered_before_the_flush() -> list[Change]:
     """EndTxn is answered and markers are written before the decision is durable"""
     return [(Operations, "when_persisted", _never_waiting(TRANSACTION_STATE_TOPIC))]
 
 
-@fault
+@fault_in("groups")
 def offsets_committed_before_the_flush() -> list[Change]:
     """OffsetCommit is answered before its record is durable"""
     return [(Operations, "when_persisted", _never_waiting(OFFSETS_TOPIC))]
 
 
-@fault
+@fault_in("transactions")
 def partition_added_without_its_record() -> list[Change]:
     """a transactional batch is acknowledged before its partition's entry in the transaction is durable"""
     return [
@@ -47,7 +51,7 @@ def partition_added_without_its_record() -> list[Change]:
     ]
 
 
-@fault
+@fault_in("transactions")
 def aborts_become_commits() -> list[Change]:
     """the marker of an abort says commit"""
     append = TransactionMarkers.append
@@ -58,7 +62,7 @@ def aborts_become_commits() -> list[Change]:
     return [(TransactionMarkers, "append", commit_all)]
 
 
-@fault
+@fault_in("transactions")
 def one_partition_without_a_marker() -> list[Change]:
     """the last partition of a transaction gets no marker"""
     write_once = TransactionMarkers._write_once
@@ -70,13 +74,28 @@ def one_partition_without_a_marker() -> list[Change]:
     return [(TransactionMarkers, "_write_once", most)]
 
 
-@fault
+@fault_in("transactions")
+def completed_before_its_markers_are_durable() -> list[Change]:
+    """a transaction counts as complete when its markers are written, before they are durable"""
+    write_once = TransactionMarkers._write_once
+
+    async def at_once(self: TransactionMarkers, *args: Any) -> Any:
+        async def persisted(self: Partition, offset: int) -> bool:
+            return True
+
+        with mock.patch.object(Partition, "persisted", persisted):
+            return await write_once(self, *args)
+
+    return [(TransactionMarkers, "_write_once", at_once)]
+
+
+@fault_in("transactions")
 def decided_ends_forgotten_at_start() -> list[Change]:
     """a restart does not finish a decided transaction whose markers were not all written"""
     return [(TransactionCoordinator, "_resume", lambda *_: None)]
 
 
-@fault
+@fault_in("disk")
 def failed_markers_given_up() -> list[Change]:
     """a marker that could not be written is not retried"""
     write_once = TransactionMarkers._write_once
@@ -121,13 +140,31 @@ def offsets_of_transactions_lost() -> list[Change]:
     return [(GroupOffsets, "end_transaction", lose)]
 
 
-@fault
+@fault_in("members")
 def generation_not_checked() -> list[Change]:
     """a former member of a group may still commit offsets"""
     return [(offset_commits, "check_commit", lambda *_: None)]
 
 
-@fault
+@fault_in("members")
 def partition_given_before_it_is_revoked() -> list[Change]:
     """a consumer group gives a partition to its next owner before the last one has released it (KIP-848)"""
     return [(consumer_group.ConsumerGroup, "held_by_others", lambda *_: frozenset())]
+
+
+@fault_in("members")
+def older_epochs_may_commit() -> list[Change]:
+    """a member of a consumer group may commit any partition with an older epoch, not only what it has held since (KIP-1251)"""
+    return [(ConsumerMember, "may_commit", lambda *_: True)]
+
+
+@fault_in("disk")
+def state_kept_after_a_failed_flush() -> list[Change]:
+    """a coordinator goes on with a state that is ahead of its log after a write or flush has failed"""
+    init = Operations.__init__
+
+    def keeping(self: Operations[Any], *args: Any, **about: Any) -> None:
+        init(self, *args, **about)
+        self._lose = lambda _: None
+
+    return [(Operations, "__init__", keeping), (LoadedShard, "is_current", property(lambda _: True))]

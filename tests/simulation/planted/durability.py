@@ -11,10 +11,10 @@ from log import Appended, FlushTicket, LocalDurability, Storage, retention
 from log.durability.log_start import LogStart
 from log.log_writer import LogWriter
 from log.partition_log import PartitionLog
-from tests.simulation.planted.fault import Change, fault
+from tests.simulation.planted.fault import Change, fault, fault_in
 
 
-@fault
+@fault_in("power")
 def acknowledged_before_the_flush() -> list[Change]:
     """acks=all is answered when the batch is written, before it is durable"""
 
@@ -24,7 +24,7 @@ def acknowledged_before_the_flush() -> list[Change]:
     return [(Partition, "is_persisted", is_persisted)]
 
 
-@fault
+@fault_in("power")
 def visible_before_the_flush() -> list[Change]:
     """the high watermark moves with the write, although acknowledgements wait for the flush"""
     append = Partition.append
@@ -40,7 +40,7 @@ def visible_before_the_flush() -> list[Change]:
     return [(Partition, "append", visible), (Partition, "is_persisted", is_persisted)]
 
 
-@fault
+@fault_in("power")
 def duplicate_acknowledged_at_once() -> list[Change]:
     """a retry is answered without waiting for the flush of its original"""
     append = Partition.append
@@ -52,7 +52,7 @@ def duplicate_acknowledged_at_once() -> list[Change]:
     return [(Partition, "append", answered)]
 
 
-@fault
+@fault_in("power")
 def recompressed_batch_acknowledged_before_the_flush() -> list[Change]:
     """a batch that a thread has recompressed is acknowledged when it is written, before it is durable"""
     append_late = produce._Appending._append_late
@@ -66,7 +66,7 @@ def recompressed_batch_acknowledged_before_the_flush() -> list[Change]:
     return [(produce._Appending, "_append_late", answered)]
 
 
-@fault
+@fault_in("disk")
 def failed_flush_believed() -> list[Change]:
     """the error of a failed fsync is logged and then ignored"""
     fdatasync = Storage.fdatasync
@@ -78,7 +78,7 @@ def failed_flush_believed() -> list[Change]:
     return [(Storage, "fdatasync", believed)]
 
 
-@fault
+@fault_in("disk")
 def failed_flush_repeated() -> list[Change]:
     """after a failed fsync the next one counts, although the kernel has dropped the pages (fsyncgate)"""
 
@@ -91,7 +91,7 @@ def failed_flush_repeated() -> list[Change]:
     return [(Storage, "fdatasync", fdatasync), (PartitionLog, "fail_flush", stay_online)]
 
 
-@fault
+@fault_in("power")
 def flush_without_the_data() -> list[Change]:
     """a flush makes side files and names durable and leaves the data file out"""
     run = LocalDurability.persist
@@ -106,7 +106,7 @@ def flush_without_the_data() -> list[Change]:
     return [(LocalDurability, "persist", forgetful)]
 
 
-@fault
+@fault_in("segments")
 def flush_of_the_active_segment_only() -> list[Change]:
     """after a roll, the unflushed end of the previous segment is never flushed"""
     run = LocalDurability.persist
@@ -121,7 +121,7 @@ def flush_of_the_active_segment_only() -> list[Change]:
     return [(LocalDurability, "persist", short)]
 
 
-@fault
+@fault_in("segments")
 def roll_without_the_directory() -> list[Change]:
     """a roll does not flush the directory, so a power cut removes the new segment's name"""
     roll = LogWriter.roll
@@ -146,7 +146,7 @@ def new_partition_without_its_directory() -> list[Change]:
     return [(PartitionLog, "__init__", forgetful)]
 
 
-@fault
+@fault_in("power")
 def replaced_without_a_flush() -> list[Change]:
     """a small file is replaced by write and rename without flushing either"""
 
@@ -157,13 +157,13 @@ def replaced_without_a_flush() -> list[Change]:
     return [(LocalDurability, "replace", replace)]
 
 
-@fault
+@fault_in("deletions")
 def deleted_records_come_back() -> list[Change]:
     """DeleteRecords moves the log start only in memory"""
     return [(LogStart, "advance", lambda *_: None)]
 
 
-@fault
+@fault_in("deletions")
 def deletes_whole_segments() -> list[Change]:
     """DeleteRecords deletes up to the end of the segment"""
     prepare = retention._prepare

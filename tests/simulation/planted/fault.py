@@ -10,15 +10,20 @@ from unittest import mock
 
 Change = tuple[Any, str, Any]
 """An owner, the name of one of its attributes, and the value that replaces it."""
+Changes = Callable[[], list[Change]]
 
 
 @dataclass(frozen=True)
 class Fault:
-    """A planted fault. `mistake` is the realistic mistake of an engineer that it stands for."""
+    """A planted fault. `mistake` is the realistic mistake of an engineer that it stands for.
+
+    `profiles` name the runs that meet the fault soonest; without profiles all runs are tried.
+    """
 
     name: str
     mistake: str
-    changes: Callable[[], list[Change]]
+    changes: Changes
+    profiles: tuple[str, ...] = ()
 
     def plant(self) -> AbstractContextManager[Any]:
         """Put the mistake into the code that runs inside of the `with` block."""
@@ -31,9 +36,16 @@ class Fault:
 FAULTS: dict[str, Fault] = {}
 
 
-def fault(changes: Callable[[], list[Change]]) -> Callable[[], list[Change]]:
+def fault_in(*profiles: str) -> Callable[[Changes], Changes]:
     """Register a planted fault under its function's name; the docstring names the mistake."""
-    name = changes.__name__
-    assert changes.__doc__
-    FAULTS[name] = Fault(name, changes.__doc__, changes)
-    return changes
+
+    def register(changes: Changes) -> Changes:
+        name = changes.__name__
+        assert changes.__doc__
+        FAULTS[name] = Fault(name, " ".join(changes.__doc__.split()), changes, profiles)
+        return changes
+
+    return register
+
+
+fault = fault_in()

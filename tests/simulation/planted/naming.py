@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from log import FlushTicket, LocalDurability
+from log import LocalDurability
 from log.files.file_names import NAMES_SUFFIX
 from log.format.named_records import named_records
 from log.recovery.load import _Loader
@@ -18,18 +18,19 @@ from log.state.record_states import RecordStates
 from seq_validator.names import NO_OFFSET, NamedRecord, NameTable
 from seq_validator.names.entry import NameEntry
 from seq_validator.names.limit import TopicNames
-from tests.simulation.planted.fault import Change, fault
+from tests.simulation.planted.fault import Change, fault_in
 
 
-@fault
+@fault_in("names and power")
 def names_written_before_the_data() -> list[Change]:
     """the snapshot of names becomes durable before the records that it covers, and outlives their loss"""
-    run, drop = LocalDurability.persist, _Loader.drop_snapshots_of_lost_batches
+    capture, drop = RecordStates.capture_names, _Loader.drop_snapshots_of_lost_batches
 
-    def names_first(self: LocalDurability, ticket: FlushTicket) -> None:
-        for capture in ticket.captures:
-            capture.write(self)
-        run(self, ticket)
+    def at_once(self: RecordStates) -> bool:
+        is_captured = capture(self)
+        if is_captured and self.names is not None and self.names.pending is not None:
+            self.names.pending.write(LocalDurability(self._environment.storage))
+        return is_captured
 
     def keep_names(self: _Loader) -> None:
         kept = {name: entry for name, entry in self.listing.files.items() if name.endswith(NAMES_SUFFIX)}
@@ -45,13 +46,13 @@ def names_written_before_the_data() -> list[Change]:
         return found._replace(log_end_offset=min(found.log_end_offset, log_end_offset))
 
     return [
-        (LocalDurability, "persist", names_first),
+        (RecordStates, "capture_names", at_once),
         (_Loader, "drop_snapshots_of_lost_batches", keep_names),
         (names_state, "newest_names", newest),
     ]
 
 
-@fault
+@fault_in("names and power")
 def pushed_counts_as_persisted() -> list[Change]:
     """records that are written but not yet durable count as persisted"""
     return [
@@ -60,7 +61,7 @@ def pushed_counts_as_persisted() -> list[Change]:
     ]
 
 
-@fault
+@fault_in("names")
 def aborted_lines_count() -> list[Change]:
     """sequence ids of an aborted transaction count"""
     end_transaction = NameTable.end_transaction
@@ -71,7 +72,7 @@ def aborted_lines_count() -> list[Change]:
     return [(NameTable, "end_transaction", commit_all)]
 
 
-@fault
+@fault_in("names")
 def open_lines_count() -> list[Change]:
     """sequence ids in an open transaction count at once"""
     update = NameTable.update
@@ -82,7 +83,7 @@ def open_lines_count() -> list[Change]:
     return [(NameTable, "update", at_once)]
 
 
-@fault
+@fault_in("names")
 def names_not_replayed() -> list[Change]:
     """a start loads the snapshot of names and does not replay the log behind it"""
     begin_replay = Names.begin_replay
@@ -94,7 +95,7 @@ def names_not_replayed() -> list[Change]:
     return [(Names, "begin_replay", snapshot_only)]
 
 
-@fault
+@fault_in("names")
 def nothing_left_of_duplicates() -> list[Change]:
     """an idempotent producer's batch of duplicates leaves no empty batch, so its next sequence is out of
     order
@@ -110,7 +111,7 @@ def nothing_left_of_duplicates() -> list[Change]:
     return [(RecordRules, "judge", drop)]
 
 
-@fault
+@fault_in("names")
 def active_names_evicted() -> list[Change]:
     """only one name fits, so a name is evicted while its application is still running"""
     enter = TopicNames.enter
@@ -125,7 +126,7 @@ def active_names_evicted() -> list[Change]:
     return [(TopicNames, "enter", push_out)]
 
 
-@fault
+@fault_in("names")
 def names_gone_with_their_segments() -> list[Change]:
     """segments are removed before the names in them are in a snapshot, so a restart loses these names"""
     return [
@@ -135,7 +136,7 @@ def names_gone_with_their_segments() -> list[Change]:
     ]
 
 
-@fault
+@fault_in("names")
 def duplicates_within_a_batch_only() -> list[Change]:
     """records are compared only with their own batch, and not with earlier ones"""
     judge = NameTable.judge
@@ -150,7 +151,7 @@ def duplicates_within_a_batch_only() -> list[Change]:
     return [(NameTable, "judge", forgetful)]
 
 
-@fault
+@fault_in("names")
 def partly_duplicate_batches_stored_whole() -> list[Change]:
     """a batch whose first records are duplicates is stored whole"""
     judge = NameTable.judge
@@ -166,7 +167,7 @@ def partly_duplicate_batches_stored_whole() -> list[Change]:
     return [(NameTable, "judge", lenient)]
 
 
-@fault
+@fault_in("names")
 def old_name_epochs_accepted() -> list[Change]:
     """a fenced application with an older name epoch may still write"""
 
@@ -176,7 +177,7 @@ def old_name_epochs_accepted() -> list[Change]:
     return [(names_state, "named_records", without_epochs)]
 
 
-@fault
+@fault_in("names")
 def pending_names_accepted() -> list[Change]:
     """records are accepted although another producer's open transaction holds their name"""
     judge = NameTable.judge
@@ -197,7 +198,7 @@ def pending_names_accepted() -> list[Change]:
     return [(NameTable, "judge", blind)]
 
 
-@fault
+@fault_in("names")
 def markers_not_replayed() -> list[Change]:
     """the replay for names ignores the ends of transactions"""
     replay = Names.replay
@@ -211,7 +212,7 @@ def markers_not_replayed() -> list[Change]:
     return [(Names, "replay", data_only)]
 
 
-@fault
+@fault_in("names")
 def changes_while_off_forgotten() -> list[Change]:
     """records written while deduplication was off are not read when it is turned on again"""
     change = RecordStates.change
@@ -223,3 +224,14 @@ def changes_while_off_forgotten() -> list[Change]:
             self.names.replay_offset = None
 
     return [(RecordStates, "change", no_replay)]
+
+
+@fault_in("names and power", "names")
+def epoch_of_duplicates_not_durable() -> list[Change]:
+    """a newer name epoch that comes with duplicates only is acknowledged before it is durable"""
+
+    def at_once(self: NameTable, advances: Any) -> bool:
+        self.raise_epochs(advances)
+        return False
+
+    return [(NameTable, "raises_epochs", at_once)]

@@ -17,7 +17,7 @@ from log import Appended, StorageFailed
 from pid_allocator import ProducerIdBlock
 from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason, table
 from seq_validator.entry import ProducerEntry
-from tests.simulation.planted.fault import Change, fault
+from tests.simulation.planted.fault import Change, fault, fault_in
 
 
 def _accepting(*reasons: RejectionReason) -> Any:
@@ -30,13 +30,13 @@ def _accepting(*reasons: RejectionReason) -> Any:
     return accept
 
 
-@fault
+@fault_in("pipelines")
 def any_sequence_accepted() -> list[Change]:
     """a batch is stored although its sequence is neither the next one nor a known duplicate's"""
     return [(ProducerTable, "judge", _accepting(RejectionReason.OUT_OF_ORDER_SEQUENCE))]
 
 
-@fault
+@fault_in("pipelines")
 def gaps_accepted() -> list[Change]:
     """a batch behind a lost one is stored: only lower sequences count as out of order"""
     judge, append = ProducerTable.judge, Partition.append

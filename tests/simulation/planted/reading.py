@@ -9,7 +9,7 @@ from log.segments import aborted_transactions, positions
 from log.segments.indexes import OFFSET_ENTRY
 from log.segments.segment import Segment
 from log.segments.segment_list import SegmentList
-from tests.simulation.planted.fault import Change, fault
+from tests.simulation.planted.fault import Change, fault, fault_in
 
 
 @fault
@@ -27,21 +27,10 @@ def read_beyond_the_high_watermark() -> list[Change]:
     return [(PartitionLog, "find", beyond)]
 
 
-@fault
+@fault_in("transactions")
 def last_stable_offset_ignored() -> list[Change]:
     """read_committed reads up to the high watermark, even when transactions are open"""
     return [(PartitionLog, "last_stable_offset", property(lambda self: self.high_watermark))]
-
-
-@fault
-def stable_before_the_marker_is_durable() -> list[Change]:
-    """a transaction counts as decided as soon as its marker is written, before it is durable"""
-
-    def last_stable_offset(self: PartitionLog) -> int:
-        first = next(iter(self.transactions.ongoing.open_transactions()), (self.log_end_offset,))[0]
-        return min(self.high_watermark, max(first, self.log_start_offset))
-
-    return [(PartitionLog, "last_stable_offset", property(last_stable_offset))]
 
 
 @fault

@@ -14,7 +14,7 @@ from log.segments import scan
 from log.segments.scan import EVERYWHERE
 from log.segments.segment import Segment
 from seq_validator import ProducerTable
-from tests.simulation.planted.fault import Change, fault
+from tests.simulation.planted.fault import Change, fault, fault_in
 
 
 @fault
@@ -30,13 +30,13 @@ def recovery_drops_the_last_batch() -> list[Change]:
     return [(Checking, "_check_segment", drop)]
 
 
-@fault
+@fault_in("power")
 def recovery_checks_no_crc() -> list[Change]:
     """a batch counts as whole when its bytes exist, even if they are torn"""
     return [(scan, "crc_matches", lambda *_: True)]
 
 
-@fault
+@fault_in("segments")
 def recovery_trusts_offsets() -> list[Change]:
     """recovery continues behind a hole in the log, as a lost write leaves one"""
     check = Checking._check_from
