@@ -202,30 +202,30 @@ def keep(found: Iterable[Found]) -> None:
 
 
 def _report(found: Sequence[Found]) -> int:
-    """Print the results. A fault that no seed shows is a failure, and so is a kept seed that does not show its fault.
+    """Print the results. A fault that no seed shows is a failure; a kept seed that no longer shows its fault is not.
 
     A timed hunt may end before a fault is tried; such a fault is not counted.
     """
     tried = [one for one in found if one.seeds]
-    breaches = [breach for one in tried if (breach := _breach_of(one))]
+    breaches = [f"{one.fault} was not found in {one.seeds} seeds" for one in tried if not one.checkers]
     counts = {
         "faults planted": len(tried),
         "faults found": sum(bool(one.checkers) for one in tried),
         "found by the kept seed": sum(one.seed == KEPT.get(one.fault) for one in tried if one.checkers),
         "seeds run": sum(one.seeds for one in tried),
     }
-    notes = [one.replay for one in tried if one.checkers]
+    notes = [_note_of(one) for one in tried if one.checkers]
     print(json.dumps({"part": "planted faults", "counts": counts, "breaches": breaches, "notes": notes}))
     return 1 if breaches else 0
 
 
-def _breach_of(found: Found) -> str:
+def _note_of(found: Found) -> str:
     kept = KEPT.get(found.fault)
-    if not found.checkers:
-        return f"{found.fault} was not found in {found.seeds} seeds"
-    if kept is None or found.seed == kept:
-        return ""
-    return f"seed {kept} no longer shows {found.fault}; keep another one with --fault {found.fault} --keep"
+    if found.seed == kept:
+        return found.replay
+    return (
+        f"{found.replay}  # seed {kept} no longer shows the fault; --fault {found.fault} --keep keeps another"
+    )
 
 
 def main() -> int:

@@ -100,12 +100,12 @@ PROFILES: Final[Mapping[str, Profile]] = {
         befalls={**_POWER_CUTS},
         settings={**_SLOW_FLUSHES, "log.index.interval.bytes": "0"},
         is_durable=True,
-        flush_s=0.2,
+        flush_s=0.5,
         populations=(
             Population(
-                idempotent_producers=1,
+                idempotent_producers=2,
                 consumers=1,
-                traits=Traits(producer_pauses_s=(0.01, 0.03), padding_bytes=(0, 300)),
+                traits=Traits(producer_pauses_s=(0.01, 0.03), padding_bytes=(300, 600)),
             ),
         ),
         topics=(1, 1),
