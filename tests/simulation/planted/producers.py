@@ -133,7 +133,7 @@ def epoch_not_raised() -> list[Change]:
     return [(rules, "begin_producer", same)]
 
 
-@fault
+@fault_in("transactions", "disk", "compaction")
 def old_epoch_may_commit() -> list[Change]:
     """EndTxn does not compare the producer epoch"""
     end = rules.end
