@@ -55,7 +55,7 @@ KEPT: Final = {
     "offsets_committed_before_the_flush": 89,
     "offsets_of_aborted_transactions": 8,
     "offsets_of_transactions_lost": 172,
-    "old_epoch_may_commit": 599,
+    "old_epoch_may_commit": 172,
     "old_epochs_accepted": 360,
     "old_name_epochs_accepted": 100,
     "older_epochs_may_commit": 282,
@@ -76,6 +76,6 @@ KEPT: Final = {
     "replaced_without_a_flush": 25,
     "roll_without_the_directory": 28,
     "state_kept_after_a_failed_flush": 223,
-    "transactions_forgotten_at_start": 12,
+    "transactions_forgotten_at_start": 100,
     "visible_before_the_flush": 25,
 }
