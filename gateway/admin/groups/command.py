@@ -1,4 +1,4 @@
-"""`seqgate groups`: consumer groups with their committed offsets, and share groups."""
+"""`seqgate groups`: consumer groups and streams groups with their committed offsets, and share groups."""
 
 from __future__ import annotations
 
@@ -20,13 +20,16 @@ from gateway.admin.printing import moment, print_json, print_lines, shown
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-HELP = """Look at and administer consumer groups and share groups.
+HELP = """Look at and administer consumer groups, share groups and streams groups.
 
 The consumers of a group share the partitions of their topics among themselves, and commit how far they have read: per
 partition the offset of the next record. A group without members keeps its offsets until its consumers come back or
 offsets.retention.minutes are over.
 
 The consumers of a share group read the same partitions together and acknowledge record by record (KIP-932).
+
+The instances of a Kafka Streams application with group.protocol=streams are a streams group: they share tasks, each of which
+reads one partition of the topics of its subtopology (KIP-1071).
 
 The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap.
 """
@@ -52,7 +55,7 @@ def list_groups(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """List the consumer groups and share groups.
+    """List the consumer groups, share groups and streams groups.
 
     \b
     Columns:
@@ -65,8 +68,9 @@ def list_groups(
       Empty                 it has no members; its offsets can be reset, and it can be deleted
       PreparingRebalance    waits for its members to join again
       CompletingRebalance   waits for the leader to share out the partitions
-      Assigning             the gateway is about to share them out (group.protocol=consumer)
-      Reconciling           some members still revoke or wait for partitions (group.protocol=consumer)
+      Assigning             the gateway is about to share them out (group.protocol=consumer, streams)
+      Reconciling           some members still revoke or wait for partitions (group.protocol=consumer, streams)
+      NotReady              topics of the application are missing, or have a wrong number of partitions (group.protocol=streams)
       Stable                its members read
     """  # noqa: D301 - \b keeps the lines of the list apart
     with asking_either(bootstrap, config_file, data_dir) as client:
@@ -112,6 +116,15 @@ def describe(
       acquired          records delivered to a member that has not acknowledged them yet
       holes             stretches of records that are done, after the start
       most deliveries   the highest delivery count of a record after the start
+
+    \b
+    Columns of the members of a streams group:
+      process           the instance of the application; each of its threads is a member
+      epoch             the group epoch of the assignment that the member has adopted
+      topology epoch    the topology that the member runs
+      active            tasks that it processes, as partitions by subtopology
+      standby           tasks whose state it follows, ready to take them over
+      warm-up           tasks whose state it follows until they move to it
     """  # noqa: D301 - \b keeps the lines of the list apart
     with asking_either(bootstrap, config_file, data_dir) as client:
         pages = client.ask_all(DescribeGroupRequest(group))

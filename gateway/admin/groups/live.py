@@ -29,6 +29,7 @@ from gateway.admin.groups.share_delivery import (
     share_partition,
     total_share_lag,
 )
+from gateway.admin.groups.streams_live import streams_state
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.operation import page
 from gateway.admin.request import ControlError
@@ -156,6 +157,7 @@ def _description(
         members=members,
         partitions=partitions,
         complete=complete,
+        streams=streams_state(group),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.groups.messages import GroupMember
+from gateway.admin.groups.streams_live import member_of_streams
 from gateway.coordinator.group.any_group import Group
 from gateway.coordinator.group.assignment import assigned_partitions
 from gateway.coordinator.group.classic_group import ClassicGroup, Member
@@ -90,6 +91,7 @@ def _streams_member(
         rebalance_timeout_ms=member.value.rebalance_timeout_ms,
         is_leader=False,
         assignment=_read_by(group, member, partitions),
+        streams=member_of_streams(group, member),
     )
 
 

@@ -14,7 +14,7 @@ from gateway.admin.transactions.messages import PendingOffset
 
 
 class GroupRow(msgspec.Struct, frozen=True):
-    """A group of type `classic`, `consumer` (KIP-848) or `share` (KIP-932).
+    """A group of type `classic`, `consumer` (KIP-848), `share` (KIP-932) or `streams` (KIP-1071).
 
     `protocol_name` is the protocol that the members agreed on, None before they agree. `total_lag` counts the records between
     the committed offsets and the high watermarks; of a share group it counts the records that are not done, and
@@ -53,10 +53,39 @@ class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
         return None if answer.complete else msgspec.structs.replace(self, after=answer.groups[-1].group)
 
 
+class StreamsTasks(msgspec.Struct, frozen=True):
+    """The tasks of a member of a streams group (KIP-1071), as partitions by subtopology."""
+
+    active: dict[str, list[int]]
+    standby: dict[str, list[int]]
+    warmup: dict[str, list[int]]
+
+
+class StreamsMember(msgspec.Struct, frozen=True):
+    """What only a member of a streams group has. `target` are the tasks that the member will have after the rebalance."""
+
+    process_id: str
+    member_epoch: int
+    topology_epoch: int
+    tasks: StreamsTasks
+    target: StreamsTasks
+
+
+class StreamsState(msgspec.Struct, frozen=True):
+    """What only a streams group has. `topology_epoch` is None while the group has no topology.
+
+    An assignment epoch below the group epoch means that the coordinator has not computed the assignment yet.
+    """
+
+    assignment_epoch: int
+    topology_epoch: int | None
+
+
 class GroupMember(msgspec.Struct, frozen=True):
     """A member of a group. `assignment` is partitions by topic, None where the gateway can't decode it.
 
-    `rebalance_timeout_ms` is None in a share group, which never waits for its members to revoke partitions.
+    `rebalance_timeout_ms` is None in a share group, which never waits for its members to revoke partitions. In a streams group
+    `assignment` has the partitions that the active tasks read.
     """
 
     member_id: str
@@ -67,6 +96,7 @@ class GroupMember(msgspec.Struct, frozen=True):
     rebalance_timeout_ms: int | None
     is_leader: bool
     assignment: dict[str, list[int]] | None
+    streams: StreamsMember | None = None
 
 
 class ShareDelivery(msgspec.Struct, frozen=True):
@@ -115,7 +145,7 @@ class GroupPartition(msgspec.Struct, frozen=True):
 class GroupDescription(msgspec.Struct, frozen=True):
     """A group with some of its partitions; `complete`: no partition comes after the last row.
 
-    `generation_id` is the epoch of a consumer or share group. `members` come with the first partitions only.
+    `generation_id` is the epoch of a consumer, share or streams group. `members` come with the first partitions only.
     """
 
     group: str
@@ -127,6 +157,7 @@ class GroupDescription(msgspec.Struct, frozen=True):
     members: list[GroupMember]
     partitions: list[GroupPartition]
     complete: bool
+    streams: StreamsState | None = None
 
 
 class DescribeGroupRequest(PagedRequest[GroupDescription], tag="groups.describe"):

@@ -24,7 +24,13 @@ from gateway.admin.groups.messages import (
     ListGroupsRequest,
     ShareDelivery,
 )
-from gateway.admin.groups.remote_members import consumer_members, share_members, share_places
+from gateway.admin.groups.remote_members import (
+    Members,
+    consumer_members,
+    share_members,
+    share_places,
+    streams_members,
+)
 from gateway.admin.remote.cluster import Cluster, topic_partition
 from gateway.admin.remote.errors import nearest_hint, refusal_of_text
 from gateway.admin.request import ControlError
@@ -32,22 +38,26 @@ from gateway.admin.request import ControlError
 CLASSIC: Final = "classic"
 CONSUMER: Final = "consumer"
 SHARE: Final = "share"
+STREAMS: Final = "streams"
+STATES: Final = frozenset({"notready", *(state.value.lower() for state in GroupState)})
+"""The states that groups may be in, in small letters; kafka-python does not know NotReady of streams groups."""
 EMPTY_STATES: Final = frozenset({"Empty", "Dead"})
 Place = tuple[str, int]
 
 
 def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
     """Return all groups by their ids."""
-    try:
-        states = [GroupState.build_from(state) for state in request.states] or None
-    except (KeyError, ValueError) as error:
-        raise ControlError(f"there is no state of groups like one of {', '.join(request.states)}") from error
-    found = listed(cluster, states)
+    wanted = {state.lower() for state in request.states}
+    if not wanted <= STATES:
+        raise ControlError(f"there is no state of groups like one of {', '.join(request.states)}")
+    found = listed(cluster)
+    if wanted:
+        found = {name: row for name, row in found.items() if _state(row).lower() in wanted}
     members = _member_counts(cluster, found.values())
     members |= {
-        name: len(consumer_members(cluster, name).members)
+        name: len(_members(cluster, name, kind).members)
         for name, row in found.items()
-        if group_type(row) == CONSUMER
+        if (kind := group_type(row)) in {CONSUMER, STREAMS}
     }
     committed = committed_offsets(
         cluster, [row["group_id"] for row in found.values() if group_type(row) != SHARE]
@@ -58,13 +68,17 @@ def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
     )
 
 
-def listed(cluster: Cluster, states: Any = None) -> dict[str, dict[str, Any]]:
+def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
     """Return what ListGroups tells of each group, by its id."""
-    return {row["group_id"]: row for row in cluster.admin.list_groups(states_filter=states)}
+    return {row["group_id"]: row for row in cluster.admin.list_groups()}
+
+
+def _state(row: Mapping[str, Any]) -> str:
+    return row.get("group_state") or "Unknown"
 
 
 def group_type(row: Mapping[str, Any]) -> str:
-    """Return the type of a group: classic, consumer or share."""
+    """Return the type of a group: classic, consumer, share or streams."""
     return str(row.get("group_type") or CLASSIC).lower()
 
 
@@ -121,7 +135,7 @@ def _row(
         lag = sum(max(0, ends[place] - offset.offset) for place, offset in committed.items() if place in ends)
     return GroupRow(
         group=row["group_id"],
-        state=row.get("group_state") or "Unknown",
+        state=_state(row),
         type=group_type(row),
         protocol_type=row["protocol_type"],
         protocol_name=None,
@@ -138,32 +152,35 @@ def describe_group(cluster: Cluster, request: DescribeGroupRequest) -> GroupDesc
     if row is None:
         raise ControlError(f"there is no group {request.group}{nearest_hint(request.group, groups)}")
     kind = group_type(row)
-    members, generation, protocol = _members(cluster, request.group, kind)
+    told = _members(cluster, request.group, kind)
     return GroupDescription(
         group=request.group,
-        state=row.get("group_state") or "Unknown",
+        state=_state(row),
         type=kind,
-        generation_id=generation,
+        generation_id=told.group_epoch,
         protocol_type=row["protocol_type"],
-        protocol_name=protocol,
-        members=members,
+        protocol_name=told.assignor,
+        members=told.members,
         partitions=_share_partitions(cluster, request.group)
         if kind == SHARE
-        else _partitions(cluster, request.group, members),
+        else _partitions(cluster, request.group, told.members),
         complete=True,
+        streams=told.streams,
     )
 
 
-def _members(cluster: Cluster, group: str, kind: str) -> tuple[list[GroupMember], int | None, str | None]:
+def _members(cluster: Cluster, group: str, kind: str) -> Members:
     """Return members, group epoch and the protocol that the members agreed on."""
     if kind == SHARE:
         return share_members(cluster, group)
     if kind == CONSUMER:
         return consumer_members(cluster, group)
+    if kind == STREAMS:
+        return streams_members(cluster, group)
     found = cluster.admin.describe_groups([group])[group]
     if found["error"] is not None:
         raise ControlError(refusal_of_text(found["error"]) or found["error"])
-    return [_member(member) for member in found["members"]], None, found["protocol_data"] or None
+    return Members([_member(member) for member in found["members"]], None, found["protocol_data"] or None)
 
 
 def _share_partitions(cluster: Cluster, group: str) -> list[GroupPartition]:
@@ -264,7 +281,7 @@ def delete_groups(cluster: Cluster, request: DeleteGroupsRequest) -> GroupDeleti
 def _planned(name: str, row: Mapping[str, Any] | None, count: int) -> GroupDeletion:
     if row is None:
         return GroupDeletion(name, None, 0, deleted=False, refusal=f"there is no group {name}")
-    state = row.get("group_state") or "Unknown"
+    state = _state(row)
     refused = None if state in EMPTY_STATES else in_use(name, state)
     return GroupDeletion(name, state, count, deleted=False, refusal=refused)
 

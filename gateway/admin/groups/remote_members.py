@@ -1,4 +1,4 @@
-"""The members of groups that kafka-python can't describe: consumer groups (KIP-848) and share groups (KIP-932)."""
+"""The members of groups that kafka-python can't describe: consumer, share and streams groups (KIP-848, KIP-932, KIP-1071)."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from kio.schema.describe_share_group_offsets.v1.request import (
 from kio.schema.describe_share_group_offsets.v1.response import DescribeShareGroupOffsetsResponse
 from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
+from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
+from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
 from kio.schema.types import GroupId
 
-from gateway.admin.groups.messages import GroupMember
+from gateway.admin.groups.messages import GroupMember, StreamsState
+from gateway.admin.groups.streams_description import streams_description
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import refusal
 from gateway.admin.remote.requests import ask_coordinator
@@ -25,11 +28,14 @@ NO_OFFSET: Final = -1
 
 
 class Members(NamedTuple):
-    """The members of a group, its epoch, and the assignor that shares the partitions out."""
+    """The members of a group, its epoch, the protocol or assignor that shares the partitions out, and what only a streams group
+    has.
+    """
 
     members: list[GroupMember]
-    group_epoch: int
+    group_epoch: int | None
     assignor: str | None
+    streams: StreamsState | None = None
 
 
 class SharePlace(NamedTuple):
@@ -49,6 +55,15 @@ def share_members(cluster: Cluster, group: str) -> Members:
     """Return the members of a share group. Raises ControlError."""
     asked = ShareGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
     return _members(ask_coordinator(cluster.reached, group, asked, ShareGroupDescribeResponse).groups[0])
+
+
+def streams_members(cluster: Cluster, group: str) -> Members:
+    """Return the members of a streams group. Raises ControlError."""
+    asked = StreamsGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+    found = ask_coordinator(cluster.reached, group, asked, StreamsGroupDescribeResponse).groups[0]
+    _check(found)
+    description = streams_description(found)
+    return Members(description.members, description.group_epoch, None, description.state)
 
 
 def _members(found: Any) -> Members:

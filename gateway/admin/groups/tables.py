@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from gateway.admin.groups.assigned import NONE, assigned, ranges
 from gateway.admin.groups.messages import (
     GroupDeletion,
     GroupDescription,
@@ -14,10 +14,10 @@ from gateway.admin.groups.messages import (
     GroupRow,
     OffsetReset,
 )
+from gateway.admin.groups.streams_table import print_streams_members
 from gateway.admin.printing import Column, count, counted, duration, print_lines, print_table, shown
 from gateway.admin.transactions.tables import print_pending_of_group
 
-NONE: Final = "-"
 SHARE: Final = "share"
 LONGEST_METADATA: Final = 60
 
@@ -51,7 +51,7 @@ def print_groups(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) ->
     print_lines(f"{counted(len(rows), 'group')}.")
     if offline_partitions:
         print_lines(
-            f"Groups are missing: {_ranges(offline_partitions)} of __consumer_offsets is offline (seqgate status)."
+            f"Groups are missing: {ranges(offline_partitions)} of __consumer_offsets is offline (seqgate status)."
         )
 
 
@@ -59,13 +59,15 @@ def print_description(description: GroupDescription) -> None:
     """Print a group: its state, its members, its partitions."""
     protocol = _protocol(description.protocol_type, description.protocol_name)
     members = counted(len(description.members), "member")
-    generation = "" if description.generation_id is None else f"generation {description.generation_id}, "
     print_lines(
         f"Group {shown(description.group)} ({description.type}): {description.state}, {members}, "
-        f"{generation}protocol {protocol}.",
+        f"{_epochs(description)}protocol {protocol}.",
         "",
     )
-    if description.members:
+    if description.members and description.streams is not None:
+        print_streams_members(description.members)
+        print_lines("")
+    elif description.members:
         _print_members(description.members)
         print_lines("")
     if description.type == SHARE:
@@ -79,6 +81,18 @@ def print_description(description: GroupDescription) -> None:
             f"{counted(skipped, 'record')} skipped unread since the gateway started, by message.ttl.ms or a backlog quota "
             "(seqgate backlog TOPIC)."
         )
+
+
+def _epochs(description: GroupDescription) -> str:
+    if description.generation_id is None:
+        return ""
+    if description.streams is None:
+        return f"generation {description.generation_id}, "
+    epoch = description.streams.topology_epoch
+    return (
+        f"group epoch {description.generation_id}, assignment epoch {description.streams.assignment_epoch}, "
+        f"topology epoch {NONE if epoch is None else epoch}, "
+    )
 
 
 def print_reset(done: OffsetReset) -> None:
@@ -158,7 +172,7 @@ def _print_members(members: Iterable[GroupMember]) -> None:
                 shown(member.client_id),
                 shown(member.client_host),
                 NONE if member.session_timeout_ms is None else duration(member.session_timeout_ms),
-                _assigned(member.assignment),
+                assigned(member.assignment),
             )
             for member in members
         ],
@@ -252,20 +266,3 @@ def _protocol(protocol_type: str, protocol_name: str | None) -> str:
 
 def _known(offset: int | None) -> str:
     return NONE if offset is None else str(offset)
-
-
-def _assigned(assignment: dict[str, list[int]] | None) -> str:
-    """Return partitions by topic: `flights 0-3, 7; orders 0`."""
-    if assignment is None:
-        return "not readable"
-    assigned = (
-        f"{shown(topic)} {_ranges(partitions)}" for topic, partitions in assignment.items() if partitions
-    )
-    return "; ".join(assigned) or NONE
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Return numbers in order, with ranges for neighbours: `0-3, 7`."""
-    runs = itertools.groupby(enumerate(sorted(set(numbers))), key=lambda entry: entry[1] - entry[0])
-    spans = [[number for _, number in run] for _, run in runs]
-    return ", ".join(str(span[0]) if len(span) == 1 else f"{span[0]}-{span[-1]}" for span in spans)
