@@ -45,6 +45,10 @@ group.min.session.timeout.ms=500
 group.consumer.assignment.interval.ms=0
 group.consumer.min.assignment.interval.ms=0
 group.share.assignment.interval.ms=0
+group.streams.initial.rebalance.delay.ms=0
+group.streams.assignment.interval.ms=0
+group.streams.min.assignment.interval.ms=0
+group.streams.assignor.offload.enable=false
 log.initial.task.delay.ms=86400000
 """
 

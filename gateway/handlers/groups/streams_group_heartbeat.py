@@ -173,7 +173,7 @@ def _refused(version: int, error: ErrorCode, message: str | None) -> Any:
         heartbeat_interval=_NO_TIME,
         acceptable_recovery_lag=0,
         task_offset_interval=_NO_TIME,
-        status=None,
+        status=(),
         active_tasks=None,
         standby_tasks=None,
         warmup_tasks=None,

@@ -28,7 +28,13 @@ TIMES = {
 NODES = {"node_id", "leader_id", "controller_id", "broker_id", "preferred_read_replica"}
 NODE_LISTS = {"replica_nodes", "isr_nodes", "offline_replicas", "eligible_leader_replicas", "last_known_elr"}
 ANY_VALUE = {"throttle_time", "port", "cluster_id", "usable_bytes", "total_bytes", "log_dir"}
-TEXTS = {"error_message", "acknowledge_error_message", "batch_index_error_message", "documentation"}
+TEXTS = {
+    "error_message",
+    "status_detail",
+    "acknowledge_error_message",
+    "batch_index_error_message",
+    "documentation",
+}
 IDENTITY = (
     "name",
     "topic",
@@ -36,6 +42,7 @@ IDENTITY = (
     "resource_name",
     "topic_name",
     "transactional_id",
+    "subtopology_id",
     "partition_index",
     "partition",
     "index",
@@ -71,6 +78,7 @@ class Normaliser:
             "groups": self._groups,
             "results": self._results,
             "subscribed_topic_names": lambda value: sorted(self._value(value)),
+            "topic_configs": lambda value: sorted(self._value(value), key=lambda row: str(row["key"])),
             "active_producers": self._active_producers,
             "transaction_states": self._transaction_states,
         }

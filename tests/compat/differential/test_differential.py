@@ -63,6 +63,8 @@ VERSIONS = {
     "list_config_resources": (0, 1),
     "share_group_heartbeat": (1, 1),
     "share_group_describe": (1, 1),
+    "streams_group_heartbeat": (0, 0),
+    "streams_group_describe": (0, 0),
     "share_fetch": (1, 2),
     "share_acknowledge": (1, 2),
     "describe_share_group_offsets": (0, 1),

@@ -174,7 +174,7 @@ async def test_a_refused_heartbeat_says_why(node: Node) -> None:
         ErrorCode.group_id_not_found,
         f"Streams group {GROUP} not found.",
     )
-    assert answer.status is None
+    assert answer.status == ()
 
 
 async def test_other_apis_know_the_group(node: Node) -> None:
