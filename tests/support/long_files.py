@@ -20,6 +20,7 @@ LONG_FILES = (
     "system/demo/test_demo.py",
     "simulation/test_simulation.py",
     "compat/groups/test_streams.py",
+    "compat/groups/test_streams_groups.py",
     "compat/transactions/test_producers.py",
     "compat/spark/test_restart.py",
     "compat/tools/test_group_tools.py",

@@ -21,15 +21,17 @@ import org.apache.kafka.streams.state.Stores;
 
 /**
  * Counts the words of an input topic's lines into an output topic, an update for each word read:
- * {@code java -cp 'libs/*' WordCount.java BOOTSTRAP INPUT OUTPUT APPLICATION NAME CHANGELOG GUARANTEE}.
+ * {@code java -cp 'libs/*' WordCount.java BOOTSTRAP INPUT OUTPUT APPLICATION NAME CHANGELOG GUARANTEE
+ * PROTOCOL}.
  *
  * <p>APPLICATION is the group, NAME this instance's client id. With CHANGELOG "none" the counts live in
  * memory; else a changelog topic with that cleanup policy ("compact") keeps them too, so that they move with
- * their partition. GUARANTEE is the processing guarantee. SIGTERM has it commit, leave the group and end.
+ * their partition. GUARANTEE is the processing guarantee, PROTOCOL the group protocol, "classic" or "streams".
+ * SIGTERM has it commit, leave the group and end.
  */
 public final class WordCount {
     public static void main(String[] arguments) {
-        var settings = settings(arguments[0], arguments[3], arguments[4], arguments[6]);
+        var settings = settings(arguments[0], arguments[3], arguments[4], arguments[6], arguments[7]);
         var streams = new KafkaStreams(topology(arguments[1], arguments[2], arguments[5]), settings);
         var leaving = CloseOptions.groupMembershipOperation(GroupMembershipOperation.LEAVE_GROUP);
         streams.setStateListener((now, before) -> {
@@ -58,7 +60,7 @@ public final class WordCount {
     }
 
     private static Properties settings(
-            String bootstrap, String application, String name, String guarantee) {
+            String bootstrap, String application, String name, String guarantee, String protocol) {
         var settings = new Properties();
         settings.put(StreamsConfig.BOOTSTRAP_SERVERS_CONFIG, bootstrap);
         settings.put(StreamsConfig.APPLICATION_ID_CONFIG, application);
@@ -71,8 +73,11 @@ public final class WordCount {
         settings.put(StreamsConfig.REPARTITION_PURGE_INTERVAL_MS_CONFIG, 200);
         settings.put(StreamsConfig.STATESTORE_CACHE_MAX_BYTES_CONFIG, 0);
         settings.put(ConsumerConfig.AUTO_OFFSET_RESET_CONFIG, "earliest");
-        settings.put(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, 6000);
-        settings.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 300);
+        settings.put(StreamsConfig.GROUP_PROTOCOL_CONFIG, protocol);
+        if (protocol.equals("classic")) { // the coordinator decides for streams groups
+            settings.put(ConsumerConfig.SESSION_TIMEOUT_MS_CONFIG, 6000);
+            settings.put(ConsumerConfig.HEARTBEAT_INTERVAL_MS_CONFIG, 300);
+        }
         return settings;
     }
 }

@@ -24,12 +24,15 @@ from tests.compat.groups.members import DEADLINE_S, await_that
 from tests.compat.topics import fresh_topic
 from tests.support.kafka_tools import java_command
 from tests.support.setup_peers import streams_libs
+from tests.support.wire import Plain, Wire
 
 SOURCE = Path(__file__).with_name("WordCount.java")
 PARTITIONS = 4
 QUIET = {"log_level": 0}
 REBALANCE_DEADLINE_S = 240.0
 ENDED_BY_SIGTERM = 143
+CLASSIC = "classic"
+STREAMS = "streams"
 
 
 class Instance:
@@ -62,11 +65,35 @@ class Instance:
         return self._stderr.read_text(errors="replace")[-4000:]
 
 
+def active_partitions(group: Plain) -> dict[str, list[tuple[str, int]]]:
+    """Return the partitions of each member's active tasks by its client id; empty unless the group is stable."""
+    if group["group_state"] != "Stable":
+        return {}
+    topics = {
+        row["subtopology_id"]: [
+            *row["source_topics"],
+            *(topic["name"] for topic in row["repartition_source_topics"]),
+        ]
+        for row in group["topology"]["subtopologies"]
+    }
+    return {
+        member["client_id"]: [
+            (topic, partition)
+            for row in member["assignment"]["active_tasks"]
+            for topic in topics[row["subtopology_id"]]
+            for partition in row["partitions"]
+        ]
+        for member in group["members"]
+    }
+
+
 class WordCount:
     """The application with its topics, group and instances. `expected` has the true count of every word of
     the input."""
 
-    def __init__(self, bootstrap: str, directory: Path, *, changelog: str, guarantee: str) -> None:
+    def __init__(
+        self, bootstrap: str, directory: Path, *, changelog: str, guarantee: str, protocol: str
+    ) -> None:
         self.bootstrap = bootstrap
         self.input = fresh_topic(bootstrap, "lines", partitions=PARTITIONS)
         self.output = fresh_topic(bootstrap, "counts", partitions=PARTITIONS)
@@ -80,6 +107,7 @@ class WordCount:
         """The last count written for each word."""
         self._changelog = changelog
         self._guarantee = guarantee
+        self._protocol = protocol
         self._directory = directory
         self._instances: list[Instance] = []
         self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **QUIET})
@@ -104,7 +132,7 @@ class WordCount:
 
     def start(self, name: str) -> Instance:
         arguments = [self.bootstrap, self.input, self.output, self.application, name]
-        arguments += [self._changelog, self._guarantee]
+        arguments += [self._changelog, self._guarantee, self._protocol]
         instance = Instance(name, arguments, self._directory / f"{name}.stderr")
         self._instances.append(instance)
         return instance
@@ -209,6 +237,8 @@ class WordCount:
     def _assignments(self) -> dict[str, list[tuple[str, int]]]:
         """Return the partitions of each instance's only thread by its client id; empty unless the group is
         stable."""
+        if self._protocol == STREAMS:
+            return active_partitions(self.describe_streams_group())
         try:
             described = self._admin.describe_consumer_groups([self.application], request_timeout=10)
             found = described[self.application].result()
@@ -219,6 +249,20 @@ class WordCount:
         return {
             member.client_id: [(place.topic, place.partition) for place in member.assignment.topic_partitions]
             for member in found.members
+        }
+
+    def describe_streams_group(self) -> Plain:
+        """Return what the coordinator reports of the application's streams group."""
+        with Wire(self.bootstrap) as wire:
+            answer = wire.call("streams_group_describe", 0, group_ids=[self.application]).fields
+        group: Plain = answer["groups"][0]
+        return group
+
+    def standby_tasks(self) -> dict[str, int]:
+        """Return how many tasks each instance's only thread stands by for, by its client id."""
+        return {
+            member["client_id"]: sum(len(row["partitions"]) for row in member["assignment"]["standby_tasks"])
+            for member in self.describe_streams_group()["members"]
         }
 
     def await_shared(self, *instances: Instance) -> None:
@@ -246,9 +290,14 @@ class WordCount:
 
 @contextlib.contextmanager
 def word_count(
-    bootstrap: str, directory: Path, *, changelog: str, guarantee: str = "at_least_once"
+    bootstrap: str,
+    directory: Path,
+    *,
+    changelog: str,
+    guarantee: str = "at_least_once",
+    protocol: str = CLASSIC,
 ) -> Iterator[WordCount]:
-    application = WordCount(bootstrap, directory, changelog=changelog, guarantee=guarantee)
+    application = WordCount(bootstrap, directory, changelog=changelog, guarantee=guarantee, protocol=protocol)
     try:
         yield application
     finally:
