@@ -78,6 +78,7 @@ class Normaliser:
             "groups": self._groups,
             "results": self._results,
             "subscribed_topic_names": lambda value: sorted(self._value(value)),
+            "partitions_by_user_endpoint": lambda value: sorted(map(self._value, value), key=_endpoint),
             "topic_configs": lambda value: sorted(self._value(value), key=lambda row: str(row["key"])),
             "active_producers": self._active_producers,
             "transaction_states": self._transaction_states,
@@ -231,6 +232,10 @@ class Normaliser:
         if batch.crc_is_right:
             del seen["crc"]
         return seen
+
+
+def _endpoint(row: Plain) -> tuple[str, int]:
+    return row["user_endpoint"]["host"], row["user_endpoint"]["port"]
 
 
 def _moment(value: int) -> Any:

@@ -17,11 +17,12 @@ from tests.compat.differential.random.records import Fetch, Produce
 from tests.compat.differential.random.sequence import Step, World, carry_out
 from tests.compat.differential.random.share import Share
 from tests.compat.differential.random.shrinking import shrunk
+from tests.compat.differential.random.streams import Streams
 from tests.compat.differential.random.transactions import Transactions
 from tests.compat.differential.scenarios.consumer_groups import Member
 
 WORLDS: dict[str, type[World]] = {
-    world.family: world for world in (Groups, Transactions, Produce, Fetch, Share, Admin)
+    world.family: world for world in (Groups, Transactions, Produce, Fetch, Share, Streams, Admin)
 }
 ATTEMPTS = 150
 """Sequences that shrinking may try."""

@@ -17,7 +17,15 @@ from tests.conftest import AS_THE_PEER
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_peer import KafkaPeer
 
-SEQUENCES = {"groups": 12, "transactions": 12, "produce": 12, "fetch": 12, "share": 4, "admin": 5}
+SEQUENCES = {
+    "groups": 12,
+    "transactions": 12,
+    "produce": 12,
+    "fetch": 12,
+    "share": 4,
+    "streams": 12,
+    "admin": 5,
+}
 """How many seeds `make test` runs of each family, in a few seconds each."""
 
 
