@@ -257,15 +257,23 @@ def joins_a_group_that_has_offsets_only(peer: Peer) -> None:
     }
 )
 def configs(peer: Peer, case: tuple[str, tuple[str, ...]]) -> None:
+    """Set values, and wait until the accepted one is in effect: Kafka's broker learns of it in the background."""
     name, values = case
     group_id = peer.group()
     named = {"resource_type": GROUP_RESOURCE, "resource_name": group_id}
+    accepted: list[str] = []
+
+    def shows(answer: Plain) -> bool:
+        return not accepted or [row["value"] for row in answer["results"][0]["configs"]] == accepted[-1:]
+
     for value in values:
         change = {"name": name, "config_operation": 0, "value": value}
         resources = [{**named, "configs": [change]}]
-        peer.call("incremental_alter_configs", 1, resources=resources, validate_only=False)
+        altered = peer.call("incremental_alter_configs", 1, resources=resources, validate_only=False)
+        if altered["responses"][0]["error_code"] == 0:
+            accepted.append(value)
         asked = [{**named, "configuration_keys": [name]}]
-        peer.call("describe_configs", 4, resources=asked, include_synonyms=True)
+        peer.eventually("describe_configs", 4, shows, resources=asked, include_synonyms=True)
 
 
 @scenario
