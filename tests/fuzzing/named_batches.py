@@ -36,7 +36,7 @@ from tests.fuzzing.composed_names import (
 )
 from tests.fuzzing.plain_names import HalfNamed, PlainNames, plain_name, plain_records
 from tests.fuzzing.target import Breach, Run
-from tests.log.support import append_end_marker, persist
+from tests.log.support import append_end_marker, flush, persist
 from tests.models.names import Judged
 
 __all__ = ["BASE_WORK", "MAX_INPUT_BYTES", "PEAK_BYTES", "mutated", "opened", "seeds"]
@@ -289,7 +289,7 @@ class _Life:
         environment = LogEnvironment(
             Storage(disk=self._disk.process()), name_budget=NameBudget(min_idle_ms=1_000)
         )
-        return PartitionLog(
+        log = PartitionLog(
             environment,
             DIRECTORY,
             topic="named",
@@ -298,6 +298,8 @@ class _Life:
             config=CONFIG,
             now_ms=NOW_MS,
         )
+        flush(log)  # as a gateway does: it persists the offset from which names are tracked
+        return log
 
     def _flush(self) -> None:
         ticket = self._log.prepare_flush()
