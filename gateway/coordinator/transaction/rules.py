@@ -301,7 +301,10 @@ def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[Transact
     )
     if claimed.producer_id != current.producer_id and not is_after_overflow:
         raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
-    is_after_bump = claimed.producer_epoch + 1 == current.producer_epoch
+    # An end of version 1 keeps the epoch, which is one above that of the instance that this producer fenced.
+    is_after_bump = (
+        claimed.producer_epoch + 1 == current.producer_epoch and current.client_version >= VERSION_2
+    )
     if is_after_bump and current.state not in {EMPTY, ONGOING}:
         return END_V2_AGAIN
     if is_after_overflow and current.state in COMPLETED.values():

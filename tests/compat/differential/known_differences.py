@@ -75,6 +75,9 @@ AS_IN_EFFECT = "a value is stored as it takes effect, without the spaces around 
 INNOCENT = "a producer that was fenced is refused at once; Kafka first aborts the transaction of the one that fenced it"
 ONE_LEVEL = "a gateway runs each feature at one level; Kafka takes a downgrade that says it is one"
 NO_FEATURES = "Kafka's other features are switches of a KRaft cluster; there is none to be switched"
+SUCCESSORS = (
+    "Kafka gives a fenced producer the epoch of its successor, so that both write as one; here it is refused"
+)
 ENDS = "Kafka refuses markers by max.message.bytes and never ends the transaction; here it ends whatever its topics take"
 OWN_STATE = (
     "the gateway keeps its own state there; what clients send for it is refused for that, before all else"
@@ -252,6 +255,7 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("transaction_begin.old_epoch_claims_with_an_open_transaction",), "6.*", INNOCENT),
     KnownDifference(("transaction_admin.transaction_versions_of_markers[-1]",), "*", READS_ON),
     KnownDifference(("transaction_ends.topic_that_takes_no_batches",), "5.*", ENDS),
+    KnownDifference(("transaction_ends.ended_by_one_whose_successor_keeps_epochs[*]",), "6.*", SUCCESSORS),
     KnownDifference(("transaction_admin.markers_without_an_epoch[*]",), "*.error_code", NOT_UNKNOWN),
     KnownDifference(("transaction_admin.markers_of_internal_topics",), "2.*.error_code", OWN_STATE),
     KnownDifference(("transaction_produce.internal_topics[*]",), "*", OWN_STATE),

@@ -63,6 +63,19 @@ def _ended(peer: Peer, version: int, commit: bool) -> None:
     peer.fetch(topic, version=18)
 
 
+@scenario_for_each({"commit": COMMIT, "abort": ABORT})
+def ended_by_one_whose_successor_keeps_epochs(peer: Peer, commit: bool) -> None:
+    """End a transaction as a fenced producer of the second protocol, after its successor of the first has ended one."""
+    topic = peer.topic()
+    fenced = TransactionalProducer(peer)
+    fenced.init()
+    successor = fenced.heir()
+    successor.init()
+    transact(successor, topic, commit=commit, version=KEEPS_EPOCH)
+    peer.call("end_txn", RAISES_EPOCH, **{**fenced.identity, "committed": commit})
+    successor.describe()
+
+
 @scenario_for_each(VERSIONS)
 def ended_by_strangers(peer: Peer, version: int) -> None:
     """End a transaction with wrong ids and epochs, which must leave it open."""

@@ -235,12 +235,20 @@ def test_outcomes_of_an_end(state: TransactionState, commit: bool) -> None:
     current = transaction(state)
     assert end(current, 4, commit, 0) == END_OF_V1[state][column]
     assert end(current, 4, commit, 2) == END_OF_V2[state][column]
-    assert end(current, 3, commit, 2) == END_OF_V2_AGAIN[state][column]
+    assert end(current._replace(client_version=2), 3, commit, 2) == END_OF_V2_AGAIN[state][column]
     for version in (0, 2):
         assert end(current, 5, commit, version) == FENCED
         assert end(current, 4, commit, version, pid=8) == UNKNOWN
         assert end(None, 4, commit, version) == UNKNOWN
     assert end(current, 3, commit, 0) == FENCED
+
+
+@pytest.mark.parametrize("commit", [COMMIT, ABORT])
+@pytest.mark.parametrize("state", END_OF_V1)
+def test_an_end_of_a_successor_is_not_taken_for_ones_own(state: TransactionState, commit: bool) -> None:
+    """A successor of version 1 keeps the epoch that it got, one above that of the instance that it fenced."""
+    successor = transaction(state, client_version=1, producer_epoch=4)
+    assert end(successor, 3, commit, 2) == FENCED
 
 
 def test_an_end_of_version_2_raises_the_epoch() -> None:
