@@ -20,7 +20,7 @@ from gateway.config import load_config
 TIMEOUT_S: Final = 1.0
 """Time for the answer of one broker, and for the connection to it."""
 _PRIVATE: Final = "_"
-"""The first character of topics that are offered only to somebody who types it."""
+"""The first character of internal topics. They are offered only for a word that begins with it."""
 
 Address = tuple[str, int]
 
@@ -55,7 +55,10 @@ def _is_one_word(name: str) -> bool:
 
 
 def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
-    """Return the addresses that the words before lead to, as `options.reaching` does. Raises any error."""
+    """Return the addresses of the brokers that the earlier words of the command choose, as `options.reaching` does.
+
+    Raises any error.
+    """
     if given.get("bootstrap"):
         return parse_addresses(given["bootstrap"])
     data_dir = given.get("data_dir")

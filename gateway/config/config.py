@@ -30,7 +30,7 @@ OTHER_WORLDS: Mapping[str, str] = {
     "zookeeper.": "a gateway needs no ZooKeeper, it keeps its metadata itself",
     "controller.quorum.": "a gateway needs no controllers, it keeps its metadata itself",
     "process.roles": "a gateway has no roles, it keeps its metadata itself",
-    "sasl.": "there is no SASL here, clients are told apart by their TLS certificates only",
+    "sasl.": "SASL is not supported; clients are identified by their TLS certificates only",
 }
 """The hints for settings of Kafka that Seqgate does not have, by the prefix of their names."""
 

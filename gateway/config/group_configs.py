@@ -101,7 +101,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
         "consumer",
         ASSIGNMENT_INTERVAL,
-        "Time after a new target assignment in which the group makes no other (KIP-1263). Members that join or leave meanwhile "
+        "Shortest time between two target assignments of the group (KIP-1263). Members that join or leave meanwhile "
         "count for the next one, which the first heartbeat after the interval makes.",
         minimum=0,
     ),
@@ -118,7 +118,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
         "share",
         ASSIGNMENT_INTERVAL,
-        "Time after a new target assignment in which the share group makes no other (KIP-1263). Members that join or leave "
+        "Shortest time between two target assignments of the share group (KIP-1263). Members that join or leave "
         "meanwhile count for the next one, which the first heartbeat after the interval makes.",
         minimum=0,
     ),
@@ -160,7 +160,7 @@ GROUP_CONFIGS: Final[tuple[GroupConfig, ...]] = (
     _bounded(
         "streams",
         "assignment.interval.ms",
-        "Time after a new target assignment in which the streams group makes no other (KIP-1263).",
+        "Shortest time between two target assignments of the streams group (KIP-1263).",
         minimum=0,
     ),
     GroupConfig(

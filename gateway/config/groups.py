@@ -17,7 +17,7 @@ def _assignment_interval(kind: str) -> tuple[Setting, ...]:
         _number(
             f"group.{kind}.assignment.interval.ms",
             0,
-            f"Time after a new target assignment in which a {kind} group makes no other (KIP-1263). Members that join or "
+            f"Shortest time between two target assignments of a {kind} group (KIP-1263). Members that join or "
             "leave meanwhile count for the next one, which the first heartbeat after the interval makes. 0 assigns at once.",
             minimum=0,
             dynamic=True,

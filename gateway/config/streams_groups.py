@@ -61,7 +61,7 @@ STREAMS_GROUP_SETTINGS: tuple[Setting, ...] = (
     _number(
         "group.streams.assignment.interval.ms",
         1_000,
-        "Time after a new target assignment in which a streams group makes no other (KIP-1263). Members that join or leave "
+        "Shortest time between two target assignments of a streams group (KIP-1263). Members that join or leave "
         "meanwhile count for the next one, which the first heartbeat after the interval makes. 0 assigns at once.",
         minimum=0,
         dynamic=True,

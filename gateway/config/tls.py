@@ -36,7 +36,7 @@ TLS_SETTINGS = (
     _tls_text(
         name="ssl.keystore.type",
         check=store_type_complaint,
-        doc="Format of the key store; unset, it is recognised. `PEM` also where key and certificates are settings.",
+        doc="Format of the key store; unset, the gateway detects it. The format of keys and certificates in settings is `PEM`, too.",
     ),
     _tls_secret(
         name="ssl.keystore.password",
@@ -56,13 +56,13 @@ TLS_SETTINGS = (
     ),
     _tls_text(
         name="ssl.truststore.location",
-        doc="File with the certificates of authorities that sign clients' certificates: PEM or PKCS12. Without authorities "
-        "those of the system count.",
+        doc="File with the certificates of authorities that sign clients' certificates: PEM or PKCS12. Without a trust store "
+        "the system's authorities are trusted.",
     ),
     _tls_text(
         name="ssl.truststore.type",
         check=store_type_complaint,
-        doc="Format of the trust store; unset, it is recognised.",
+        doc="Format of the trust store; unset, the gateway detects it.",
     ),
     _tls_secret(
         name="ssl.truststore.password",
@@ -92,7 +92,7 @@ TLS_SETTINGS = (
         type=SettingType.LIST,
         default=None,
         doc="Cipher suites that clients may use, by their IANA names such as `TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384`; unset, "
-        "those that OpenSSL takes for secure. A list has all suites of TLS 1.3 or none of them.",
+        "those that OpenSSL considers secure. A list must name all suites of TLS 1.3 or none.",
     ),
     _tls_setting(
         name="ssl.principal.mapping.rules",

@@ -123,7 +123,7 @@ def _pkcs12(
 
 def _usable(key: object, origin: str) -> TlsKey:
     if not isinstance(key, TlsKey):
-        raise StoreError(f"{origin}: a private key of this kind is of no use for TLS")
+        raise StoreError(f"{origin}: TLS needs an RSA, elliptic-curve or EdDSA private key")
     return key
 
 

@@ -48,7 +48,7 @@ def _escaped(value: str) -> str:
 
 
 def _der_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
-    """Return the attribute's value in DER, tag and length included: what follows the type of its only pair."""
+    """Return the attribute's value in DER, tag and length included."""
     encoded = x509.Name([attribute]).public_bytes()
     for _ in range(3):  # the name, its part, the pair of type and value
         encoded = _content(encoded)
@@ -56,19 +56,19 @@ def _der_value(attribute: x509.NameAttribute[str | bytes]) -> bytes:
 
 
 def _content(encoded: bytes) -> bytes:
-    """Return what a DER element holds."""
+    """Return the content of the first DER element."""
     header, size = _header(encoded)
     return encoded[header : header + size]
 
 
 def _after(encoded: bytes) -> bytes:
-    """Return what follows the first DER element."""
+    """Return the bytes behind the first DER element."""
     header, size = _header(encoded)
     return encoded[header + size :]
 
 
 def _header(encoded: bytes) -> tuple[int, int]:
-    """Return the sizes of tag and length together, and of the content."""
+    """Return (size of the header, size of the content) of a DER element. The header is its tag and length."""
     first = encoded[1]
     if first < 0x80:
         return 2, first

@@ -35,7 +35,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What clients recognise a listener by. A renewed certificate must keep it. Source: Kafka's SslFactory.CertificateEntries."""
+    """What clients recognize a listener by. A renewed certificate must keep it. Source: Kafka's SslFactory.CertificateEntries."""
 
     subject: bytes
     alternative_names: bytes
@@ -82,7 +82,7 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
 
 
 def _load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Give the key to OpenSSL, which takes it from files only, by files that exist in memory only."""
+    """Load the key into the context. OpenSSL reads keys from files only, so the files exist in memory only."""
     with ExitStack() as opened:
         paths = []
         for name, content in (("certificates", pair.chain), ("key", pair.key)):
@@ -97,7 +97,7 @@ def _load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
 
 
 def identity_of(pair: KeyPair) -> Identity:
-    """Return what clients recognise the listener by."""
+    """Return what clients recognize the listener by."""
     certificate = pair.certificate
     try:
         names = certificate.extensions.get_extension_for_class(

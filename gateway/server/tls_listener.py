@@ -78,7 +78,7 @@ class TlsListener:
         if identity_of(pair) != self._identity:
             logger.warning(
                 "listener %s keeps its certificate: that in the replaced store has another subject or other subject "
-                "alternative names, which clients would not recognise",
+                "alternative names, which clients would not recognize",
                 self._name,
             )
             return
@@ -135,7 +135,7 @@ def tls_settings(config: Config, name: str) -> TlsSettings:
 
 
 def _file_state(location: str) -> _FileState:
-    """Return what tells a replaced file from the one before."""
+    """Return the properties of a file that change when somebody replaces the file."""
     try:
         found = Path(location).stat()
     except OSError:

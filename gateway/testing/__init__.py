@@ -1,4 +1,4 @@
-"""A gateway in a thread of a test's own process, on a free port: it starts in some ten milliseconds.
+"""A gateway in a thread of a test's own process, on a free port: it starts in about ten milliseconds.
 
     with LocalGateway(tmp_path / "data") as gateway:
         producer = KafkaProducer(bootstrap_servers=gateway.bootstrap)

@@ -49,7 +49,9 @@ def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
     """Return all groups by their ids."""
     wanted = {state.lower() for state in request.states}
     if not wanted <= STATES:
-        raise ControlError(f"there is no state of groups like one of {', '.join(request.states)}")
+        raise ControlError(
+            f"groups have no such state: {', '.join(sorted(wanted - STATES))}; choose from {', '.join(sorted(STATES))}"
+        )
     found = listed(cluster)
     if wanted:
         found = {name: row for name, row in found.items() if _state(row).lower() in wanted}

@@ -1,4 +1,4 @@
-"""What the answer of StreamsGroupDescribe says of a streams group (KIP-1071): members, tasks, epochs."""
+"""Reads members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe (KIP-1071)."""
 
 from __future__ import annotations
 

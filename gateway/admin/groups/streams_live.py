@@ -1,4 +1,4 @@
-"""What only a streams group of a running gateway has: the epochs of the group, and the tasks of its members."""
+"""Reads what only a streams group of a running gateway has: the epochs of the group, and the tasks of its members."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `seqgate status --bootstrap … --json` prints: the state of a cluster as its brokers tell over the Kafka protocol."""
+"""What `seqgate status --bootstrap … --json` prints: the state of a cluster as its brokers report it over the Kafka protocol."""
 
 from __future__ import annotations
 

@@ -250,7 +250,7 @@ def _unsubscribed(
 def _revoke_unsubscribed(
     member: ConsumerMember, owned: frozenset[Place] | None, subscribed: frozenset[uuid.UUID]
 ) -> None:
-    """Add the partitions of topics that a member no longer subscribes to to those it must revoke."""
+    """Make the member revoke the partitions of topics to which it no longer subscribes."""
     dropped = _unsubscribed(member, member.assigned, subscribed)
     if not dropped:
         return

@@ -62,9 +62,9 @@ class ConsumerLimits:
 
 
 def interval_is_over(assigned_at_ms: int, interval_ms: int, now_ms: int) -> bool:
-    """Return whether a group may make a target again (KIP-1263): its last one is old enough, or of an unknown time.
+    """Return whether a group may make a new target (KIP-1263): the last target is old enough, or its time is unknown.
 
-    A last one in the future was made before the clock was set back.
+    A last target in the future was made before the clock was set back.
     """
     return not assigned_at_ms or not 0 <= now_ms - assigned_at_ms < interval_ms
 

@@ -1,6 +1,6 @@
 """Compares a consumer, share or streams group before and after an operation, and returns the events for the log.
 
-An operation on one member looks at that member only: a heartbeat of a large group must not cost more for it.
+An operation on one member compares that member only, so that a heartbeat costs no more in a large group.
 """
 
 from __future__ import annotations

@@ -212,7 +212,10 @@ def _renew_targets(change: _Change, topics: Topics, group_epoch: int) -> None:
 
 
 def _target(group: ShareGroup, member: ShareMember, topics: Topics) -> frozenset[Place]:
-    """Return the partitions that a member shall read; of a target older than the group, only those it subscribes to."""
+    """Return the partitions that a member shall read.
+
+    If the target is older than the group epoch, topics to which the member no longer subscribes are left out.
+    """
     target = group.targets.get(member.member_id, NOWHERE)
     if group.group_epoch == group.assignment_epoch:
         return target

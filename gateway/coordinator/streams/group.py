@@ -209,7 +209,10 @@ class StreamsGroup:
         return True
 
     def forget_what_is_not_stored(self) -> None:
-        """Drop what the first heartbeat of a new group found, as Kafka does: the next heartbeat finds it again."""
+        """Drop the fields that are not stored, as Kafka does after the first heartbeat of a new group.
+
+        The next heartbeat computes them again.
+        """
         self.configured = None
         self.shutdown_member_id = None
         self.endpoint_epoch = 0

@@ -165,7 +165,7 @@ def _no_member(group: StreamsGroup, member_id: str) -> str:
 
 
 def _described(before: StreamsMemberValue, request: StreamsHeartbeat) -> StreamsMemberValue:
-    """Return what the member says about itself, and what it said before about the rest."""
+    """Return the member's description: the fields of the request, and the stored values of fields that the request omits."""
     asked, topology, tags = request.rebalance_timeout_ms, request.topology, request.client_tags
     return StreamsMemberValue(
         before.instance_id,

@@ -129,7 +129,7 @@ def _shown(names: list[str]) -> str:
 
 
 class _Counts:
-    """The number of partitions of each topic; what exists comes before what was decided."""
+    """The number of partitions of each topic; an existing topic's number comes before a decided one."""
 
     def __init__(self, topology: Topology, topics: Topics) -> None:
         self._subtopologies = list(topology.by_id.values())

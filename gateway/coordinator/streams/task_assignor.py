@@ -152,7 +152,7 @@ class _Assignor:
         self._spread_active([task for task in left if not self._keep_active(task, self._stood_by(task))])
 
     def _keep_active(self, task: TaskId, place: _Place | None) -> bool:
-        """Assign the task to a member that has less than its share of active tasks; return whether the member has less."""
+        """Assign the task to the member at `place` if it has less than its share of active tasks; return whether it had less."""
         if place is None:
             return False
         process = self._processes[place.process_id]
@@ -209,7 +209,7 @@ class _Assignor:
             yield stood_by
 
     def _spread_standby(self, task: TaskId, by_load: LeastLoaded[_Process]) -> bool:
-        """Assign one standby task to the process with the least load that has not the task; return whether there is one."""
+        """Assign one standby task to the process with the least load that does not have the task; return whether there is one."""
         taken = []
         found = False
         while by_load and not found:

@@ -81,7 +81,7 @@ class Deferred:
             self.resolve(other.answer or b"")
 
     def let_others_begin(self) -> None:
-        """Hold later requests of the connection back no longer, although the answer may still be missing."""
+        """Let later requests of the connection begin, although the answer of this request may still be missing."""
         self.holds_back = False
         callback, self.on_others_may_begin = self.on_others_may_begin, None
         if callback is not None and self.answer is None:

@@ -212,7 +212,10 @@ def _row_of_error(
     now_ms: int,
     error: LogError,
 ) -> ProduceRow:
-    """Return the row of a batch that the log has refused; count the refusal, and remember one that is only for now."""
+    """Return the row of a batch that the log has refused; count the refusal.
+
+    After a temporary refusal remember the producer, because its later batches must not be appended before this one.
+    """
     code = error.kafka_error_code
     if code in SEQUENCE_REFUSALS:
         services.counters.rejections += 1

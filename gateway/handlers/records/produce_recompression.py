@@ -29,7 +29,7 @@ logger = logging.getLogger(__name__)
 
 
 AT_ONCE: Final = 4
-"""Batches of one request that are with the threads at a time. Then a request of many batches lets others have their turns."""
+"""Batches of one request that are with the threads at a time, so that a request of many batches lets other requests have their turns."""
 
 
 class LateBatch(NamedTuple):

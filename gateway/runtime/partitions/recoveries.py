@@ -50,7 +50,7 @@ class Recoveries:
     def _over(self, key: tuple[str, int], task: asyncio.Task[None]) -> None:
         del self._under_way[key]
         if not task.cancelled():
-            task.exception()  # who waits for the task gets its error
+            task.exception()  # the caller that waits for the task gets its error
 
     async def _reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
         recovery = reopening.begin(log, self._clock.now_ms())
