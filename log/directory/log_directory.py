@@ -174,7 +174,7 @@ class LogDirectory:
         if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
             stray = self._set_aside(directory)
             logger.error(
-                "%s holds records, but %s does not tell whose they are; it is kept as %s",
+                "%s holds records, but %s does not give their topic id; the directory is kept as %s",
                 directory,
                 PARTITION_METADATA,
                 stray,

@@ -1,4 +1,4 @@
-"""Opens the stored logs of a data directory: reads whose they are, and loads them, or has a thread recover them first."""
+"""Opens the stored logs of a data directory: reads their topic ids, and loads the logs; a thread recovers some of them first."""
 
 from __future__ import annotations
 

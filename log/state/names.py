@@ -73,7 +73,7 @@ class Names:
         """The offset from which names are tracked, while no side file holds that offset; otherwise None."""
         self._decided_start = decided_start
         self._start_is_implied = False
-        """Whether the next start finds the same offset without the side file."""
+        """Whether the next start finds the offset from which names are tracked even without the side file."""
         self._storage = storage
         self._place = place
         self._file = file
