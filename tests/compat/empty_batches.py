@@ -12,7 +12,7 @@ from tests.support.wire import Wire
 
 NAME = b"reader of a file"
 FETCH_BYTES = 1000
-"""Fetch size of the readers: at most a dozen batches of a run fit."""
+"""The fetch size of the readers. At most a dozen batches without records fit into an answer."""
 RUN = 1500
 """The number of batches in a run."""
 NEW = 10
@@ -23,8 +23,10 @@ PRODUCE_VERSION = 9
 
 @dataclass(frozen=True)
 class SparseLog:
-    """A topic with such runs. `records` are the offsets and values of all records in partition 0: before,
-    between and behind the runs."""
+    """A topic with long runs of batches without records.
+
+    `records` are the offsets and values of all records in partition 0: before, between and behind the runs.
+    """
 
     topic: str
     records: list[tuple[int, bytes]]

@@ -97,7 +97,7 @@ class NamesLife(NamesThatOutliveRecords):
         self._loaded()
         self.answers.clear()
         assert log.log_end_offset == max(history.end_offset, log.log_start_offset)
-        # a power cut may remove a new partition's directory, in which nothing was promised yet
+        # a power cut may remove a new partition's directory, in which nothing was acknowledged yet
         is_promised = self.is_start_promised and self.acknowledged_end_offset > 0
         if not is_promised and DEDUPLICATION_START not in self._files():
             history.start_offset = None

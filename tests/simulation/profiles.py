@@ -31,7 +31,7 @@ class Profile:
     settings: Mapping[str, str] = field(default_factory=dict)
     is_durable: bool | None = None
     flush_s: float | None = None
-    """The longest time of most flushes and other work of threads: what a power cut meets is written and not durable."""
+    """The longest time of most flushes and other work of threads: a power cut then loses much that is written and not yet durable."""
     populations: tuple[Population, ...] = ()
     topics: tuple[int, int] = (1, 3)
     """The least and the largest number of topics."""

@@ -38,7 +38,7 @@ def test_timers_come_in_the_order_of_their_times(loop: SimulatedLoop) -> None:
     assert seen == [1.0, 1.5, 2.0, 3.0]
 
 
-def test_waiting_for_nothing_is_told(loop: SimulatedLoop) -> None:
+def test_waiting_for_nothing_is_reported(loop: SimulatedLoop) -> None:
     async def wait() -> None:
         await loop.create_future()
 

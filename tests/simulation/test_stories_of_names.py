@@ -234,7 +234,7 @@ def test_less_is_told_than_was_acknowledged_or_told_before_it_was_asked_for() ->
     assert story.found() == {"names_told"}
 
 
-def test_what_is_told_may_lag_while_later_records_wait_for_their_flush() -> None:
+def test_a_reported_sequence_id_may_lag_while_later_records_wait_for_their_flush() -> None:
     story = NamedStory()
     story.stored(line(0), 0)
     story.left(line(1))

@@ -63,7 +63,7 @@ def test_the_package_lists_its_programs(module: str, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_an_endpoint_that_does_not_answer_is_told_before_spark_starts(
+def test_an_endpoint_that_does_not_answer_is_reported_before_spark_starts(
     name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     started: list[str] = []

@@ -1,4 +1,4 @@
-"""A proxy that cuts all connections when a request of one API arrives, as the death of the endpoint does.
+"""A proxy that cuts all connections when a request of one API arrives, as if the endpoint died.
 
 The endpoint must advertise the proxy's address. The proxy notes the requests of one client id, and which of them were answered.
 """

@@ -85,7 +85,7 @@ def test_a_reset_and_a_deletion(peer: Peer, member: StreamsMember) -> None:
     assert name not in peer.run("groups", "list").stdout
 
 
-def test_the_socket_tells_the_same(shared_gateway: GatewayProcess, fresh: Fresh) -> None:
+def test_the_running_gateway_shows_the_same(shared_gateway: GatewayProcess, fresh: Fresh) -> None:
     remote = Peer("Seqgate", shared_gateway.bootstrap)
     with _member(remote, fresh) as member:
         name = member.group_id

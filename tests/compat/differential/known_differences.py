@@ -64,8 +64,8 @@ UNREADABLE = (
 CORRECTED = (
     "correcting a header means decoding the records; without deep validation the producer's word stands"
 )
-HIDDEN = "the header's largest timestamp decides where no limit is set; a header that hides a later record is the producer's lie"
-ASSIGNS_AT_ONCE = "the assignment interval is 0 by default, as before there was one; Kafka's is a second"
+HIDDEN = "the header's largest timestamp decides where no limit is set; with a false header, a later record is stored"
+ASSIGNS_AT_ONCE = "the assignment interval is 0 by default; Kafka's is a second"
 DURABLE = "acks=all waits for the disk by default; Kafka leaves it to the page cache"
 ELR = "Kafka sets min.insync.replicas for the whole cluster when eligible leader replicas are on; there are none here"
 NOT_UNKNOWN = "Kafka answers UNKNOWN_SERVER_ERROR; an error that names the mistake is better"
@@ -76,7 +76,7 @@ INNOCENT = "a producer that was fenced is refused at once; Kafka first aborts th
 ONE_LEVEL = "a gateway runs each feature at one level; Kafka takes a downgrade that says it is one"
 NO_FEATURES = "Kafka's other features are switches of a KRaft cluster; there is none to be switched"
 SUCCESSORS = (
-    "Kafka gives a fenced producer the epoch of its successor, so that both write as one; here it is refused"
+    "Kafka gives a fenced producer the epoch of its successor, so that both write as one; Seqgate refuses it"
 )
 ENDS = "Kafka refuses markers by max.message.bytes and never ends the transaction; here it ends whatever its topics take"
 OWN_STATE = (

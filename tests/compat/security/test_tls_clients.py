@@ -170,7 +170,9 @@ def test_jvm_tools(endpoint: Endpoint, tmp_path: Path) -> None:
     assert read.stdout.splitlines() == text.splitlines()
 
 
-def test_a_jvm_client_without_a_certificate_is_told(endpoint: Endpoint, tmp_path: Path) -> None:
+def test_a_jvm_client_without_a_certificate_gets_an_authentication_error(
+    endpoint: Endpoint, tmp_path: Path
+) -> None:
     config = tmp_path / "bare.properties"
     config.write_text(
         f"security.protocol=SSL\nssl.truststore.type=PEM\nssl.truststore.location={endpoint.authorities}\n"

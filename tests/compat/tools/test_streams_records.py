@@ -46,7 +46,7 @@ def _topology(topic: str) -> dict[str, Any]:
 
 
 class Member:
-    """A member that does at once what it is told."""
+    """A member that adopts each assignment at once."""
 
     def __init__(self, wire: Wire, name: str) -> None:
         self._wire = wire

@@ -35,5 +35,5 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
     outcome.counts.update(proxy.counts)
     outcome.counts["answers lost"] += proxy.report.faults[Fault.LOSE_ACKNOWLEDGEMENT]
     outcome.counts["connections cut"] += proxy.report.faults[Fault.DROP_CONNECTION]
-    outcome.counts["retries recognised"] += proxy.report.duplicate_answers
+    outcome.counts["retries recognized"] += proxy.report.duplicate_answers
     return outcome

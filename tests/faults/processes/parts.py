@@ -24,7 +24,7 @@ PARTS = {
     "kills": Part(kills.run, 4, ("kills",)),
     "stops": Part(stops.run, 1, ("gateway stopped and continued", "client stopped and continued")),
     "lines": Part(
-        lines.run, 1, ("answers lost", "connections cut", "retries recognised", "frames in single bytes")
+        lines.run, 1, ("answers lost", "connections cut", "retries recognized", "frames in single bytes")
     ),
     "redis": Part(redis_faults.run, 1, ("Redis killed", "Redis hung", "Redis emptied", "Redis set back")),
     "full disk": Part(full_disk.run, 1, ("full disks", "starts on a full disk")),

@@ -1,4 +1,4 @@
-"""A map of partitions by topic id and index."""
+"""The map whose keys are partitions, each a topic id and an index."""
 
 from __future__ import annotations
 

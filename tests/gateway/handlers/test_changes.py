@@ -1,4 +1,4 @@
-"""The record of changes: who changed which topic, configuration, group or record."""
+"""The log lines of changes: who changed which topic, configuration, group or record."""
 
 from __future__ import annotations
 

@@ -192,7 +192,7 @@ def test_kio_decodes_the_encoded_rows(version: int, answered: Any) -> None:
 
 
 class TestShape:
-    """A request of a known shape tells the numbers that its decoder would; any other request has another shape."""
+    """A known shape reads the same offsets from a request as the decoder; any other request does not match the shape."""
 
     def learned(self, frame: bytes, version: int) -> tuple[CommitShape, OffsetCommitRequest]:
         decoded, _ = offset_commit_reader(version)(memoryview(frame), body_of(frame, version))

@@ -44,7 +44,7 @@ def test_a_restart_keeps_port_and_data(tmp_path: Path) -> None:
     gateway.stop()
 
 
-def test_two_at_once(tmp_path: Path) -> None:
+def test_two_gateways_run_at_once(tmp_path: Path) -> None:
     with LocalGateway(tmp_path / "a") as one, LocalGateway(tmp_path / "b") as other:
         assert one.bootstrap != other.bootstrap
         assert [produce(gateway, b"x")["base_offset"] for gateway in (one, other)] == [0, 0]

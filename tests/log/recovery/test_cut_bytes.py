@@ -73,7 +73,7 @@ def test_later_segments_are_kept_too(tmp_path: Path) -> None:
         assert path.read_bytes() == before[path.name[:24]]
 
 
-def test_they_outlive_further_starts(tmp_path: Path) -> None:
+def test_kept_bytes_outlive_further_starts(tmp_path: Path) -> None:
     log = open_log(tmp_path / "log")
     fill(log, 3)
     log.close(clean=False)

@@ -105,7 +105,9 @@ class TestTheStart:
         assert send(found, 1).base_offset == -1
         assert known(found) == (1, 1)
 
-    def test_without_room_for_it_the_log_is_offline_until_there_is(self, tmp_path: Path) -> None:
+    def test_without_room_for_the_start_offset_the_log_is_offline_until_there_is(
+        self, tmp_path: Path
+    ) -> None:
         storage = FailingStorage()
         log = open_log(tmp_path, OFF, storage=storage)
         settings.update_config(log, LARGE)
@@ -259,7 +261,7 @@ class TestWhatGoes:
         log = crashed(log, renamed)
         assert known(log) == (1, 1)
 
-    def test_what_was_known_when_it_was_turned_off_outlives_a_crash_before_the_flush(
+    def test_names_known_when_deduplication_was_turned_off_outlive_a_crash_before_the_flush(
         self, tmp_path: Path
     ) -> None:
         log = open_log(tmp_path, LARGE)
@@ -271,7 +273,7 @@ class TestWhatGoes:
         assert log.record_states.replay_names(1 << 20, NOW_MS)
         assert known(log) == (2, 2)
 
-    def test_what_was_known_when_it_was_turned_off_is_durable(self, tmp_path: Path) -> None:
+    def test_names_known_when_deduplication_was_turned_off_are_durable(self, tmp_path: Path) -> None:
         log = open_log(tmp_path, LARGE)
         send(log, 1)
         settings.update_config(log, OFF)

@@ -37,7 +37,7 @@ class MemberHabits:
     death_chance: float = 0.01
     stall_chance: float = 0.0
     late_commit_chance: float = 0.0
-    """The chance, per round, that a commit of earlier arrives again, as a commit that was delayed on its way does."""
+    """The chance, per round, that an earlier commit arrives again, as if the network had delayed it."""
 
 
 class Gone(Exception):

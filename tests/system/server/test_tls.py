@@ -125,7 +125,9 @@ def test_metadata_names_the_port_of_the_listener_that_was_asked(secured: Secured
     ],
     ids=["HTTP", "Kafka without TLS", "a malformed hello"],
 )
-def test_bytes_that_are_no_handshake_are_refused_and_told(secured: Secured, sent: bytes, reason: str) -> None:
+def test_bytes_that_are_no_handshake_are_refused_and_logged(
+    secured: Secured, sent: bytes, reason: str
+) -> None:
     with secured.connect() as connected:
         connected.sendall(sent)
         connected.shutdown(socket.SHUT_WR)

@@ -53,7 +53,7 @@ class Scene:
         self.records: list[StreamsRecord] = []
         self.epochs: dict[str, int] = {}
         self.tasks: dict[str, TaskAssignment] = {}
-        """The tasks that each member was told last, which it has at once."""
+        """The tasks in each member's last answer; the member owns them at once."""
 
     def beat(self, request: StreamsHeartbeat) -> StreamsReply:
         """Send a valid heartbeat."""
@@ -70,7 +70,7 @@ class Scene:
         return self.beat(joining(member_id, topology, **more))
 
     def stay(self, member_id: str, *, tells: bool = True) -> StreamsReply:
-        """Send a heartbeat of a member that has done what it was told; it reports its tasks if it `tells`."""
+        """Send a heartbeat of a member that has adopted its last assignment. It reports its tasks if it `tells`."""
         owned = self.tasks[member_id] if tells else None
         return self.beat(asking(member_id, self.epochs[member_id], owned=owned))
 

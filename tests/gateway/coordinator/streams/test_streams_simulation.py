@@ -19,7 +19,7 @@ ROUNDS = 12
 
 
 class StreamsGroupMachine(RuleBasedStateMachine):
-    """Members that do what they are told, fall silent, leave and return."""
+    """Members that follow their assignments, fall silent, leave and return."""
 
     @initialize(partitions=st.integers(1, 5), replicas=st.integers(0, 2))
     def begin(self, partitions: int, replicas: int) -> None:

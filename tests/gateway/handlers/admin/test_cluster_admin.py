@@ -1,4 +1,4 @@
-"""The APIs that move replicas and leaders, on a node that has one place for each partition."""
+"""The APIs that move replicas and leaders, on a node that holds the only replica of each partition."""
 
 from __future__ import annotations
 

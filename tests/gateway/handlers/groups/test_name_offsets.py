@@ -166,7 +166,7 @@ class TestEveryVersion:
         for version in VERSIONS:
             error, rows = await offsets(node, version, "a", topics=[(PLAIN_TOPIC, [0])])
             assert error == (LOADING if version >= 2 else 0)
-            # aiokafka reads only the rows
+            # aiokafka reads only the rows of the answer, not its error
             assert rows == ({} if version >= BATCHED else {(PLAIN_TOPIC, 0): (-1, "", LOADING)})
 
     async def test_an_open_transaction_may_change_it(self, node: Node) -> None:

@@ -101,7 +101,7 @@ async def test_reading_continues_behind_batches_that_were_all_aborted(
 async def test_a_record_released_meanwhile_is_not_skipped(node: Node, partition: Partition) -> None:
     send(partition)  # offsets 0 and 1
     for number in range(3):
-        send(partition, 7, 2 * number)  # up to offset 7
+        send(partition, 7, 2 * number)  # offsets 2 to 7
     end(partition, 7, commit=False)  # offset 8
     await alter(node, GROUP, "g", {"share.isolation.level": "read_committed"})
     context = node.context(share_fetch.API, 1)
