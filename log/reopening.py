@@ -1,6 +1,6 @@
 """Brings an offline partition log back, in three steps, so that the event loop neither scans the log nor waits for an fsync.
 
-begin   the log lets go of its files
+begin   the log closes its files
 run     any thread recovers the partition (`log.recovery.recovering`)
 end     the log loads what the recovery has made durable, and is online again
 """
@@ -20,7 +20,7 @@ _logger = logging.getLogger(__name__)
 
 
 def begin(log: PartitionLog, now_ms: int) -> Recovery:
-    """Let go of the files of an offline log. Run the recovery in any thread, then give it to `end`.
+    """Close the files of an offline log. Run the recovery in any thread, then give it to `end`.
 
     Until then no other log may have the name of this one (`LogLists.recovering`).
     """

@@ -34,7 +34,7 @@ Written by `python -m gateway.documentation docs` (`make docs`) from the command
 | `groups`, `transactions`, `producers` | with `--bootstrap` the same; without it the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
 | the others | the gateway that runs on `--data-dir`, over its control socket, or the directory of a stopped one |
 
-The Kafka protocol tells less than the control socket: not when an offset was committed, which offsets a transaction holds, which records of a
+The Kafka protocol reports less than the control socket: not when an offset was committed, which offsets a transaction holds, which records of a
 share group are acquired, or which batches a gateway remembers of a producer. Such fields are `-` in tables and `null` in JSON.
 
 ## Output

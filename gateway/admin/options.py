@@ -58,7 +58,7 @@ OtherCluster = Annotated[
     typer.Option(
         "--bootstrap",
         metavar="HOST:PORT",
-        help="Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which tells less than the control socket. "
+        help="Ask this cluster over the Kafka protocol, Seqgate or Apache Kafka, which reports less than the control socket. "
         "[default: the gateway that runs on --data-dir]",
         show_default=False,
     ),

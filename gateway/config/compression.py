@@ -61,8 +61,8 @@ COMPRESSION_SETTINGS = (
         _SECTION,
         "seqgate.recompression.threads",
         2,
-        "Threads that recompress batches. Each holds one batch at a time, in its old codec, decompressed and in its new codec: at most "
-        "seqgate.batch.decompressed.max.bytes decompressed. Batches that wait for a thread count in queued.max.request.bytes.",
+        "Threads that recompress batches. Each thread holds three copies of one batch: in its old codec, decompressed (at most "
+        "seqgate.batch.decompressed.max.bytes), and in its new codec. Batches that wait for a thread count in queued.max.request.bytes.",
         maximum=64,
     ),
 )

@@ -77,7 +77,7 @@ TLS_SETTINGS = (
         type=SettingType.STRING,
         default="none",
         choices=("none", "requested", "required"),
-        doc="Whether clients show a certificate: `none` does not ask; `requested` takes clients without one as "
+        doc="Whether clients show a certificate: `none` does not ask; `requested` accepts clients without a certificate as "
         "`User:ANONYMOUS`; `required` refuses them.",
     ),
     _tls_setting(

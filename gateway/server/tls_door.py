@@ -84,8 +84,7 @@ class TlsDoor(asyncio.Protocol):
 class AlertingObject(ssl.SSLObject):
     """The TLS of one connection, which tells its client why a handshake failed.
 
-    The protocol above closes the socket before it sends the alert. A JVM client takes the end of the connection for an outage and
-    tries for ever; the alert tells it that its certificate is refused.
+    The protocol above closes the socket before it sends the alert. A JVM client takes the end of the connection for an outage and retries forever; the alert reports that its certificate is refused.
     """
 
     send_alert: Callable[[], None]

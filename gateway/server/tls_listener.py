@@ -27,7 +27,7 @@ class TlsListener:
     """Gives new connections the present context, and follows the files of the key store and the trust store."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, name: str) -> None:
-        """Raises StoreError when the settings or the stores can't be used."""
+        """Read the stores. Raises StoreError when the settings or the stores can't be used."""
         self._loop = loop
         self._name = name
         self._settings = tls_settings(config, name)

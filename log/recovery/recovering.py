@@ -74,7 +74,7 @@ class Recovery:
             stop = self._stop(loaded)
         finally:
             self._release(loaded)
-        # A load of a stopped log mends what it doubts. Do that here, so that the log's own load writes nothing.
+        # A load rewrites transaction indexes that it can't trust, also after a clean stop. Do that here, so that the log's own load writes nothing.
         loaded = self._load(stop)
         self._release(loaded)
         self.stop = stop

@@ -1,7 +1,7 @@
 """The internal topics of streams groups that are being created, and those that could not be.
 
-A topic is asked for once at a time. A topic that could not be created is asked for again after a while; until then the group's
-members are told why. Source: Kafka's `DefaultAutoTopicCreationManager.createStreamsInternalTopics`.
+Only one creation of a topic runs at a time. A creation that failed is tried again after a while; until then heartbeats are
+answered with the reason. Source: Kafka's `DefaultAutoTopicCreationManager.createStreamsInternalTopics`.
 """
 
 from __future__ import annotations

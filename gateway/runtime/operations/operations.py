@@ -319,7 +319,7 @@ def _answer(asked: Sequence[_Asked], error: Unavailable | None) -> None:
 
 
 def _call(callback: Callable[..., None], *arguments: object) -> None:
-    """Call back, and log an error of the callback: the answers after it must not wait for ever."""
+    """Call back, and log an error of the callback, so that the answers after it are still sent."""
     try:
         callback(*arguments)
     except Exception:
