@@ -161,7 +161,7 @@ class NamesLife(NamesThatOutliveRecords):
         if names is not None and not names.is_start_safe and any(item.name for item in items):
             self.flush()
             if not names.is_start_safe:
-                # the start is in a flush that is under way, or the flush failed; the client sends the batch again later
+                # the flush of the offset from which names are tracked is under way, or failed; the client retries later
                 self.counts["start not written down"] += 1
                 return
         is_transactional = producer_id in TRANSACTIONAL

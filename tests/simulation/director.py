@@ -163,7 +163,7 @@ class Director:
         self._hurry()
 
     def _hurry(self, *, at_the_end: bool = False) -> None:
-        """Let threads be as quick as the plan's profile says; at the end all are quick."""
+        """Set the speed of threads to the plan's profile; at the end of a run all threads are quick."""
         flush_s = None if at_the_end else self._plan.profile.flush_s
         self._loop.slow_threads = SLOW_THREADS if flush_s is None else MOSTLY
         self._loop.slow_thread_latency_s = SLOW_THREAD_LATENCY_S if flush_s is None else flush_s

@@ -145,7 +145,9 @@ class StreamsMember:
             if has_them and answer["error_code"] == 0 and not answer["status"]:
                 return
             if time.monotonic() > deadline_s:
-                raise Unsettled(f"{self.member_id} has {self.owned}, should have {active}, was told {answer}")
+                raise Unsettled(
+                    f"{self.member_id} has {self.owned}, should have {active}; the last answer is {answer}"
+                )
             request = self.request(**self.all_owned())
 
 

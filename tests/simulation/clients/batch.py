@@ -90,7 +90,7 @@ class DecodedBatch:
     def is_abort(self) -> bool:
         """Whether a control batch aborts. The key of its record is version and type (0 abort, 1 commit).
 
-        Compaction leaves an old marker without its record; consumers then take it for no abort, as Kafka's does.
+        Compaction removes the record of an old marker; consumers, Kafka's too, then do not take the batch for an abort.
         """
         if not self.records:
             return False

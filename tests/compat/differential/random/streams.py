@@ -51,7 +51,7 @@ class Streams(World):
             StreamsMember(peer, self.group_id, both, f"m{number}", process_id)
             for number, process_id in enumerate(PROCESSES, 1)
         ]
-        # a commit before the first member makes a group of another kind, whose endpoints Kafka counts from 1
+        # join first: a commit would create a classic group, and Kafka then counts the endpoint epoch from 1
         self.join(0)
 
     def join(self, number: int) -> None:
@@ -80,7 +80,7 @@ class Streams(World):
         one.confirm(active_tasks=fewer)
 
     def confirm_more(self, number: int, partition: int) -> None:
-        """Report a task that may be another member's as the only one."""
+        """Report one owned task only, which may be another member's."""
         rows = [{"subtopology_id": "1", "partitions": [partition]}]
         self.members[number].beat(**{role: [] for role in ROLES} | {"active_tasks": rows})
 

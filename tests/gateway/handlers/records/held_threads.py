@@ -10,7 +10,7 @@ from gateway.runtime.loop.machine import Machine, Workers
 
 
 class HeldWorkers:
-    """The items that were put, until `work_on` works on the first of them."""
+    """Holds the items that were put. `work_on` processes one of them."""
 
     def __init__(self, work: Callable[[Any], None]) -> None:
         self._work = work

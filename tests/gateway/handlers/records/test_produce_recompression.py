@@ -50,7 +50,7 @@ class Client:
         return self._dispatcher.begin(memoryview(frame), self._node.peer)
 
     def rows(self, answer: Any) -> list[tuple[int, int]]:
-        """Return (error code, base offset) of each partition of an answer that is there."""
+        """Return (error code, base offset) of each partition of an answer that has arrived."""
         frame = answer.answer if isinstance(answer, Deferred) else answer
         assert frame
         correlation_id = int.from_bytes(frame[4:8], "big")
