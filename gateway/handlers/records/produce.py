@@ -185,13 +185,16 @@ class _Appending:
 
     @property
     def left_bytes(self) -> int:
-        """Return the size in bytes of the records that are left."""
-        return sum(len(entry.records or b"") for _, _, entries in self._left for entry in entries)
+        """Return the size in bytes of the records that are not appended yet."""
+        left = [entry for _, _, entries in self._left for entry in entries]
+        left += [batch.entry for batch in self._late]
+        return sum(len(entry.records or b"") for entry in left)
 
     def go_on_later(self) -> None:
-        """Copy the batches that are left, because the receive buffer is reused."""
+        """Copy the batches that are not appended yet, because the receive buffer is reused."""
         for _, _, entries in self._left:
             entries.extend([kept_entry(entries.popleft()) for _ in range(len(entries))])
+        self._late = [batch._replace(entry=kept_entry(batch.entry)) for batch in self._late]
 
     def _append(
         self,

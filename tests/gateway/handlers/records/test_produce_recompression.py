@@ -46,8 +46,10 @@ class Client:
         data = [{"index": index, "records": batch.encode()} for index, batch in rows.items()]
         fields = {"acks": acks, "timeout": 30_000, "topic_data": [{"name": TOPIC, "partition_data": data}]}
         self._sent += 1
-        frame = encode("produce", self.version, fields, correlation_id=self._sent)
-        return self._dispatcher.begin(memoryview(frame), self._node.peer)
+        frame = bytearray(encode("produce", self.version, fields, correlation_id=self._sent))
+        begun = self._dispatcher.begin(memoryview(frame), self._node.peer)
+        frame[:] = bytes(len(frame))  # the receive buffer is used for the next client's bytes
+        return begun
 
     def rows(self, answer: Any) -> list[tuple[int, int]]:
         """Return (error code, base offset) of each partition of an answer that has arrived."""
@@ -168,6 +170,22 @@ async def test_other_partitions_of_the_request_are_appended_at_once(bench: Bench
     await bench.work_on()
     assert bench.client.rows(answer) == [(OK, 0)] * 3
     assert [view.attributes for index in range(3) for view in bench.stored(index)] == [GZIP] * 3
+
+
+async def test_batches_outlive_the_receive_buffer_of_a_request_that_takes_several_turns(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(produce, "LONG_S", -1.0)
+    await bench.create("gzip", partitions=3)
+    answer = bench.client.produce(dict.fromkeys(range(3), THREE))
+    deadline = asyncio.get_running_loop().time() + 20
+    while answer.answer is None:
+        assert asyncio.get_running_loop().time() < deadline
+        if bench.machine.held:
+            await bench.work_on()
+        await asyncio.sleep(0)
+    assert bench.client.rows(answer) == [(OK, 0)] * 3
+    assert [len(bench.stored(index)) for index in range(3)] == [1, 1, 1]
 
 
 async def test_a_request_of_many_batches_leaves_room_for_others(bench: Bench) -> None:
