@@ -237,7 +237,7 @@ class PartitionLog:
                 rules.fold_in(found, batch, view, now_ms, self.high_watermark)
             if leader_epoch > self.epochs.latest:
                 self.writer.begin_leader_epoch(leader_epoch, base_offset)
-        except MemoryError as error:
+        except (MemoryError, RecursionError) as error:
             # The state has only a part of the batch, but the file has all of it.
             self.outage.fail("the memory did not suffice for what follows a write", error)
         # The NamedTuple's own constructor takes three times as long, and this line runs for every batch.

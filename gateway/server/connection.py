@@ -9,7 +9,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Hashable
 from struct import Struct
-from typing import cast
+from typing import Final, cast
 
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
@@ -20,6 +20,9 @@ from gateway.server.intake import CLOSING, DRAINING, GONE, HELD_BACK, NOT_READ, 
 from gateway.server.record_sender import RecordSender
 
 logger = logging.getLogger(__name__)
+
+TLS_READ_AHEAD_BYTES: Final = 64 << 10
+"""Encrypted bytes that TLS may hold of a connection that is not read from."""
 
 _size_of = Struct(">i").unpack_from
 
@@ -108,6 +111,7 @@ class Connection(asyncio.BufferedProtocol):
         elif self._intake.stops & CLOSING:
             connected.abort()
         elif self._identify is not None:
+            connected.set_read_buffer_limits(high=TLS_READ_AHEAD_BYTES)  # type: ignore[attr-defined]
             try:
                 self.principal = self._identify(connected)
             except Unidentified as error:
@@ -141,6 +145,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def pause_writing(self) -> None:
         self._intake.stops |= NOT_READ
+        if self._identify is not None:
+            # a client can make TLS itself answer, without a request
+            self._intake.pause()
         self._note_unread()
 
     def resume_writing(self) -> None:
@@ -152,6 +159,8 @@ class Connection(asyncio.BufferedProtocol):
             self._intake.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter here
+        if self._intake.stops & GONE:
+            return
         self._intake.stops |= CLOSING | GONE
         for answer in self._answers:
             answer.abandon()
@@ -159,6 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         self._intake.detach()
         if self._sender is not None:
             self._sender.close()
+        self._transport = self._sender = None  # TLS and its connection refer to each other
         self._server.unread.forget(self)
         self._server.dismiss(self)
         callbacks, self._gone_callbacks = self._gone_callbacks, None

@@ -154,7 +154,8 @@ class Intake:
             self.is_paused = False
             self._transport.resume_reading()
 
-    def _pause(self) -> None:
+    def pause(self) -> None:
+        """Read nothing until `resume`."""
         if not self.is_paused and not self.stops & CLOSING and self._transport is not None:
             self.is_paused = True
             self._transport.pause_reading()
@@ -182,7 +183,7 @@ class Intake:
         if rest < len(view) and not self.stops & CLOSING:
             self._hold(bytes(view[rest:]))
         if self.stops and (self._held or self.stops & NO_ROOM):
-            self._pause()
+            self.pause()
 
     def _consume_frames(self, view: memoryview) -> int:
         requester = self._requester
@@ -228,7 +229,7 @@ class Intake:
     def _grow_or_wait(self) -> None:
         try:
             if not self._has_grown():
-                self._pause()
+                self.pause()
         except MemoryError:
             self._abort()
 

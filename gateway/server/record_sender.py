@@ -31,6 +31,7 @@ class RecordSender:
     __slots__ = (
         "_cold_reads",
         "_go_on",
+        "_is_sending",
         "_pieces",
         "_ready",
         "_sent",
@@ -68,6 +69,7 @@ class RecordSender:
         """None where the transport encrypts, or has no socket: records are then sent through its buffer, a little at a time."""
         self._pieces: deque[bytes | FileRegion] = deque()
         self._sent = 0
+        self._is_sending = False
         self._waits = False
 
     def is_done(self) -> bool:
@@ -85,6 +87,15 @@ class RecordSender:
         When the socket is full the transport holds a little, and calls `resume_writing` once that is sent. Raises
         OSError when an answer that has begun can't be finished.
         """
+        if self._is_sending:
+            return False  # a transport that encrypts calls `resume_writing` from within its `write`
+        self._is_sending = True
+        try:
+            return self._send_a_turn()
+        finally:
+            self._is_sending = False
+
+    def _send_a_turn(self) -> bool:
         left = BYTES_PER_TURN
         while self._pieces and self._wanted is None and not self._transport.get_write_buffer_size():
             left -= self._send_now(left)
@@ -92,7 +103,7 @@ class RecordSender:
                 return True
             if self._pieces and self._wanted is None:
                 self._tell_when_drained(True)
-                self._hand_over()
+                left -= self._hand_over()
         self._tell_when_drained(bool(self._pieces))
         return False
 
@@ -172,7 +183,8 @@ class RecordSender:
         more = socket.MSG_MORE if len(self._pieces) > 1 else 0
         return self._socket.send(memoryview(piece)[self._sent :], socket.MSG_DONTWAIT | more)
 
-    def _hand_over(self) -> None:
+    def _hand_over(self) -> int:
+        """Give the transport a part of the first piece; return its size in bytes."""
         piece = self._pieces[0]
         size = min(HANDED_OVER_BYTES, self._ready - self._sent)
         if isinstance(piece, FileRegion):
@@ -186,6 +198,7 @@ class RecordSender:
             0  # the socket may stay full for long, and by then the page cache may have dropped the records
         )
         self._transport.write(part)
+        return len(part)
 
     def _advance(self, count: int, size: int) -> None:
         self._sent += count

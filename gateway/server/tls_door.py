@@ -21,8 +21,8 @@ from gateway.server.connection import Connection
 
 logger = logging.getLogger(__name__)
 
-SHUTDOWN_TIMEOUT_S: Final = 5.0
-"""Time (s) in which a client must answer the end of TLS before its socket is closed."""
+SHUTDOWN_TIMEOUT_S: Final = 10.0
+"""Time (s) in which a client must read its last answers and answer the end of TLS, before its socket is closed."""
 _NO_TLS: Final = {
     "HTTP_REQUEST": "it sent an HTTP request without TLS",
     "HTTPS_PROXY_REQUEST": "it sent an HTTP request without TLS",

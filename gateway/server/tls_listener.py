@@ -19,6 +19,8 @@ from gateway.security.tls_context import TlsSettings, build_context, identity_of
 
 logger = logging.getLogger(__name__)
 
+RETRY_S: Final = 5.0
+"""Time (s) after which a store that could not be taken is read again, at the next connection."""
 _FileState = tuple[int, int, int]
 _NO_FILE: Final = (0, 0, 0)
 
@@ -38,6 +40,8 @@ class TlsListener:
         self._context, pair = build_context(self._settings)
         self._identity = identity_of(pair)
         self._is_reading = False
+        self._next_look_s = 0.0
+        self._refusal = ""
         self._warn_of_age(pair)
 
     @property
@@ -47,7 +51,7 @@ class TlsListener:
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection. When a store's file changed, a thread begins to read it."""
-        if not self._is_reading:
+        if not self._is_reading and self._loop.time() >= self._next_look_s:
             files = self._file_states()
             if files != self._files:
                 self._files = files
@@ -65,30 +69,38 @@ class TlsListener:
             return user(principal_name(subject_text(certificate), self._rules))
         except NoRuleMatches as error:
             raise Unidentified(str(error)) from None
-        except ValueError as error:
-            raise Unidentified(f"the subject of its certificate can't be read: {error}") from None
+        except Exception as error:
+            raise Unidentified(f"the subject of its certificate can't be read: {error}") from error
 
     def _renew(self, reading: asyncio.Future[tuple[ssl.SSLContext, KeyPair]]) -> None:
         self._is_reading = False
         try:
             context, pair = reading.result()
-        except StoreError as error:
-            logger.warning("listener %s keeps its certificate: %s", self._name, error)
+        except Exception as error:  # noqa: BLE001 - whatever it is, the listener goes on, and tries again
+            self._keep(str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}")
             return
         if identity_of(pair) != self._identity:
-            logger.warning(
-                "listener %s keeps its certificate: that in the replaced store has another subject or other subject "
-                "alternative names, which clients would not recognize",
-                self._name,
+            self._keep(
+                "that in the replaced store has another subject or other subject alternative names, which clients would "
+                "not recognize"
             )
             return
         self._context = context
+        self._refusal = ""
         logger.info(
             "listener %s: certificate renewed, valid until %s",
             self._name,
             pair.certificate.not_valid_after_utc,
         )
         self._warn_of_age(pair)
+
+    def _keep(self, refusal: str) -> None:
+        """Log, once, why the new store is not taken, and look at the files again soon: the reason may be over by then."""
+        if refusal != self._refusal:
+            logger.warning("listener %s keeps its certificate: %s", self._name, refusal)
+        self._refusal = refusal
+        self._files = ()
+        self._next_look_s = self._loop.time() + RETRY_S
 
     def _warn_of_age(self, pair: KeyPair) -> None:
         until = pair.certificate.not_valid_after_utc

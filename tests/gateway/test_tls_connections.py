@@ -1,0 +1,65 @@
+"""Connections over TLS leave nothing behind, also where no garbage collector runs."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from gateway.config import load_config
+from gateway.gateway import Gateway
+from gateway.server.connection import Connection
+from tests.support.certificates import Authority
+from tests.support.wire import encode
+
+CLIENTS = 5
+MOST_TURNS = 200
+
+
+@pytest.fixture
+def no_collector() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+def living() -> int:
+    return sum(isinstance(found, Connection) for found in gc.get_objects())
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_closed_connection_is_freed_at_once(tmp_path: Path) -> None:
+    authority = Authority()
+    store = authority.listener().write_pem(tmp_path / "own.pem")
+    settings = [
+        f"log.dirs={tmp_path / 'data'}",
+        "listeners=SSL://127.0.0.1:0",
+        f"ssl.keystore.location={store}",
+    ]
+    context = ssl.create_default_context(cadata=authority.pem)
+
+    async def run() -> None:
+        gateway = Gateway(load_config(overrides=settings))
+        await gateway.start()
+        port = gateway.services.node.bound["SSL"].port
+        frame = encode("api_versions", 0, {})
+        for _ in range(CLIENTS):
+            reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+            writer.write(len(frame).to_bytes(4, "big") + frame)
+            await reader.readexactly(4)
+            writer.close()
+            await writer.wait_closed()
+        for _ in range(MOST_TURNS):
+            if not living():
+                break
+            await asyncio.sleep(0)
+        assert not living()
+        await gateway.stop()
+
+    uvloop.run(run())
