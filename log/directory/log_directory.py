@@ -199,8 +199,9 @@ class LogDirectory:
         metadata = self._metadata_of(key)
         if metadata is None:
             return None
+        recovery = self._opening.recovery(key, self._stored[key], metadata)
         self._recovering.add(key)
-        return self._opening.recovery(key, self._stored[key], metadata)
+        return recovery
 
     def end_recovery(self, key: tuple[str, int], recovery: Recovery) -> None:
         """Note what a recovery found, unless it failed or the log was deleted meanwhile. Then `get` opens the log."""

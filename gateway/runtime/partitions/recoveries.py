@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Final
 
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.flusher import Flusher
@@ -13,6 +13,9 @@ from gateway.runtime.partitions.waiting import LogOwner
 from log import IncompatibleFormat, LogDirectory, LogError, PartitionLog, reopening
 
 logger = logging.getLogger(__name__)
+
+_EXPECTED: Final = (IncompatibleFormat, LogError, OSError)
+"""What a disk and its files can do to a recovery. Any other error is a bug, or a machine without memory or threads."""
 
 
 class Recoveries:
@@ -49,8 +52,10 @@ class Recoveries:
 
     def _over(self, key: tuple[str, int], task: asyncio.Task[None]) -> None:
         del self._under_way[key]
-        if not task.cancelled():
-            task.exception()  # the caller that waits for the task gets its error
+        # A caller that waits for the task gets its error too, and reports an expected one.
+        error = None if task.cancelled() else task.exception()
+        if error is not None and not isinstance(error, _EXPECTED):
+            logger.error("the recovery of %s-%d failed in an unexpected way", *key, exc_info=error)
 
     async def _reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
         recovery = reopening.begin(log, self._clock.now_ms())
@@ -65,13 +70,16 @@ class Recoveries:
             owner.flush_finished()
 
     async def _open(self, directory: LogDirectory, key: tuple[str, int], then: Callable[[], object]) -> None:
-        recovery = directory.begin_recovery(key)
-        if recovery is None:
-            return
         try:
-            await asyncio.to_thread(recovery.run)
-        except (IncompatibleFormat, LogError, OSError) as error:
+            recovery = directory.begin_recovery(key)
+            if recovery is None:
+                return
+            try:
+                await asyncio.to_thread(recovery.run)
+            finally:
+                directory.end_recovery(key, recovery)
+        except _EXPECTED as error:
             logger.error("%s-%d can't be recovered: %s", *key, error)  # noqa: TRY400 - the sentence says it
-        directory.end_recovery(key, recovery)
+            return
         if recovery.stop is not None:
             then()

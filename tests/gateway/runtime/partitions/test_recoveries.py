@@ -133,3 +133,28 @@ async def test_a_log_that_changed_since_the_clean_stop_is_recovered_in_the_backg
         assert found is not None
         assert found.append(batch(), NOW_MS).base_offset == 1
         assert len(held.threads) == 1
+
+
+async def test_a_recovery_that_fails_in_an_unexpected_way_is_logged_and_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_node(tmp_path) as node:
+        partition = await offline(node)
+        await node.services.partitions.recoveries.reopen(partition.log, partition)
+    with (tmp_path / "orders-0" / offset_name(0, LOG_SUFFIX)).open("ab") as file:
+        file.write(b"torn")
+    async with open_node(tmp_path) as node:
+        services = node.services.partitions
+        run = Recovery.run
+
+        def fail(recovery: Recovery) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(Recovery, "run", fail)
+        assert services.registry.get("orders", 0) is None
+        await services.recoveries.finish()
+        monkeypatch.setattr(Recovery, "run", run)
+        assert "the recovery of orders-0 failed in an unexpected way" in caplog.text
+        assert services.registry.get("orders", 0) is None
+        await services.recoveries.finish()
+        assert services.registry.get("orders", 0) is not None
