@@ -39,6 +39,7 @@ from gateway.coordinator.streams.task_assignor import assign_tasks
 from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, AssignmentMember, TaskAssignment
 from gateway.coordinator.streams.topic_hash import topic_hash
 from gateway.coordinator.streams.topology import Topology
+from gateway.coordinator.streams.topology_limits import refused, standby_replicas_within
 
 
 @dataclass(slots=True)
@@ -215,7 +216,10 @@ def _configured(group: StreamsGroup, topology: Topology, topics: Topics) -> tupl
     found = topic_hash(topology.required_topics, topics)
     if known is not None and found == metadata_hash:
         return known, metadata_hash
-    return configure(topology, topics), found
+    configured = configure(topology, topics)
+    if group.topology is None and configured.has_too_many_tasks and configured.problem is not None:
+        raise refused(configured.problem.detail)
+    return configured, found
 
 
 def _check_tasks(configured: ConfiguredTopology, owned: TaskAssignment | None) -> None:
@@ -298,9 +302,11 @@ def _make_targets(
         for member_id, value in values.items()
     }
     replicas = dict(group.value.assignment_configs) if not updated else dict(plan.limits.assignment_configs)
-    standby_replicas = int(replicas.get("num.standby.replicas", plan.limits.standby_replicas))
+    asked = int(replicas.get("num.standby.replicas", plan.limits.standby_replicas))
     if configured.is_ready:
-        targets = dict(assign_tasks(members, configured.tasks, standby_replicas))
+        tasks = configured.tasks
+        stateful = sum(row.partitions for row in tasks.values() if row.is_stateful)
+        targets = dict(assign_tasks(members, tasks, standby_replicas_within(asked, stateful)))
     else:
         targets = dict.fromkeys(members, NO_ASSIGNMENT)
     for member_id in members:

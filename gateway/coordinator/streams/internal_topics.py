@@ -11,14 +11,15 @@ Source: Kafka's `InternalTopicManager`, `RepartitionTopics`, `CopartitionedTopic
 from __future__ import annotations
 
 import enum
+import heapq
 from collections.abc import Iterable, Mapping
+from itertools import repeat
 from typing import Final, NamedTuple
 
-from kio.schema.errors import ErrorCode
-
-from gateway.coordinator.group.consumer_request import HeartbeatRefused, Topics
+from gateway.coordinator.group.consumer_request import Topics
 from gateway.coordinator.streams.tasks import SubtopologyTasks, TasksOfTopology
 from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology
+from gateway.coordinator.streams.topology_limits import refused, too_many_tasks
 
 _SHOWN: Final = 3
 
@@ -52,8 +53,9 @@ class ConfiguredSubtopology(NamedTuple):
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The topics that the tasks of the subtopology read."""
-        return (*self.source_topics, *(topic.name for topic in self.repartition_source_topics))
+        """The topics that the tasks of the subtopology read, each once."""
+        names = (*self.source_topics, *(topic.name for topic in self.repartition_source_topics))
+        return tuple(dict.fromkeys(names))
 
 
 class ConfiguredTopology(NamedTuple):
@@ -64,6 +66,8 @@ class ConfiguredTopology(NamedTuple):
     missing: tuple[TopicInfo, ...] = ()
     """The internal topics that do not exist yet."""
     problem: StatusNote | None = None
+    has_too_many_tasks: bool = False
+    """Whether the problem is that the topics have more partitions than a group may have tasks."""
 
     @property
     def is_ready(self) -> bool:
@@ -96,6 +100,10 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
         subtopologies = {
             name: _configured(subtopology, decided) for name, subtopology in topology.by_id.items()
         }
+        excess = too_many_tasks(sum(found.number_of_tasks for found in subtopologies.values()))
+        if excess is not None:
+            note = StatusNote(Status.INCORRECTLY_PARTITIONED_TOPICS, excess)
+            return ConfiguredTopology(topology.epoch, None, problem=note, has_too_many_tasks=True)
         missing = _missing(subtopologies.values(), topics)
     except _Unusable as error:
         return ConfiguredTopology(topology.epoch, None, problem=error.note)
@@ -104,11 +112,6 @@ def configure(topology: Topology, topics: Topics) -> ConfiguredTopology:
         detail = f"Internal topics are missing: {_shown([topic.name for topic in missing])}"
         problem = StatusNote(Status.MISSING_INTERNAL_TOPICS, detail)
     return ConfiguredTopology(topology.epoch, subtopologies, missing, problem)
-
-
-def refused(message: str) -> HeartbeatRefused:
-    """Return the error for a topology that no topics could fit."""
-    return HeartbeatRefused(ErrorCode.streams_invalid_topology, message)
 
 
 def _check_sources(topology: Topology, topics: Topics) -> None:
@@ -139,14 +142,15 @@ class _Counts:
             topic for found in self._subtopologies for topic in found.repartition_source_topics
         ]
         self._fixed = {topic.name for topic in self._repartition if topic.partitions}
-        self._flexible = {topic.name for topic in self._repartition if not topic.partitions}
+        self._names = {topic.name for topic in self._repartition}
 
     def decide(self) -> _Counts:
         """Decide all internal topics. Raises _Unusable, HeartbeatRefused."""
         self._decide_repartition()
+        fixed = frozenset(map(self.of, self._fixed))
         for subtopology in self._subtopologies:
             for group in subtopology.copartition_groups:
-                self._equalize(subtopology.copartitioned(group))
+                self._equalize(subtopology.copartitioned(group), fixed)
         for subtopology in self._subtopologies:
             tasks = self.largest_source(subtopology)
             self._decided.update(
@@ -175,22 +179,13 @@ class _Counts:
 
     def _decide_repartition(self) -> None:
         found = {topic.name: topic.partitions for topic in self._repartition if topic.partitions}
-        while open_sinks := [
-            (sink, subtopology)
-            for subtopology in self._subtopologies
-            for sink in subtopology.repartition_sink_topics
-            if sink not in found
-        ]:
-            before = len(found)
-            for sink, subtopology in open_sinks:
-                count = self._source_partitions(subtopology, found)
-                if count is not None:
-                    found.setdefault(sink, count)
-            if len(found) == before:
-                raise refused(
-                    "Failed to compute number of partitions for all repartition topics. There may be loops in the "
-                    "topology that cannot be resolved."
-                )
+        self._pass_on(found)
+        sinks = (sink for subtopology in self._subtopologies for sink in subtopology.repartition_sink_topics)
+        if any(sink not in found for sink in sinks):
+            raise refused(
+                "Failed to compute number of partitions for all repartition topics. There may be loops in the "
+                "topology that cannot be resolved."
+            )
         if any(topic.name not in found for topic in self._repartition):
             raise refused(
                 "Failed to compute number of partitions for all repartition topics, because a repartition source "
@@ -198,26 +193,54 @@ class _Counts:
             )
         self._decided.update(found)
 
+    def _pass_on(self, found: dict[str, int]) -> None:
+        """Give each sink the most partitions of a source of its subtopology, and do so along the topology.
+
+        Kafka visits all subtopologies in rounds. A subtopology passes on what it knows at the first visit at which the
+        number of one source is known. `visits` holds only these first visits, as (round, place of the subtopology).
+        """
+        readers: dict[str, list[int]] = {}
+        for place, subtopology in enumerate(self._subtopologies):
+            for topic in subtopology.repartition_source_topics:
+                readers.setdefault(topic.name, []).append(place)
+        first = map(self._source_partitions, self._subtopologies, repeat(found))
+        visits = [(0, place) for place, count in enumerate(first) if count is not None]
+        planned = {place for _, place in visits}
+        while visits:
+            turn, place = heapq.heappop(visits)
+            subtopology = self._subtopologies[place]
+            count = self._source_partitions(subtopology, found)
+            for sink in subtopology.repartition_sink_topics:
+                if count is None or sink in found:
+                    continue
+                found[sink] = count
+                for reader in readers.get(sink, ()):
+                    if reader not in planned:
+                        planned.add(reader)
+                        heapq.heappush(visits, (turn if reader > place else turn + 1, reader))
+
     def _source_partitions(self, subtopology: Subtopology, found: Mapping[str, int]) -> int | None:
         """Return the most partitions of a source topic that are known; None when none are."""
         counts = [found.get(topic.name) for topic in subtopology.repartition_source_topics]
         counts += [self._existing(topic) for topic in subtopology.source_topics]
         return max((count for count in counts if count is not None), default=None)
 
-    def _equalize(self, group: frozenset[str]) -> None:
-        """Give the repartition topics of a copartition group equally many partitions. Raises _Unusable."""
+    def _equalize(self, group: frozenset[str], fixed: frozenset[int]) -> None:
+        """Give the repartition topics of a copartition group equally many partitions. Raises _Unusable.
+
+        `fixed` are the different numbers of partitions of all fixed topics; no copartition group changes them.
+        """
         if not group:
             return
-        repartition = {name: self.of(name) for name in sorted(group & (self._fixed | self._flexible))}
+        repartition = {name: self.of(name) for name in sorted(group & self._names)}
         others = {name: self.of(name) for name in sorted(group - repartition.keys())}
         if others:
             count = _same(others)
-        elif self._fixed:
+        elif fixed:
             # as Kafka does, also for fixed topics outside the group
-            fixed = {self.of(name) for name in self._fixed}
             if len(fixed) > 1:
                 raise _differing(repartition)
-            count = fixed.pop()
+            count = next(iter(fixed))
         else:
             count = max(repartition.values())
         for name, wanted in repartition.items():

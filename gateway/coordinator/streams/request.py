@@ -13,10 +13,11 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_request import MAX_ID_BYTES, MAX_SUBSCRIPTION_BYTES, HeartbeatRefused
-from gateway.coordinator.streams.internal_topics import StatusNote, refused
+from gateway.coordinator.streams.internal_topics import StatusNote
 from gateway.coordinator.streams.records import Endpoint
 from gateway.coordinator.streams.tasks import TaskAssignment
 from gateway.coordinator.streams.topology import Subtopology, TopicInfo, Topology
+from gateway.coordinator.streams.topology_limits import check_extent, refused
 from gateway.coordinator.streams.topology_record import encode_topology
 
 JOINING: Final = 0
@@ -92,6 +93,8 @@ class StreamsReply:
 
 def check(request: StreamsHeartbeat) -> None:
     """Validate the request. Raises HeartbeatRefused."""
+    if request.topology is not None:
+        check_extent(request.topology)
     _check_support(request)
     for what, text in (
         ("MemberId", request.member_id),

@@ -13,11 +13,11 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_request import HeartbeatRefused
-from gateway.coordinator.streams.internal_topics import refused
 from gateway.coordinator.streams.records import Endpoint
 from gateway.coordinator.streams.request import EndpointPartitions, StreamsHeartbeat, StreamsReply, check
 from gateway.coordinator.streams.tasks import TaskAssignment, TaskId, Tasks, by_subtopology
 from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, TopicInfo, Topology
+from gateway.coordinator.streams.topology_limits import check_extent, refused
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.groups.streams_topics import create_missing
@@ -37,6 +37,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     heartbeat = _heartbeat(context, request)
     try:
         if heartbeat.topology is not None:
+            check_extent(heartbeat.topology)
             _check_names(heartbeat.topology)
         check(heartbeat)
         await groups.ensure_topic()
