@@ -178,6 +178,7 @@ class TestDescribe:
                 "session_timeout_ms": 20_000,
                 "is_leader": True,
                 "assignment": {"orders": [0, 1]},
+                "streams": None,
             }
             first, second = told["partitions"]
             assert first.pop("age_ms") >= 0
