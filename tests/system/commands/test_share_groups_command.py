@@ -195,6 +195,7 @@ class TestDescribe:
                 "rebalance_timeout_ms": None,
                 "is_leader": False,
                 "assignment": {"orders": [0, 1]},
+                "streams": None,
             }
         ]
         assert (told["type"], told["state"], told["generation_id"]) == ("share", "Stable", 3)
