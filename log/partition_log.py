@@ -82,7 +82,7 @@ class PartitionLog:
     ) -> None:
         """Load the partition from `directory`, or create it there if it `is_new`. Raises OSError, IncompatibleFormat.
 
-        Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files, or files must be mended.
+        Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files.
 
         The directory must exist. The names of a new log become durable with its first flush.
         """
@@ -122,7 +122,6 @@ class PartitionLog:
                 clean_stop=clean_stop,
                 now_ms=now_ms,
                 may_check=may_check,
-                may_mend=may_check,
             )
         self._begin_with(loaded, now_ms)
 

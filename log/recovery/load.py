@@ -93,14 +93,12 @@ def load_log(
     clean_stop: CleanStop | None,
     now_ms: int,
     may_check: bool = True,
-    may_mend: bool = True,
 ) -> LoadedLog:
     """Load the partition in `directory`. Raises OSError, IncompatibleFormat.
 
-    Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files; unless `may_mend`, if a transaction index is
-    in doubt or no segment is left. A check and a mend wait for the disk.
+    Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files: a check waits for the disk.
     """
-    loader = _Loader(Listing(environment, directory, config, now_ms), may_mend=may_mend)
+    loader = _Loader(Listing(environment, directory, config, now_ms))
     if clean_stop is None or environment.damage.is_lost or not loader.trusts(clean_stop):
         if not may_check:
             raise NeedsRecovery(f"{directory} has changed since it was stopped or recovered; reopen it again")
@@ -140,9 +138,8 @@ def load_log(
 class _Loader:
     """The steps of loading one partition."""
 
-    def __init__(self, listing: Listing, *, may_mend: bool) -> None:
+    def __init__(self, listing: Listing) -> None:
         self.listing = listing
-        self._may_mend = may_mend
         self.environment = listing.environment
         self.storage = listing.storage
         self.directory = listing.directory
@@ -199,8 +196,7 @@ class _Loader:
             self.environment.durability.sync(directories=[self.directory])
 
     def begin_anew(self, offset: int) -> None:
-        """Replace all segments by one empty segment at `offset`. Raises NeedsRecovery."""
-        self._mend()
+        """Replace all segments by one empty segment at `offset`."""
         segment = Segment(self.environment, self.directory, offset, 0, self.listing.now_ms)
         self.storage.create(segment.file)
         self.environment.durability.sync(directories=[self.directory])
@@ -209,12 +205,8 @@ class _Loader:
         self.segments[:] = [segment]
         self.log_end_offset = offset
 
-    def _mend(self) -> None:
-        if not self._may_mend:
-            raise NeedsRecovery(f"{self.directory} has files that must be written anew")
-
     def load_transaction_indexes(self, undecided: Undecided) -> None:
-        """Check the transaction indexes, and rebuild those that can't be right. Raises NeedsRecovery."""
+        """Check the transaction indexes, and rebuild those that can't be right."""
         doubtful = self.listing.doubted
         for segment in self.segments[:-1]:
             # Somebody who deleted the offset index to rebuild it has perhaps deleted the transaction index too.
@@ -242,7 +234,6 @@ class _Loader:
         self.segments[-1].aborts.hold()
 
     def _rebuild_transaction_indexes(self, doubted: list[Segment], undecided: Undecided) -> None:
-        self._mend()
         rebuild_transaction_indexes(
             self.environment,
             self.directory,
