@@ -14,18 +14,18 @@ from types import TracebackType
 from typing import Self
 
 KEY_AND_CLIENT_ID = struct.Struct(">h2x4xh")
+_NOT_NOTED = -1
 
 
 class CuttingProxy:
     """Relays from `port` to `upstream` until `cut_at` arrives for the `times`-th time; `open` relays again.
 
-    `answered` has the API keys of answered requests since the cut, `unanswered` those of the others.
+    `answered` has the API keys of answered requests since the cut.
     """
 
     def __init__(self, port: int, upstream: int, *, client_id: str, cut_at: int, times: int) -> None:
         self.was_cut = threading.Event()
         self.answered: list[int] = []
-        self.unanswered: list[int] = []
         self._port = port
         self._upstream = upstream
         self._client_id = client_id.encode()
@@ -34,6 +34,7 @@ class CuttingProxy:
         self._lock = threading.Lock()
         self._listener: socket.socket | None = None
         self._connections: list[socket.socket] = []
+        self._pending: list[deque[int]] = []
 
     def __enter__(self) -> Self:
         self.open()
@@ -43,6 +44,12 @@ class CuttingProxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._close()
+
+    @property
+    def unanswered(self) -> list[int]:
+        """The API keys of noted requests that open connections wait for; an ended connection waits for nothing."""
+        with self._lock:
+            return [key for pending in self._pending for key in pending if key != _NOT_NOTED]
 
     def open(self) -> None:
         """Accept connections, at first or again after the cut."""
@@ -71,7 +78,8 @@ class CuttingProxy:
                 there = socket.create_connection(("127.0.0.1", self._upstream))
                 with self._lock:
                     self._connections += [client, there]
-                pending: deque[int] = deque()
+                    pending: deque[int] = deque()
+                    self._pending.append(pending)
                 for relay, *sockets in (
                     (self._pass_requests, client, there),
                     (self._pass_answers, there, client),
@@ -86,11 +94,11 @@ class CuttingProxy:
                 start = 4 + KEY_AND_CLIENT_ID.size
                 is_noted = frame[start : start + client_id_bytes] == self._client_id
                 if is_noted and self._is_cut(key):
-                    return
-                pending.append(key if is_noted else -1)
-                if is_noted and self.was_cut.is_set():
-                    self.unanswered.append(key)
+                    break
+                with self._lock:
+                    pending.append(key if is_noted else _NOT_NOTED)
                 there.sendall(frame)
+        self._forget(pending)
         _end(there)
 
     def _pass_answers(self, there: socket.socket, client: socket.socket, pending: deque[int]) -> None:
@@ -98,11 +106,16 @@ class CuttingProxy:
             while True:
                 frame = _frame(there)
                 client.sendall(frame)
-                key = pending.popleft()
-                if key in self.unanswered:
-                    self.unanswered.remove(key)
+                with self._lock:
+                    key = pending.popleft()
+                if key != _NOT_NOTED and self.was_cut.is_set():
                     self.answered.append(key)
+        self._forget(pending)
         _end(client)
+
+    def _forget(self, pending: deque[int]) -> None:
+        with self._lock:
+            self._pending = [other for other in self._pending if other is not pending]
 
     def _is_cut(self, key: int) -> bool:
         if self.was_cut.is_set() or key != self._cut_at:
