@@ -29,6 +29,7 @@ from gateway.handlers.records.produce_append import (
     log_refusal,
 )
 from gateway.handlers.records.produce_door import refusal_of_all
+from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
 from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
@@ -130,15 +131,10 @@ def _append_in_slices(
 
     async def work() -> None:
         try:
-            async for _ in in_slices(steps):
-                pass
-            deferred.follow(appending.answer())
-        except CloseConnection as error:
-            logger.warning("a Produce of %s fails: %s", context.peer.name, error)
-            deferred.fail()
-        except Exception:
-            logger.exception("a Produce of %s can't be carried out", context.peer.name)
-            deferred.fail()
+            with failing(context, deferred):
+                async for _ in in_slices(steps):
+                    pass
+                deferred.follow(appending.answer())
         finally:
             room.release_kept(kept_bytes)
 

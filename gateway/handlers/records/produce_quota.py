@@ -12,7 +12,8 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, RequestContext
+from gateway.handlers.answering.api import Answer, Deferred, RequestContext
+from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest
 from gateway.quota.produce_gate import ProduceGate
@@ -141,15 +142,5 @@ def _go_on(
 ) -> None:
     """Carry out a request that waited; its answer resolves `deferred`."""
     deferred.on_abandoned = None
-    try:
-        answer = begin(context, request)
-    except CloseConnection as error:
-        logger.warning("a Produce of %s that waited fails: %s", context.peer.name, error)
-        deferred.fail()
-        return
-    except Exception:
-        # this loop serves all held requests: an error of one must not stop the others
-        logger.exception("a Produce of %s that waited can't be carried out", context.peer.name)
-        deferred.fail()
-        return
-    deferred.follow(answer)
+    with failing(context, deferred):
+        deferred.follow(begin(context, request))

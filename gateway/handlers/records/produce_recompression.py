@@ -13,8 +13,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final, NamedTuple
 
-from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, RequestContext
+from gateway.handlers.answering.api import Answer, Deferred, RequestContext
 from gateway.handlers.records.produce_append import ATTRIBUTES_POSITION, CODEC_BITS, FIRST_ZSTD_VERSION, ZSTD
+from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_quota import kept_entry
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRow
@@ -99,13 +100,9 @@ class Recompression:
     def _take(self, batch: LateBatch, outcome: Outcome) -> None:
         """Append one batch; answer the request after the last."""
         deferred = self._deferred
-        try:
-            if not deferred.failed:
+        if not deferred.failed:
+            with failing(self._context, deferred):
                 self._append(batch, outcome)
-        except Exception:
-            # this callback serves all requests: an error of one must not stop the others
-            logger.exception("a Produce of %s can't be carried out", self._context.peer.name)
-            deferred.fail()
         self._left -= 1
         if self._waiting:
             self._put_next()
@@ -117,15 +114,6 @@ class Recompression:
         context.services.backlog.held.room.release_kept(self._kept_bytes)
         if deferred.failed:
             return
-        try:
-            answer = self._answer()
-        except CloseConnection as error:
-            logger.warning("a Produce of %s fails: %s", context.peer.name, error)
-            deferred.fail()
-            return
-        except Exception:
-            logger.exception("a Produce of %s can't be carried out", context.peer.name)
-            deferred.fail()
-            return
-        deferred.follow(answer)
-        deferred.let_others_begin()
+        with failing(context, deferred):
+            deferred.follow(self._answer())
+            deferred.let_others_begin()
