@@ -7,7 +7,7 @@ import socket
 import ssl
 import struct
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,6 +16,8 @@ from tests.support.batches import Batch, records
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.wire import Wire, decode, encode
+from tests.system.server.test_connections import eventually
+from tests.system.server.test_slow_readers import receive_exactly
 
 DEADLINE_S = 20.0
 RECORD_BYTES = 1 << 20
@@ -61,26 +63,11 @@ class Secured:
         eventually(lambda: text in self.gateway.stderr_text(), text)
 
 
-def eventually(condition: Callable[[], bool], what: str) -> None:
-    deadline_s = time.monotonic() + DEADLINE_S
-    while not condition():
-        assert time.monotonic() < deadline_s, f"never: {what}"
-
-
-def receive(connected: socket.socket, size: int) -> bytes:
-    received = bytearray()
-    while len(received) < size:
-        data = connected.recv(min(1 << 20, size - len(received)))
-        assert data, f"the end after {len(received)} of {size} bytes"
-        received += data
-    return bytes(received)
-
-
 def ask(connected: socket.socket, api: str, version: int, fields: dict[str, object]) -> dict[str, object]:
     payload = encode(api, version, fields)
     connected.sendall(struct.pack(">i", len(payload)) + payload)
-    size = int.from_bytes(receive(connected, 4), "big")
-    return decode(api, version, receive(connected, size)).fields
+    size = int.from_bytes(receive_exactly(connected, 4), "big")
+    return decode(api, version, receive_exactly(connected, size)).fields
 
 
 def create(connected: socket.socket, topic: str) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -20,6 +20,7 @@ from gateway.coordinator.group.records import (
     OffsetCommitRecord,
 )
 from gateway.coordinator.group.shard import GroupShard
+from gateway.coordinator.transactional import Pending
 
 GROUP: Final = "g"
 START_MS: Final = 1_000_000
@@ -228,3 +229,19 @@ class Scene:
         effects = self.effects()
         self.shard.commits.commit([record], effects)
         self.take(effects)
+
+
+def written_anew(shard: GroupShard) -> list[GroupRecord | Pending]:
+    """Return the records that a rewritten log of the shard has."""
+    return [record for key in shard.stored_keys() for record in shard.records_of(key)]
+
+
+def rebuilt(made: Scene, fresh: Callable[[], GroupShard]) -> GroupShard:
+    """Return the shard that the log of a scene makes: read as it is, and read rewritten, which must be the same."""
+    before = written_anew(made.shard)
+    for log in (made.records, before):
+        shard = fresh()
+        for record in log:
+            shard.replay(record, made.now_ms)
+        assert written_anew(shard) == before
+    return shard

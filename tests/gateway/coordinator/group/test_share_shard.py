@@ -8,11 +8,10 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
 from gateway.coordinator.group.effects import Effects
-from gateway.coordinator.group.records import CommittedOffset, GroupRecord, OffsetCommitRecord
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_heartbeat import ShareGroupLimits, ShareHeartbeat
 from gateway.coordinator.group.share_records import ShareMemberRecord
-from gateway.coordinator.transactional import Pending
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import ALONE, FLIGHTS_ID, GROUP, FakeTopics, asking
 
@@ -51,16 +50,7 @@ class Scene(scene.Scene):
 
     def restart(self) -> None:
         """Rebuild the shard from the log, once unchanged and once rewritten."""
-        before = written_anew(self.shard)
-        for log in (self.records, before):
-            self.shard = self.fresh()
-            for record in log:
-                self.shard.replay(record, self.now_ms)
-            assert written_anew(self.shard) == before
-
-
-def written_anew(shard: GroupShard) -> list[GroupRecord | Pending]:
-    return [record for key in shard.stored_keys() for record in shard.records_of(key)]
+        self.shard = scene.rebuilt(self, self.fresh)
 
 
 def with_a_member() -> Scene:
@@ -150,7 +140,7 @@ class TestLog:
         assert made.delete() is ErrorCode.none
         assert made.delete() is NOT_FOUND
         made.restart()
-        assert written_anew(made.shard) == []
+        assert scene.written_anew(made.shard) == []
         made.beat(asking("a"))
         made.restart()
         assert GROUP in made.shard.shares.groups

@@ -28,7 +28,7 @@ Assignment = Mapping[str, TaskAssignment]
 
 
 class Group(NamedTuple):
-    """What the assignor is given."""
+    """The input of the assignor."""
 
     members: dict[str, AssignmentMember]
     topology: dict[str, SubtopologyTasks]

@@ -10,12 +10,11 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.committer import Committer
 from gateway.coordinator.group.consumer_request import HeartbeatRefused
 from gateway.coordinator.group.events import EpochRaised, MemberJoined, MemberLeft, MemberRemoved
-from gateway.coordinator.group.records import CommittedOffset, GroupRecord, OffsetCommitRecord
+from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecord
 from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.streams.records import StreamsMemberRecord
 from gateway.coordinator.streams.request import StreamsHeartbeat, StreamsReply
 from gateway.coordinator.streams.topology import Topology
-from gateway.coordinator.transactional import Pending
 from tests.gateway.coordinator.group import consumer_scene, scene
 from tests.gateway.coordinator.group.test_share_group import asking as sharing
 from tests.gateway.coordinator.streams.applications import FakeTopics, changelog, subtopology
@@ -72,16 +71,7 @@ class Scene(scene.Scene):
 
     def restart(self) -> None:
         """Rebuild the shard from the log, once unchanged and once rewritten."""
-        before = written_anew(self.shard)
-        for log in (self.records, before):
-            self.shard = self.fresh()
-            for record in log:
-                self.shard.replay(record, self.now_ms)
-            assert written_anew(self.shard) == before
-
-
-def written_anew(shard: GroupShard) -> list[GroupRecord | Pending]:
-    return [record for key in shard.stored_keys() for record in shard.records_of(key)]
+        self.shard = scene.rebuilt(self, self.fresh)
 
 
 def with_a_member() -> Scene:
@@ -256,7 +246,7 @@ class TestLog:
         assert made.delete() is ErrorCode.none
         assert made.delete() is NOT_FOUND
         made.restart()
-        assert written_anew(made.shard) == []
+        assert scene.written_anew(made.shard) == []
 
     def test_leftover_records_of_a_member_make_no_group(self) -> None:
         shard = Scene().shard
