@@ -10,7 +10,7 @@ from gateway.config.setting import SettingValue
 
 
 class SecurityProtocol(enum.Enum):
-    """What the connections of a listener speak. Source: Kafka's SecurityProtocol."""
+    """The protocol under the Kafka protocol on the connections of a listener. Source: Kafka's SecurityProtocol."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"

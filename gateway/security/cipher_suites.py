@@ -11,7 +11,7 @@ TLS_1_3_SUITES: Final = ("TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256
 
 
 class Suites(NamedTuple):
-    """What a list of cipher suites allows. `tls_1_2` are names of OpenSSL."""
+    """The cipher suites for TLS 1.2, by OpenSSL's names, and whether TLS 1.3 is allowed."""
 
     tls_1_2: tuple[str, ...]
     allows_tls_1_3: bool

@@ -35,7 +35,7 @@ class TlsSettings:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What clients recognize a listener by. A renewed certificate must keep it. Source: Kafka's SslFactory.CertificateEntries."""
+    """The names in the certificate of a listener, in DER. A renewed certificate must have the same names. Source: Kafka's SslFactory.CertificateEntries."""
 
     subject: bytes
     alternative_names: bytes

@@ -62,7 +62,7 @@ class StreamsTasks(msgspec.Struct, frozen=True):
 
 
 class StreamsMember(msgspec.Struct, frozen=True):
-    """What only a member of a streams group has. `target` are the tasks that the member will have after the rebalance."""
+    """The fields of a member that only streams groups have. `target` is the tasks of the member after the rebalance."""
 
     process_id: str
     member_epoch: int
@@ -72,7 +72,7 @@ class StreamsMember(msgspec.Struct, frozen=True):
 
 
 class StreamsState(msgspec.Struct, frozen=True):
-    """What only a streams group has. `topology_epoch` is None while the group has no topology.
+    """The fields of a group that only streams groups have. `topology_epoch` is None while the group has no topology.
 
     An assignment epoch below the group epoch means that the coordinator has not computed the assignment yet.
     """

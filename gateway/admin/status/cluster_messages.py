@@ -1,4 +1,4 @@
-"""What `seqgate status --bootstrap … --json` prints: the state of a cluster as its brokers report it over the Kafka protocol."""
+"""The JSON output of `seqgate status --bootstrap … --json`: the state of a cluster, as its brokers report it."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from log import IncompatibleFormat, LogDirectory, LogError, PartitionLog, reopen
 logger = logging.getLogger(__name__)
 
 _EXPECTED: Final = (IncompatibleFormat, LogError, OSError)
-"""What a disk and its files can do to a recovery. Any other error is a bug, or a machine without memory or threads."""
+"""The errors of a recovery that a failing disk or a damaged file causes. Any other error is a bug, or a lack of memory or threads."""
 
 
 class Recoveries:

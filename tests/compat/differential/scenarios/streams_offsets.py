@@ -1,4 +1,4 @@
-"""Offsets of streams groups, and groups of one kind that get requests of another."""
+"""Offset commits and fetches of streams groups, and requests for one kind of group that name a group of another kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `seqgate groups describe` shows of a streams group."""
+"""`seqgate groups describe` of a streams group."""
 
 from __future__ import annotations
 
