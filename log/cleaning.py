@@ -55,7 +55,7 @@ def cleanable(
     if names is not None and names.unsaved_from is not None:
         durable_end_offset = min(durable_end_offset, names.unsaved_from)
     with log.outage.reading():
-        # Timestamps may have to be read from the disk, so skip segments cleaned before: theirs do not count.
+        # Reading a timestamp may need the disk. Skip cleaned segments: their timestamps are not needed.
         closed = [
             SegmentAge(
                 segment.base_offset,

@@ -37,7 +37,7 @@ class Outage(Generic[L]):
     def __init__(self, place: LogPlace, log: L, short_of_room: dict[L, None]) -> None:
         """Begin online. While the outage is only a shortage, the log is in `short_of_room`."""
         self._place = place
-        # A strong reference would close a cycle; see `RecordStates`.
+        # A strong reference would make a cycle, which is never freed: `RecordStates` says why.
         self._log = weakref.ref(log)
         self._short_of_room = short_of_room
         self.reason: str | None = None

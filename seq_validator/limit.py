@@ -30,7 +30,7 @@ class ProducerTable(Protocol):
         """Return the producer of the table that has been idle longest, without those with an open transaction."""
 
     def forget(self, entry: ProducerEntry) -> None:
-        """Drop a producer of the table, and leave the limit."""
+        """Drop a producer from the table; the limit does not count the producer any more."""
 
 
 class ProducerLimit:

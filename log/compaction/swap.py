@@ -155,7 +155,7 @@ def finish_swaps(environment: LogEnvironment, directory: str, names: Collection[
     for name in swaps:
         parsed = parse_offset_name(name.removesuffix(SWAP_SUFFIX))
         if parsed is not None and parsed[1] != LOG_SUFFIX:
-            # The log may already have its final name or not, so rebuild its indexes.
+            # The log file may or may not have its final name yet. Rebuild its indexes in both cases.
             storage.delete(f"{directory}/{name}")
             _delete_files(storage, directory, parsed[0], _INDEX_SUFFIXES)
             doubted.add(parsed[0])

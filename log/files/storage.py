@@ -131,7 +131,7 @@ class Storage:
         if not self.tells_cached or self._was_just_written(file, position):
             return True
         if file.retired and file.descriptor < 0:
-            return True  # reading fails at once
+            return True  # a read of this file fails without waiting
         if not self._opens_at_once(file):
             return False
         try:

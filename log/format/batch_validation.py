@@ -164,7 +164,7 @@ def _check_create_time(batch: BatchHeader, body: memoryview, config: LogConfig, 
         complaint = _complaint(batch.max_timestamp, config, now_ms)
         if complaint:
             _refuse_timestamp_type(batch, complaint)
-    elif not config.deep_validation:  # which decodes all records anyway
+    elif not config.deep_validation:  # deep validation decodes all records anyway
         _examine_timestamps(batch, body, config, now_ms)
 
 

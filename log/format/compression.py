@@ -153,7 +153,7 @@ def _snappy(data: memoryview, limit_bytes: int) -> memoryview:
 
 def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
     length = cramjam.snappy.decompress_raw_len(block)
-    # Snappy copies at most 64 bytes per 3 bytes of input, so a larger length is false.
+    # Snappy copies at most 64 bytes per 3 bytes of input, so a larger length is wrong.
     if length > limit_bytes or length > 64 * (len(block) + 1):
         raise InvalidRecord(
             f"a snappy block of {len(block)} bytes claims {length} bytes; "

@@ -76,7 +76,7 @@ def _read(
     """Return (offset_delta, whether the header is there, the header's value, count of all headers) of one record."""
     _, position = read_varlong(plain, start + _ATTRIBUTES_BYTES)
     offset_delta, position = read_varint(plain, position)
-    size, position = read_varint(plain, position)  # the key
+    size, position = read_varint(plain, position)  # skip the key next
     size, position = read_varint(plain, position + max(0, size))
     count, position = read_varint(plain, position + max(0, size))
     check_header_count(count, end - start, records_before, headers_before)

@@ -101,7 +101,7 @@ class Names:
         """The record headers from which names are decoded now."""
         return self._headers.names
 
-    # --- at a start
+    # --- restoring names at a start
 
     def restore(self, log_start_offset: int, log_end_offset: int) -> int:
         """Load the newest snapshot. Return the offset to replay from. Raises OSError."""

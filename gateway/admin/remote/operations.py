@@ -46,7 +46,7 @@ OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
 
 @dataclass(frozen=True, slots=True)
 class RemoteClient:
-    """Asks a cluster what `Client` asks the gateway on a data directory; every answer comes in one page."""
+    """Sends the requests of commands to a cluster (`--bootstrap`). Every answer comes in one page."""
 
     cluster: Cluster
 

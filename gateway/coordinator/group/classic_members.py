@@ -146,7 +146,7 @@ def places_of(partitions: Iterable[tuple[str, int]], topics: Topics) -> frozense
     return frozenset((topic[0], partition) for topic, partition in found if topic is not None)
 
 
-# What a member of the group may do.
+# Requests of members of the group.
 
 
 def _check_static(group: ConsumerGroup, member_id: str, instance_id: str) -> ConsumerMember:

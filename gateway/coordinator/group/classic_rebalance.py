@@ -115,9 +115,9 @@ def _join_new(
     instance_id = request.group_instance_id
     if instance_id is None and request.requires_known_member_id:
         if len(group.pending_members) >= MAX_PENDING_MEMBERS:
-            # Kafka keeps any number; a client whose id is forgotten here joins anew
+            # Kafka keeps any number of pending ids; here a client whose id was evicted joins anew
             del group.pending_members[next(iter(group.pending_members))]
-        # a client that never returns with its id must not become a member (KIP-394)
+        # a client that never joins with its new id must not become a member (KIP-394)
         group.pending_members[request.fresh_member_id] = effects.now_ms + request.session_timeout_ms
         error = ErrorCode.member_id_required
         effects.reply(waiter, JoinReply(error_code=error, member_id=request.fresh_member_id))

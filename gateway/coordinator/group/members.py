@@ -116,7 +116,7 @@ class Members:
             effects.reply(waiter, SyncReply(error_code=group))
             return
         if not stored.member_bytes.admit(sum(map(len, assignments.values())), effects.now_ms):
-            # Kafka's answer to an assignment that its log refuses
+            # Kafka answers with this error when its log refuses an assignment
             effects.reply(waiter, SyncReply(error_code=ErrorCode.unknown_server_error))
             return
         rebalance.sync(

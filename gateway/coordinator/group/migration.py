@@ -52,7 +52,7 @@ def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
             converted.static_members[member.instance_id] = member.member_id
     names = {name for member in converted.members.values() for name in member.subscribed_names}
     described = {name: topics.describe(name) for name in names}
-    # what the classic leader has assigned stays until subscriptions or topics change
+    # the classic leader's assignment stays until subscriptions or topics change
     converted.topics_seen = {name: topic for name, topic in described.items() if topic is not None}
     return converted
 

@@ -50,7 +50,9 @@ class OffsetCommits:
             return ErrorCode.none
         error = self.check(committer, records, now_ms)
         if error is ErrorCode.rebalance_in_progress:
-            return ErrorCode.none  # members may commit the records of before the rebalance during it
+            return (
+                ErrorCode.none
+            )  # during a rebalance, members may commit the records that they read before it
         if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
             return ErrorCode.illegal_generation
         return error

@@ -51,7 +51,7 @@ class GroupOffsets:
             return None
         held = record.record
         if not isinstance(held, OffsetCommitRecord) or held.value is None:
-            return None  # other records in a transaction have no meaning
+            return None  # only offset records have a meaning in a transaction
         self.pending.hold(record)
         return held.group_id
 

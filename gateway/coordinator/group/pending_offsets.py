@@ -50,7 +50,7 @@ class PendingOffsets:
         record: OffsetCommitRecord = pending.record
         place = record.topic, record.partition
         holders = self._groups.setdefault(record.group_id, {}).setdefault(place, {})
-        holders.pop(pending.producer_id, None)  # the newest must be the last
+        holders.pop(pending.producer_id, None)  # the newest pending offset must be the last entry
         holders[pending.producer_id] = _Held(pending)
         places = self._producers.setdefault(pending.producer_id, set())
         self.count -= len(places)

@@ -113,7 +113,7 @@ class NameKeeping:
     async def _read_on(self, behind: list[Partition]) -> None:
         """Replay a slice of each log in turn for a while, so that no log waits for the longest one.
 
-        Others join the next run.
+        Logs that fall behind meanwhile are replayed in the next run.
         """
         loop = asyncio.get_running_loop()
         until_s = loop.time() + READ_FOR_S
