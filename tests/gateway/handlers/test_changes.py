@@ -28,7 +28,9 @@ def lines(caplog: pytest.LogCaptureFixture) -> list[str]:
     return found
 
 
-async def test_topics(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_created_and_deleted_topics_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     async with open_node(tmp_path) as node:
         await create(node, "orders", 4)
@@ -58,7 +60,7 @@ async def test_a_topic_that_metadata_asks_for_is_logged_once_it_is_durable(
         assert lines(caplog) == [f"created topic orders (1 partition; {how}){BY}"]
 
 
-async def test_configurations(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_changed_configurations_are_logged(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
     async with open_node(tmp_path) as node:
         await create(node, "orders")
@@ -98,7 +100,9 @@ async def _alter_incrementally(node: Node) -> None:
     assert [row.error_code for row in answer.responses] == [0]
 
 
-async def test_deleted_records_and_groups(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+async def test_deleted_records_and_groups_are_logged(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     caplog.set_level("INFO")
     async with open_node(tmp_path) as node:
         await create(node, "orders")
@@ -116,7 +120,7 @@ async def test_deleted_records_and_groups(tmp_path: Path, caplog: pytest.LogCapt
         assert lines(caplog) == []
 
 
-async def test_a_line_names_so_many_and_counts_the_rest(
+async def test_a_log_line_names_a_few_changes_and_counts_the_others(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")

@@ -35,7 +35,7 @@ def values(result: Any) -> dict[str, str | None]:
 
 class TestDescribe:
     @pytest.mark.parametrize("version", versions(describe_configs.API))
-    async def test_a_topic_in_every_version(self, node: Node, version: int) -> None:
+    async def test_a_topic_is_described_in_every_version(self, node: Node, version: int) -> None:
         result = await describe(node, TOPIC, "t", ["retention.ms", "none"], version=version)
         (entry,) = result.configs
         assert (entry.name, entry.value, entry.config_source, entry.read_only) == (
@@ -46,26 +46,26 @@ class TestDescribe:
         )
         assert [(synonym.name, synonym.source) for synonym in entry.synonyms] == [("retention.ms", 1)]
 
-    async def test_documentation_where_asked(self, node: Node) -> None:
+    async def test_documentation_is_sent_only_if_requested(self, node: Node) -> None:
         documented = await describe(node, TOPIC, "t", ["segment.bytes"], documented=True)
         assert documented.configs[0].documentation
         assert documented.configs[0].config_type == 3
         plain = await describe(node, TOPIC, "t", ["segment.bytes"])
         assert plain.configs[0].documentation is None
 
-    async def test_no_keys_mean_all(self, node: Node) -> None:
+    async def test_a_request_without_keys_gets_all_configs(self, node: Node) -> None:
         everything = values(await describe(node, TOPIC, "t"))
         assert values(await describe(node, TOPIC, "t", [])) == everything
         assert len(everything) > 10
 
-    async def test_this_broker(self, node: Node) -> None:
+    async def test_this_broker_is_described(self, node: Node) -> None:
         result = await describe(node, BROKER, "1", ["num.partitions", "log.segment.bytes"])
         assert {entry.name: entry.read_only for entry in result.configs} == {
             "num.partitions": True,
             "log.segment.bytes": False,
         }
 
-    async def test_what_the_start_set_is_a_static_value(self, tmp_path: Path) -> None:
+    async def test_a_value_given_at_the_start_is_static(self, tmp_path: Path) -> None:
         address = "PLAINTEXT://example.org:9092"
         async with open_node(tmp_path / "other", f"advertised.listeners={address}") as node:
             result = await describe(node, BROKER, "1", ["advertised.listeners", "num.partitions"])
@@ -110,7 +110,7 @@ class TestDescribe:
 
 class TestAlter:
     @pytest.mark.parametrize("version", versions(incremental_alter_configs.API))
-    async def test_incrementally_in_every_version(self, node: Node, version: int) -> None:
+    async def test_incremental_alterations_in_every_version(self, node: Node, version: int) -> None:
         result = await alter(node, TOPIC, "t", {"flush.messages": "9", "retention.ms": None}, version=version)
         assert result.error_code.name == "none"
         assert node.services.topics.metadata_log.image.topic_configs("t") == {"flush.messages": "9"}
@@ -120,7 +120,7 @@ class TestAlter:
         assert partition.log.config.retention_ms == 604800000
 
     @pytest.mark.parametrize("version", versions(alter_configs.API))
-    async def test_as_a_whole_in_every_version(self, node: Node, version: int) -> None:
+    async def test_full_replacements_in_every_version(self, node: Node, version: int) -> None:
         result = await replace(node, TOPIC, "t", {"max.message.bytes": "77"}, version=version)
         assert result.error_code.name == "none"
         assert node.services.topics.metadata_log.image.topic_configs("t") == {"max.message.bytes": "77"}
@@ -141,7 +141,7 @@ class TestAlter:
         assert (shown.configs[0].value, shown.configs[0].config_source) == ("99", 3)
         assert values(await describe(node, BROKER, "")) == {"message.max.bytes": "99"}
 
-    async def test_an_altered_broker_is_the_same_after_a_restart(self, tmp_path: Path) -> None:
+    async def test_altered_configs_of_a_broker_survive_a_restart(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "other") as node:
             await alter(node, BROKER, "1", {"message.max.bytes": "99"})
         async with open_node(tmp_path / "other") as node:
@@ -181,14 +181,14 @@ LOCK = "share.record.lock.duration.ms"
 
 class TestGroups:
     @pytest.mark.parametrize("version", versions(describe_configs.API))
-    async def test_described_in_every_version_though_it_does_not_exist(
+    async def test_a_group_that_does_not_exist_is_described_in_every_version(
         self, node: Node, version: int
     ) -> None:
         (entry,) = (await describe(node, GROUP, "g", [LOCK, "none"], version=version)).configs
         assert (entry.name, entry.value, entry.config_source) == (LOCK, "30000", 5)
         assert [(synonym.name, synonym.source) for synonym in entry.synonyms] == [(f"group.{LOCK}", 5)]
 
-    async def test_its_own_value_comes_first(self, node: Node) -> None:
+    async def test_a_groups_own_value_comes_first(self, node: Node) -> None:
         await alter(node, GROUP, "g", {LOCK: " 20000 ", "share.isolation.level": "read_committed"})
         lock, level = (await describe(node, GROUP, "g", [LOCK, "share.isolation.level"])).configs
         assert [(one.name, one.value, one.source) for one in lock.synonyms] == [
@@ -202,13 +202,15 @@ class TestGroups:
         assert values(await describe(node, GROUP, "other", [LOCK])) == {LOCK: "30000"}
 
     @pytest.mark.parametrize("version", versions(alter_configs.API))
-    async def test_replaced_in_every_version(self, node: Node, version: int) -> None:
+    async def test_the_configs_of_a_group_are_replaced_in_every_version(
+        self, node: Node, version: int
+    ) -> None:
         await alter(node, GROUP, "g", {LOCK: "20000"})
         await replace(node, GROUP, "g", {"share.delivery.count.limit": "3"}, version=version)
         rules = node.services.coordinators.group_configs.of("g")
         assert (rules.share.lock_duration_ms, rules.share.delivery_count_limit) == (30_000, 3)
 
-    async def test_the_same_after_a_restart(self, tmp_path: Path) -> None:
+    async def test_the_configs_of_a_group_survive_a_restart(self, tmp_path: Path) -> None:
         async with open_node(tmp_path / "other") as node:
             await alter(node, GROUP, "g", {"consumer.session.timeout.ms": "50000"})
         async with open_node(tmp_path / "other") as node:
@@ -233,7 +235,7 @@ class TestLoggers:
         assert (await alter(node, LOGGER, "1", {NAME: None})).error_message is None
         assert await self.level(node) == inherited
 
-    async def test_one_bad_change_leaves_the_others_undone(self, node: Node) -> None:
+    async def test_one_invalid_level_refuses_all_changes_of_the_request(self, node: Node) -> None:
         before = await self.level(node)
         result = await alter(node, LOGGER, "1", {NAME: "ERROR", "nope": "ERROR"})
         assert (result.error_code.name, result.error_message) == (
@@ -247,7 +249,7 @@ class TestLoggers:
         assert {"root", "gateway", "gateway.runtime", "log", NAME} <= set(told)
         assert set(told.values()) <= set(LEVELS)
 
-    async def test_they_can_not_be_replaced_as_a_whole(self, node: Node) -> None:
+    async def test_log_levels_can_not_be_replaced_by_alter_configs(self, node: Node) -> None:
         result = await replace(node, LOGGER, "1", {NAME: "ERROR"})
         assert (result.error_code.name, result.error_message) == (
             "invalid_request",
@@ -265,7 +267,7 @@ class TestListResources:
         found = {(getattr(one, "resource_type", 16), one.resource_name) for one in response.config_resources}
         return response.error_code.name, found
 
-    async def test_by_type(self, node: Node) -> None:
+    async def test_resources_are_listed_by_type(self, node: Node) -> None:
         await alter(node, GROUP, "g", {LOCK: "20000"})
         assert await self.listed(node, 1, GROUP) == ("none", {(GROUP, "g")})
         assert await self.listed(node, 1, TOPIC, BROKER) == ("none", {(TOPIC, "t"), (BROKER, "1")})
@@ -274,7 +276,7 @@ class TestListResources:
         await alter(node, GROUP, "g", {LOCK: None})
         assert await self.listed(node, 1, GROUP) == ("none", set())
 
-    async def test_client_metrics_are_none(self, node: Node) -> None:
+    async def test_no_client_metrics_are_listed(self, node: Node) -> None:
         assert await self.listed(node, 0) == ("none", set())
         assert await self.listed(node, 1, 16) == ("none", set())
 

@@ -94,7 +94,7 @@ async def test_records_come_when_they_are_due(tmp_path: Path) -> None:
         assert await reader.read() == [0]
 
 
-async def test_a_waiting_fetch_gets_them_in_time(tmp_path: Path) -> None:
+async def test_a_waiting_fetch_returns_when_a_record_is_due(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         reader = Reader(node, await begin(node, DELAYING))
         await append(node, batch(40))
@@ -137,7 +137,9 @@ async def test_waiting_records_in_front_do_not_fill_the_window(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("committed_only", [True, False])
-async def test_transactions(tmp_path: Path, committed_only: bool) -> None:
+async def test_delayed_records_in_transactions_follow_the_isolation_level(
+    tmp_path: Path, committed_only: bool
+) -> None:
     isolation = "read_committed" if committed_only else "read_uncommitted"
     async with open_node(tmp_path, *SETTINGS) as node:
         reader = Reader(node, await begin(node, DELAYING))
@@ -185,7 +187,7 @@ async def test_a_restart_delivers_nothing_early_and_nothing_twice(tmp_path: Path
         assert await reader.read() == [2]
 
 
-async def test_turned_on_and_off(tmp_path: Path) -> None:
+async def test_delays_can_be_turned_on_and_off(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         reader = Reader(node, await begin(node))
         await append(node, batch(100))
@@ -197,7 +199,7 @@ async def test_turned_on_and_off(tmp_path: Path) -> None:
         assert await reader.read() == [1, 2]
 
 
-async def test_not_with_compaction(tmp_path: Path) -> None:
+async def test_delays_are_refused_for_compacted_topics(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         configs: dict[str, str | None] = {**DELAYING, "cleanup.policy": "delete,compact"}
         refused = await create(node, "both", configs=configs)
@@ -205,7 +207,7 @@ async def test_not_with_compaction(tmp_path: Path) -> None:
         assert "can't have both delivery.delay.header and the cleanup policy compact" in refused.error_message
 
 
-async def test_due_records_release_the_log(tmp_path: Path) -> None:
+async def test_due_records_no_longer_hold_the_log(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         await begin(node, {**DELAYING, "delivery.delay.hold.ms": "0"})
         log = partition_of(node).log
@@ -220,7 +222,7 @@ async def test_due_records_release_the_log(tmp_path: Path) -> None:
         assert log.held_from > log.log_end_offset
 
 
-async def test_closed_partitions_get_the_new_header_too(tmp_path: Path) -> None:
+async def test_a_changed_delay_header_applies_to_closed_partitions(tmp_path: Path) -> None:
     async with open_node(tmp_path, *SETTINGS) as node:
         topic_id = await begin(node)
         await append(node, batch(100))

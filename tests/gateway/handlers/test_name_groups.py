@@ -99,13 +99,13 @@ REQUESTS: dict[str, Plain] = {
 
 
 @pytest.mark.parametrize("name", REQUESTS)
-async def test_there_is_no_such_group(node: Node, name: str) -> None:
+async def test_every_request_for_the_group_of_a_name_is_refused(node: Node, name: str) -> None:
     for version in versions(API_OF[API_KEYS[name]]):
         answer = await ask(node, name, version, {"group_id": GROUP, **REQUESTS[name]})
         assert set(errors_in(answer)) == {INVALID}, version
 
 
-async def test_nothing_is_committed_to_it(node: Node) -> None:
+async def test_no_offset_is_committed_to_the_group_of_a_name(node: Node) -> None:
     topic_id = str(node.services.partitions.registry.by_name[TOPIC].topic_id)
     for version in versions(API_OF[API_KEYS["offset_commit"]]):
         named = {"topic_id": topic_id} if version >= 10 else {"name": TOPIC}
@@ -134,14 +134,14 @@ async def test_it_is_neither_deleted_nor_described_nor_listed(node: Node) -> Non
 
 
 @pytest.mark.parametrize("version", range(7))
-async def test_its_coordinator_is_found_as_that_of_any_group(node: Node, version: int) -> None:
+async def test_the_coordinator_of_a_names_group_is_found(node: Node, version: int) -> None:
     fields: Plain = (
         {"key": GROUP, "key_type": 0} if version < 4 else {"coordinator_keys": [GROUP], "key_type": 0}
     )
     assert errors_in(await ask(node, "find_coordinator", version, fields)) == []
 
 
-async def test_commands_point_to_the_right_one(node: Node) -> None:
+async def test_errors_of_group_commands_name_the_names_command(node: Node) -> None:
     await node.services.coordinators.groups.ensure_topic()
     with pytest.raises(ControlError, match="seqgate names"):
         await answer(node, DescribeGroupRequest(GROUP))
@@ -149,7 +149,7 @@ async def test_commands_point_to_the_right_one(node: Node) -> None:
         await answer(node, DeleteGroupsRequest([GROUP], execute=True))
 
 
-def test_the_name_is_the_rest_of_the_id() -> None:
+def test_the_producer_name_is_the_group_id_without_its_prefix() -> None:
     assert producer_name("seqgate-name:a:b") == b"a:b"
     assert producer_name("seqgate-name:Köln") == "Köln".encode()
     assert producer_name("seqgate-name:") == b""

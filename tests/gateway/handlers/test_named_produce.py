@@ -121,7 +121,7 @@ async def test_a_duplicate_of_a_durable_record_is_answered_at_once(node: Node) -
 
 
 @pytest.mark.parametrize("acks", [0, 1, -1])
-async def test_the_rest_of_a_long_request_is_done_later(
+async def test_later_batches_of_a_long_request_are_appended_later(
     node: Node, monkeypatch: pytest.MonkeyPatch, acks: int
 ) -> None:
     """Decoding the records of one batch may take a second. Other requests run before the next batch."""
@@ -141,7 +141,7 @@ async def test_the_rest_of_a_long_request_is_done_later(
     assert memory.used_bytes == 0
 
 
-async def test_where_there_is_no_room_to_keep_the_rest_it_is_refused(
+async def test_batches_that_can_not_be_kept_for_later_are_refused(
     node: Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     memory = node.services.upkeep.backlog.held.room = RequestMemory(10)

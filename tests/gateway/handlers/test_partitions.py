@@ -87,7 +87,9 @@ class TestDeleteRecords:
             ]
         assert await self.delete(node, (0, 0)) == [(0, 0, "none")]
 
-    async def test_a_gateway_that_stops_meanwhile_says_so(self, node: Node, disk: HeldDisk) -> None:
+    async def test_a_deletion_is_answered_with_an_error_when_the_gateway_stops(
+        self, node: Node, disk: HeldDisk
+    ) -> None:
         await produce(node)
         with disk.held("t"):
             deleting = await self.begin_deletion(node, disk)
@@ -104,7 +106,7 @@ class TestDeleteRecords:
         await produce(node)
         assert await self.delete(node, (0, -1), (1, -1)) == [(0, 10, "none"), (1, 0, "none")]
 
-    async def test_a_deleted_offset(self, node: Node) -> None:
+    async def test_deleting_below_the_log_start_changes_nothing(self, node: Node) -> None:
         await produce(node)
         await self.delete(node, (0, 5))
         assert await self.delete(node, (0, 3)) == [(0, 5, "none")]
@@ -118,7 +120,7 @@ class TestDeleteRecords:
         ]
         assert await self.delete(node, (0, 0), topic="none") == [(0, -1, "unknown_topic_or_partition")]
 
-    async def test_the_last_offset_of_a_partition_counts(self, node: Node) -> None:
+    async def test_the_last_offset_for_a_partition_named_twice_counts(self, node: Node) -> None:
         await produce(node)
         assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
 

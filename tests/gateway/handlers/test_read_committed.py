@@ -119,7 +119,7 @@ class TestFetch:
         at_the_end = row(ask(node, offset=2))
         assert (aborted(at_the_end), base_offsets(at_the_end)) == ([], [])
 
-    async def test_records_that_the_kernel_sends(self, node: Node) -> None:
+    async def test_aborted_transactions_are_listed_beside_records_sent_by_sendfile(self, node: Node) -> None:
         send(node, 7, size=100_000), send(node, 8, size=100_000), end(node, 7), end(node, 8, commit=True)
         await persist(node)
         answer = ask(node)
@@ -129,7 +129,7 @@ class TestFetch:
 
 
 class TestWaitingFetch:
-    async def test_the_marker_completes_it_once_it_is_persisted(self, node: Node) -> None:
+    async def test_a_persisted_marker_completes_a_waiting_fetch(self, node: Node) -> None:
         send(node, 7)
         await persist(node)
         waiting = ask(node, max_wait_ms=600_000)
@@ -144,7 +144,7 @@ class TestWaitingFetch:
         assert base_offsets(row(waiting.answer)) == [0, 1]
 
     @pytest.mark.parametrize("others", [0, 3])
-    async def test_min_bytes_count_what_is_decided(self, node: Node, others: int) -> None:
+    async def test_min_bytes_counts_only_records_of_ended_transactions(self, node: Node, others: int) -> None:
         send(node, 7, size=5_000)
         await persist(node)
         waiting = ask(node, max_wait_ms=600_000, min_bytes=5_000)
@@ -165,7 +165,7 @@ class TestWaitingFetch:
 
 class TestListOffsets:
     @pytest.mark.parametrize("version", versions(list_offsets.API)[1:])
-    async def test_the_end_is_the_last_stable_offset(self, node: Node, version: int) -> None:
+    async def test_the_latest_offset_is_the_last_stable_offset(self, node: Node, version: int) -> None:
         send(node, 7), end(node, 7), send(node, 8)
         await persist(node)
         assert await self.look_up(node, -1, COMMITTED, version) == 2

@@ -225,12 +225,12 @@ async def test_work_that_takes_too_long_is_reported_and_continues(
 
 
 @pytest.mark.parametrize("ask", DONE, ids=lambda ask: ask.__name__)
-async def test_without_time_nothing_is_begun(node: Node, ask: Ask) -> None:
+async def test_a_request_without_time_begins_no_work(node: Node, ask: Ask) -> None:
     with time_leaps(node):
         try:
             assert await ask(node) is ErrorCode.request_timed_out
         except IndexError:
-            assert ask in {begin_elsewhere, forget_topic}, "these say it of the whole request"
+            assert ask in {begin_elsewhere, forget_topic}, "these answer with one error for the whole request"
     assert not list(node.services.node.tasks)
     assert not DONE[ask](node)
 
@@ -274,7 +274,7 @@ LISTS = [list_all_groups, list_all_transactions, describe_directory, describe_al
 
 class TestLists:
     @pytest.mark.parametrize("ask", LISTS, ids=lambda ask: ask.__name__)
-    async def test_others_have_their_turn_between_two_rows(
+    async def test_other_requests_run_between_two_rows_of_a_list(
         self, node: Node, ask: Ask, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         await self._fill(node)
@@ -295,7 +295,7 @@ class TestLists:
         assert turns >= rows
 
     @pytest.mark.parametrize("ask", LISTS, ids=lambda ask: ask.__name__)
-    async def test_have_a_time_limit(self, node: Node, ask: Ask) -> None:
+    async def test_a_list_has_a_time_limit(self, node: Node, ask: Ask) -> None:
         await self._fill(node)
         with time_leaps(node):
             assert await ask(node) == (ErrorCode.request_timed_out, 0)

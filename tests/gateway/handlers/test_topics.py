@@ -33,7 +33,7 @@ class TestCreateTopics:
         again = await create(node, "t", 3, version=version)
         assert again.error_code.name == "topic_already_exists"
 
-    async def test_own_configurations_are_marked_as_such(self, node: Node) -> None:
+    async def test_configs_given_at_creation_are_marked_as_the_topics_own(self, node: Node) -> None:
         result = await create(node, "t", configs={"retention.ms": "5"})
         (entry,) = [entry for entry in result.configs if entry.name == "retention.ms"]
         assert (entry.value, entry.config_source) == ("5", 1)
@@ -47,7 +47,7 @@ class TestCreateTopics:
         assert node.services.partitions.registry.get("t", 0) is None
 
     @pytest.mark.parametrize("milliseconds", [0, -1])
-    async def test_without_any_time_nothing_is_begun(self, node: Node, milliseconds: int) -> None:
+    async def test_a_request_with_timeout_0_creates_nothing(self, node: Node, milliseconds: int) -> None:
         def make(module: Any) -> dict[str, Any]:
             topic = module.CreatableTopic(
                 name="t", num_partitions=1, replication_factor=1, assignments=(), configs=()
@@ -105,7 +105,7 @@ class TestDeleteTopics:
         ("version", "error"),
         [(2, "invalid_request"), (3, "topic_deletion_disabled"), (6, "topic_deletion_disabled")],
     )
-    async def test_switched_off(self, tmp_path: Path, version: int, error: str) -> None:
+    async def test_deletions_can_be_switched_off(self, tmp_path: Path, version: int, error: str) -> None:
         async with open_node(tmp_path / "other", "delete.topic.enable=false") as node:
             await create(node, "t")
             (result,) = await delete(node, "t", version=version)

@@ -135,7 +135,7 @@ class TestAddPartitions:
         assert found.partitions == {(TOPIC, 0), (TOPIC, 1)}
         assert found.client_version == (2 if version == 5 else 0)
 
-    async def test_a_missing_partition_keeps_the_others_out(self, node: Node, client: Client) -> None:
+    async def test_a_missing_partition_refuses_the_others(self, node: Node, client: Client) -> None:
         rows = await add(node, client, 3, (TOPIC, 0), (TOPIC, 9), ("__consumer_offsets", 0))
         assert [row[2] for row in rows] == [
             "operation_not_attempted",
@@ -147,7 +147,7 @@ class TestAddPartitions:
     async def test_who_is_fenced(self, node: Node, client: Client, version: int, error: str) -> None:
         assert await add(node, client, version, (TOPIC, 0), epoch=7) == [(TOPIC, 0, error)]
 
-    async def test_only_verified(self, node: Node, client: Client) -> None:
+    async def test_a_verification_adds_no_partition(self, node: Node, client: Client) -> None:
         await add(node, client, 4, (TOPIC, 0))
         rows = await add(node, client, 4, (TOPIC, 0), (TOPIC, 1), verify=True)
         assert [row[2] for row in rows] == ["none", "transaction_abortable"]
@@ -196,7 +196,9 @@ class TestEndTxn:
         answer = await end(node, client, version, commit=not commit)
         assert answer.error_code is ErrorCode.invalid_txn_state
 
-    async def test_nothing_to_end(self, node: Node, client: Client) -> None:
+    async def test_a_producer_without_a_transaction_has_nothing_to_end(
+        self, node: Node, client: Client
+    ) -> None:
         assert (await end(node, client, 4, commit=False)).error_code is ErrorCode.invalid_txn_state
         assert (await end(node, client, 5, commit=True)).error_code is ErrorCode.invalid_txn_state
         answer = await end(node, client, 5, commit=False)
@@ -210,7 +212,7 @@ class TestEndTxn:
 
 
 class TestDescribe:
-    async def test_every_state(self, node: Node, client: Client) -> None:
+    async def test_a_transaction_is_described_in_every_state(self, node: Node, client: Client) -> None:
         names = (NAME, "open", "", "nobody")
         other = Client(node, "open")
         await other.begin()
@@ -311,12 +313,14 @@ class TestWriteTxnMarkers:
         assert outcomes(node) == {"a": [Outcome.ABORTED]}
         assert await self.write(node, version, client, 0, TOPIC) == ["invalid_producer_epoch"]
 
-    async def test_without_an_epoch_it_is_refused(self, node: Node, client: Client) -> None:
+    async def test_a_marker_without_a_producer_epoch_is_refused(self, node: Node, client: Client) -> None:
         await client.write("a", 0)
         assert await self.write(node, 2, client, -1, TOPIC) == ["invalid_producer_epoch"]
         assert outcomes(node) == {"a": [Outcome.OPEN]}
 
-    async def test_of_version_2_the_epoch_must_be_newer(self, node: Node, client: Client) -> None:
+    async def test_a_marker_of_version_2_needs_a_newer_producer_epoch(
+        self, node: Node, client: Client
+    ) -> None:
         await client.write("a", 0)
         assert await self.write(node, 2, client, 0, TOPIC) == ["invalid_producer_epoch"]
         assert await self.write(node, 1, client, 0, TOPIC) == ["none"]
@@ -332,7 +336,7 @@ class TestWhatIsAdvertised:
             assert (await init(node))[0] == "none"
 
     @pytest.mark.parametrize("version", [0, 2, 3, 4])
-    def test_features(self, node: Node, version: int) -> None:
+    def test_feature_levels_are_advertised(self, node: Node, version: int) -> None:
         api = api_versions([])
         context = node.context(api, version)
 

@@ -102,7 +102,7 @@ def read_by_schema(frame: bytes, version: int) -> tuple[OffsetCommitRequest, int
 
 
 def read_by_hand(frame: bytes, version: int) -> tuple[OffsetCommitRequest, int]:
-    """Return what the hand-written reader decodes; check its positions and take them out."""
+    """Return what the hand-written reader decodes. Check the positions of offsets, and set them to 0."""
     view = memoryview(frame)
     decoded, end = offset_commit_reader(version)(view, body_of(frame, version))
     plain = []

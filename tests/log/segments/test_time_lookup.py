@@ -104,7 +104,7 @@ def test_a_batch_of_too_many_records_is_not_looked_into(tmp_path: Path) -> None:
     assert lookups.offset_of_max_timestamp(log) == beyond
 
 
-def test_the_headers_of_records_are_not_looked_at(tmp_path: Path) -> None:
+def test_a_lookup_by_time_decodes_no_record_headers(tmp_path: Path) -> None:
     """A batch of a few hundred bytes may hold millions of headers."""
     log = open_log(tmp_path / "log")
     plain = b"".join(

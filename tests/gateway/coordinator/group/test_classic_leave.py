@@ -40,7 +40,7 @@ class TestLeave:
         assert static not in scene.group.static_members.values()
         assert not scene.group.static_members
 
-    def test_the_same_twice(self) -> None:
+    def test_one_member_named_twice(self) -> None:
         scene = Scene()
         first, _ = scene.stable(Who(), Who())
         assert scene.leave((first, None), (first, None)) == [ErrorCode.none, ErrorCode.unknown_member_id]
@@ -169,7 +169,7 @@ class TestSession:
 class TestNewMembers:
     """New members can't send heartbeats while they wait for their first answer."""
 
-    def test_wait_longer_than_a_session(self) -> None:
+    def test_new_members_wait_longer_than_a_session(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who(rebalance_timeout_ms=10**9))
         new = scene.join(Who())
@@ -178,7 +178,7 @@ class TestNewMembers:
             scene.heartbeat(leader)
         assert scene.waits(new)
 
-    def test_are_given_up_in_the_end(self) -> None:
+    def test_new_members_are_removed_in_the_end(self) -> None:
         scene = Scene()
         (leader,) = scene.stable(Who(rebalance_timeout_ms=10**9, session_timeout_ms=400_000))
         new = scene.join(Who())

@@ -520,7 +520,7 @@ class TestLeaving:
 
 
 class TestStaticMembers:
-    def test_it_leaves_for_a_while_and_returns_under_another_id(self) -> None:
+    def test_a_static_member_leaves_and_returns_under_another_id(self) -> None:
         scene, client = alone(instance_id="i")
         owned = client.owned
         client.leave(-2)
@@ -532,7 +532,7 @@ class TestStaticMembers:
         assert scene.refusal(request("a", -1, instance_id="i")) is ErrorCode.fenced_instance_id
         assert scene.refusal(request("a", 2)) is UNKNOWN
 
-    def test_it_returns_under_the_same_id(self) -> None:
+    def test_a_static_member_returns_under_the_same_id(self) -> None:
         scene, client = alone(instance_id="i")
         owned = client.owned
         client.leave(-2)
@@ -540,7 +540,7 @@ class TestStaticMembers:
         assert client.member_epoch == 2
         assert scene.state is ConsumerGroupState.STABLE
 
-    def test_it_keeps_its_partitions_while_it_is_away(self) -> None:
+    def test_a_static_member_keeps_its_partitions_while_it_is_away(self) -> None:
         scene, client = alone(instance_id="i")
         client.leave(-2)
         other = Client(scene, "b")
@@ -560,7 +560,7 @@ class TestStaticMembers:
         other.beat()
         assert other.owned == pending
 
-    def test_it_is_removed_when_it_stays_away(self) -> None:
+    def test_a_static_member_that_stays_away_is_removed(self) -> None:
         scene, client = alone(instance_id="i")
         client.leave(-2)
         scene.advance(SESSION_MS)
@@ -581,13 +581,13 @@ class TestStaticMembers:
         client.leave(-2)
         assert scene.member("a").member_epoch == -2
 
-    def test_it_leaves_for_good(self) -> None:
+    def test_a_static_member_leaves_for_good(self) -> None:
         scene, client = alone(instance_id="i")
         client.leave()
         assert not scene.group.static_members
         assert scene.send(joining("b", "t", instance_id="i")).assignment == scene.cluster.places()
 
-    def test_a_restart_while_it_is_away(self) -> None:
+    def test_a_restart_while_a_static_member_is_away(self) -> None:
         scene, client = alone(instance_id="i")
         owned = client.owned
         client.leave(-2)

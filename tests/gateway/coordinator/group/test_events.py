@@ -49,7 +49,7 @@ def client(member_id: str, instance_id: str | None = None) -> Who:
 
 
 def stable(scene: Watched, who: classic.Who = ANYONE) -> str:
-    """Let one member in, and let it assign; return its id."""
+    """Let one member join and send its assignment; return its member id."""
     scene.join(who)
     scene.advance(DELAY_MS)
     member_id = next(iter(scene.group.members))

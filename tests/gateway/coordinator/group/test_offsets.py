@@ -144,7 +144,7 @@ class TestStableGroup:
         assert clean_up(scene) == {"subscribed"}
         assert scene.state is GroupState.STABLE
 
-    def test_the_same_after_a_restart(self) -> None:
+    def test_offsets_of_subscribed_topics_are_kept_after_a_restart(self) -> None:
         scene = Scene()
         (member_id,) = scene.stable(CONSUMER)
         commit(scene, "subscribed")
@@ -174,7 +174,7 @@ class TestStableGroup:
         assert scene.group.state is GroupState.COMPLETING_REBALANCE
         assert clean_up(scene) == {"t"}
 
-    def test_one_without_offsets_stays(self) -> None:
+    def test_a_stable_group_without_offsets_stays(self) -> None:
         scene = Scene()
         scene.stable(CONSUMER)
         clean_up(scene)

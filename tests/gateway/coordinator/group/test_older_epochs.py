@@ -44,7 +44,7 @@ def settled() -> tuple[ConsumerScene, list[int], list[int]]:
 
 
 class TestWhichEpoch:
-    def test_since_the_assignment(self) -> None:
+    def test_an_epoch_since_the_assignment_may_commit(self) -> None:
         scene, kept, given = settled()
         assert commit_error(scene, "a", 3, *kept) is NONE
         assert commit_error(scene, "a", 2, *kept) is NONE
@@ -52,7 +52,7 @@ class TestWhichEpoch:
         assert commit_error(scene, "b", 3, *given) is NONE
         assert commit_error(scene, "b", 2, *given) is STALE
 
-    def test_a_newer_one_is_never_taken(self) -> None:
+    def test_a_newer_epoch_is_refused(self) -> None:
         scene, kept, _ = settled()
         assert commit_error(scene, "a", 4, *kept) is STALE
         assert commit_error(scene, "a", 4) is STALE
@@ -77,29 +77,29 @@ class TestWhichEpoch:
 
 
 class TestWhichPartition:
-    def test_one_of_another_member_refuses_the_whole_commit(self) -> None:
+    def test_a_partition_of_another_member_refuses_the_whole_commit(self) -> None:
         scene, kept, given = settled()
         assert commit_error(scene, "a", 2, *given) is STALE
         assert commit_error(scene, "a", 2, *kept, given[0]) is STALE
         assert commit_error(scene, "a", 3, *kept, given[0]) is NONE
 
-    def test_one_of_a_topic_that_does_not_exist(self) -> None:
+    def test_a_partition_of_a_topic_that_does_not_exist(self) -> None:
         scene, kept, _ = settled()
         assert commit_error(scene, "a", 2, *kept, topic="missing") is STALE
 
-    def test_one_of_a_topic_that_was_created_again(self) -> None:
+    def test_a_partition_of_a_topic_that_was_created_again(self) -> None:
         scene, kept, _ = settled()
         scene.cluster.create("t", 4)
         assert commit_error(scene, "a", 2, *kept) is STALE
 
-    def test_one_that_must_be_revoked(self) -> None:
+    def test_a_partition_that_must_be_revoked(self) -> None:
         scene, first, second = revoking()
         assert scene.member("a").pending_revocation
         assert commit_error(scene, "a", 2, 0, 1, 2, 3) is NONE
         settle([first, second])
         assert commit_error(scene, "a", 2, 0, 1, 2, 3) is STALE
 
-    def test_one_that_was_revoked_and_is_assigned_again(self) -> None:
+    def test_a_partition_that_was_revoked_and_assigned_again(self) -> None:
         scene, first, second = revoking()
         settle([first, second])
         second.leave()
@@ -110,7 +110,7 @@ class TestWhichPartition:
 
 
 class TestTheStoredEpochs:
-    def test_they_survive_a_restart(self) -> None:
+    def test_the_epochs_of_partitions_survive_a_restart(self) -> None:
         scene, kept, given = settled()
         before = snapshot(scene.groups)
         scene.restart()

@@ -87,7 +87,7 @@ class TestCheckCommit:
             (GroupState.STABLE, NONE, UNKNOWN, ILLEGAL),
         ],
     )
-    def test_by_state(
+    def test_a_commit_is_checked_in_each_state(
         self,
         state: GroupState,
         current: ErrorCode,
@@ -104,7 +104,7 @@ class TestCheckCommit:
         assert self.check(scene, scene.generation_id + 1, member_id) is (UNKNOWN if is_empty else ILLEGAL)
         assert self.check(scene, scene.generation_id) is UNKNOWN
 
-    def test_keeps_the_session(self) -> None:
+    def test_a_commit_restarts_the_session(self) -> None:
         scene, member_id = in_state(GroupState.STABLE)
         scene.advance(SESSION_MS - 1)
         self.check(scene, scene.generation_id + 1, member_id)
@@ -199,7 +199,7 @@ class TestDeleteGroup:
         assert scene.shard.members.next_deadline_ms(GROUP) is None
         scene.expire()
 
-    def test_a_member_id_given_before_is_unknown_after(self) -> None:
+    def test_a_member_id_of_a_deleted_group_is_unknown(self) -> None:
         scene = Scene()
         who = Who(requires_known_member_id=True)
         given = scene.joined(scene.join(who)).member_id

@@ -31,7 +31,7 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
 
 class TestDescribeQuorum:
     @pytest.mark.parametrize("version", versions(describe_quorum.API))
-    async def test_the_end_follows_the_changes(self, node: Node, version: int) -> None:
+    async def test_the_quorums_log_end_offset_rises_with_each_change(self, node: Node, version: int) -> None:
         async def end_offset() -> int:
             def make(module: ModuleType) -> dict[str, Any]:
                 wanted = module.PartitionData(partition_index=0)
@@ -83,7 +83,7 @@ class TestElectLeaders:
 
 
 class TestReassignments:
-    async def test_this_node_is_the_only_place(self, node: Node) -> None:
+    async def test_partitions_can_be_reassigned_to_this_node_only(self, node: Node) -> None:
         def make(module: ModuleType) -> dict[str, Any]:
             rows = tuple(
                 module.ReassignablePartition(partition_index=index, replicas=replicas)
@@ -106,7 +106,9 @@ class TestReassignments:
 
 
 @pytest.mark.parametrize("version", versions(alter_replica_log_dirs.API))
-async def test_the_last_directory_of_a_partition_counts(node: Node, tmp_path: Path, version: int) -> None:
+async def test_a_partition_named_twice_moves_to_the_last_directory(
+    node: Node, tmp_path: Path, version: int
+) -> None:
     def make(module: ModuleType) -> dict[str, Any]:
         def moves(path: str, *indexes: int) -> Any:
             topic = module.AlterReplicaLogDirTopic(name="t", partitions=indexes)
@@ -123,7 +125,7 @@ async def test_the_last_directory_of_a_partition_counts(node: Node, tmp_path: Pa
     ]
 
 
-async def test_the_node_stays_registered(node: Node) -> None:
+async def test_unregistering_this_broker_is_refused(node: Node) -> None:
     response = await node.ask(unregister_broker.API, 0, lambda _: {"broker_id": 1})
     assert response.error_code.name == "invalid_request"
     assert response.error_message.startswith("Broker ID 1 is this gateway")
@@ -142,12 +144,12 @@ class TestUpdateFeatures:
 
         return await node.ask(update_features.API, 1, make)
 
-    async def test_the_present_levels_are_accepted(self, node: Node) -> None:
+    async def test_the_present_feature_levels_are_accepted(self, node: Node) -> None:
         response = await self._update(node, ("group.version", 1), ("transaction.version", 2))
         assert (response.error_code.name, response.error_message) == ("none", None)
         assert [row.feature for row in response.results] == ["group.version", "transaction.version"]
 
-    async def test_the_first_wrong_update_refuses_all(self, node: Node) -> None:
+    async def test_one_wrong_feature_level_refuses_all_updates(self, node: Node) -> None:
         response = await self._update(node, ("group.version", 1), ("transaction.version", 1), ("other", 1))
         assert response.error_code.name == "invalid_update_version"
         assert "Seqgate runs this feature at version 2 only" in response.error_message

@@ -68,7 +68,7 @@ class TestMetadata:
         node.services.topics.metadata_log.image.replay(TopicRecord("meanwhile", uuid.uuid4()))
         assert {f"before-{number}" for number in range(10)} <= {topic.name for topic in (await asking).topics}
 
-    async def test_by_id(self, node: Node) -> None:
+    async def test_topics_can_be_requested_by_id(self, node: Node) -> None:
         known = node.services.topics.metadata_log.image.topics_by_name["t"].topic_id
         unknown = uuid.UUID(int=5)
         response = await ask_metadata(node, ["names-are-ignored"], ids=[known, unknown])
@@ -127,7 +127,7 @@ async def until_created(node: Node, name: str) -> None:
 
 
 class TestAutoCreation:
-    async def test_unknown_first_then_there(self, node: Node) -> None:
+    async def test_the_first_answer_is_an_error_and_later_ones_have_the_topic(self, node: Node) -> None:
         first = await ask_metadata(node, ["new"], auto_create=True)
         assert first.topics[0].error_code.name == "unknown_topic_or_partition"
         await until_created(node, "new")
@@ -142,7 +142,7 @@ class TestAutoCreation:
         assert second.topics[0].error_code.name == "none"
         assert [partition.partition_index for partition in second.topics[0].partitions] == [0]
 
-    async def test_many_at_once_make_one_topic(self, node: Node) -> None:
+    async def test_simultaneous_requests_create_one_topic(self, node: Node) -> None:
         await asyncio.gather(*(ask_metadata(node, ["new"], auto_create=True) for _ in range(50)))
         await until_created(node, "new")
         assert node.services.topics.metadata_log.image.partition_count == 3
@@ -153,7 +153,9 @@ class TestAutoCreation:
         await node.services.topics.metadata_log.close()
         assert set(node.services.topics.metadata_log.image.topics_by_name) == {"t"}
 
-    async def test_not_allowed_by_the_client_or_the_settings(self, node: Node, tmp_path: Path) -> None:
+    async def test_no_topic_is_created_if_client_or_settings_forbid_it(
+        self, node: Node, tmp_path: Path
+    ) -> None:
         await ask_metadata(node, ["new"], auto_create=False)
         await node.services.topics.metadata_log.close()
         assert set(node.services.topics.metadata_log.image.topics_by_name) == {"t"}
@@ -183,7 +185,7 @@ class TestDescribeTopicPartitions:
         end = response.next_cursor
         return rows, end and (end.topic_name, end.partition_index)
 
-    async def test_all_at_once(self, node: Node) -> None:
+    async def test_one_page_holds_all_partitions(self, node: Node) -> None:
         rows, end = await self.page(node, ["t", "none", "a b", "t"])
         assert rows == [
             ("a b", "invalid_topic_exception", []),
@@ -192,7 +194,7 @@ class TestDescribeTopicPartitions:
         ]
         assert end is None
 
-    async def test_page_by_page(self, node: Node) -> None:
+    async def test_partitions_are_listed_page_by_page(self, node: Node) -> None:
         await create(node, "a", 3)
         seen: list[tuple[str, int]] = []
         cursor: tuple[str, int] | None = None
@@ -207,7 +209,7 @@ class TestDescribeTopicPartitions:
         assert await self.page(node, ["a", "none", "t"], 1) == ([("a", "none", [0])], ("none", 0))
 
     @pytest.mark.parametrize("cursor", [("zz", 0), ("t", -1)])
-    async def test_cursors_that_are_refused(self, node: Node, cursor: tuple[str, int]) -> None:
+    async def test_invalid_cursors_are_refused(self, node: Node, cursor: tuple[str, int]) -> None:
         assert await self.page(node, ["t"], 2, cursor) == ([("t", "invalid_request", [])], None)
 
     async def test_a_cursor_behind_the_last_partition(self, node: Node) -> None:

@@ -14,17 +14,17 @@ from gateway.handlers.answering.named_twice import (
 MANY = REPEATING_MAX_NAMED + 1
 
 
-def test_a_usual_request_is_answered_as_often_as_it_asks() -> None:
+def test_a_short_request_gets_an_answer_for_each_mention_of_a_name() -> None:
     named = ("b", "a") * (REPEATING_MAX_NAMED // 2)
     assert to_answer(named) == named
 
 
-def test_a_long_request_gets_the_first_of_each_name() -> None:
+def test_a_long_request_gets_one_answer_for_each_name() -> None:
     named = [*((number % 2, number) for number in range(MANY)), (7, 7)]
     assert to_answer(named, lambda pair: pair[0]) == ((0, 0), (1, 1), (7, 7))
 
 
-async def test_each_answer_is_computed_once_and_shared() -> None:
+async def test_the_answer_of_a_repeated_name_is_computed_once() -> None:
     worked_out: list[str] = []
 
     def answer(name: str) -> list[str]:
@@ -41,11 +41,11 @@ async def test_a_long_request_gets_each_answer_once() -> None:
     assert await answer_each(("b", "a") * MANY, str.upper) == ("B", "A")
 
 
-def test_partitions_of_a_usual_request_are_answered_as_often_as_it_asks() -> None:
+def test_a_short_request_gets_an_answer_for_each_mention_of_a_partition() -> None:
     topics = [("t", (0, 1, 0)), ("u", ()), ("t", (1,))]
     assert list(places_to_answer(topics)) == topics
 
 
-def test_of_very_many_partitions_each_is_answered_once_even_in_repeated_topics() -> None:
+def test_a_long_request_gets_one_answer_for_each_partition_of_repeated_topics() -> None:
     topics = [("t", (0, 1, 0)), ("t", (1, 2)), ("u", (2,) * MANY), *[("t", (0,))] * MANY]
     assert list(places_to_answer(topics)) == [("t", (0, 1)), ("t", (2,)), ("u", (2,)), *[("t", ())] * MANY]

@@ -146,7 +146,7 @@ class TestEveryVersion:
         for version in VERSIONS:
             assert await offsets(node, version, "b", topics=[(TOPIC, [0])]) == (0, {(TOPIC, 0): NOTHING})
 
-    async def test_everything_of_a_name(self, node: Node) -> None:
+    async def test_all_partitions_of_a_name(self, node: Node) -> None:
         await create(node, "other", configs=dict(DEDUPLICATED))
         await write(node, named("Köln", 1), 2)
         await write(node, named("Köln", 5), topic="other")
@@ -169,7 +169,7 @@ class TestEveryVersion:
             # aiokafka reads only the rows of the answer, not its error
             assert rows == ({} if version >= BATCHED else {(PLAIN_TOPIC, 0): (-1, "", LOADING)})
 
-    async def test_an_open_transaction_may_change_it(self, node: Node) -> None:
+    async def test_a_name_in_an_open_transaction_has_an_unstable_offset(self, node: Node) -> None:
         await write(node, named("a", 3))
         held = replace(named("a", 9).of(1000, 0, 0), attributes=TRANSACTIONAL)
         await write(node, held)
@@ -203,7 +203,9 @@ async def test_the_request_replays_the_log(node: Node, monkeypatch: pytest.Monke
     assert (await offsets(node, 8, "a", topics=[(PLAIN_TOPIC, [0])]))[1][PLAIN_TOPIC, 0][0] == 4
 
 
-async def test_the_names_of_one_request_share_its_time(node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_names_of_one_request_share_its_time_limit(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Otherwise each name would get the whole time, and the request could take hours."""
     await write(node, named("a", 3))
     monkeypatch.setattr(name_offsets, "REQUEST_S", 0.0)
@@ -252,7 +254,7 @@ async def test_names_and_groups_in_one_request(node: Node) -> None:
 
 
 @pytest.mark.parametrize("prefix", ["seqgate-name:", "group-"])
-async def test_others_have_their_turn_between_many_groups(
+async def test_other_requests_run_between_the_groups_of_a_long_request(
     node: Node, monkeypatch: pytest.MonkeyPatch, prefix: str
 ) -> None:
     await alter(node, TOPIC_RESOURCE, TOPIC, {"message.deduplication.enable": "false"})
@@ -267,7 +269,7 @@ async def test_others_have_their_turn_between_many_groups(
     assert len(asking.result()["groups"]) == 50
 
 
-async def test_only_what_is_asked_for_is_opened(tmp_path: Path) -> None:
+async def test_only_requested_partitions_are_opened(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         await create(node, TOPIC, 3, configs=dict(DEDUPLICATED))
         await write(node, named("a", 3))

@@ -143,7 +143,9 @@ REQUESTS = {
 @pytest.mark.parametrize("version", versions(API))
 @pytest.mark.parametrize("topics", REQUESTS.values(), ids=REQUESTS)
 @pytest.mark.parametrize("generation_id", [-1, 4])
-async def test_all_ways_answer_the_same(node: Node, version: int, topics: Topics, generation_id: int) -> None:
+async def test_decoded_requests_and_repeats_get_equal_answers(
+    node: Node, version: int, topics: Topics, generation_id: int
+) -> None:
     frame = asked(node, version, topics, generation_id)
     gateway = Gateway(node)
     first = await gateway.answer(frame)
@@ -171,7 +173,7 @@ async def test_nothing_is_committed_with_too_long_metadata(node: Node) -> None:
     assert set(await committed(node)) == {("t", 0)}
 
 
-async def test_a_coordinator_that_is_not_there(tmp_path: Path) -> None:
+async def test_a_commit_without_a_coordinator_is_refused(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         await create(node, "t", 1)
         request = asked(node, 9, {"t": {0: ""}})
@@ -183,10 +185,10 @@ async def test_a_coordinator_that_is_not_there(tmp_path: Path) -> None:
 
 
 class TestRepeats:
-    """Commits that equal an earlier one but for the numbers."""
+    """Commits that differ from an earlier commit only in their offsets."""
 
     @pytest.mark.parametrize("version", range(FIRST_VERSION, 11))
-    async def test_commit_their_own_numbers(self, node: Node, version: int) -> None:
+    async def test_a_repeat_commits_its_own_offsets(self, node: Node, version: int) -> None:
         gateway = Gateway(node)
         topics = {"t": {1: "some", 0: ""}}
         await gateway.answer(asked(node, version, topics))
@@ -204,7 +206,9 @@ class TestRepeats:
         ids=["metadata", "partition", "partitions", "topic", "no such partition"],
     )
     @pytest.mark.parametrize("version", [9, 10])
-    async def test_other_commits_are_decoded(self, node: Node, version: int, other: Topics) -> None:
+    async def test_commits_that_differ_in_more_than_offsets_are_decoded(
+        self, node: Node, version: int, other: Topics
+    ) -> None:
         await create(node, "u", 1)
         gateway = Gateway(node)
         await gateway.answer(asked(node, version, {"t": {0: ""}}))
@@ -221,7 +225,7 @@ class TestRepeats:
         assert b"\x00\x16" in await gateway.answer(refused), "ILLEGAL_GENERATION"
 
     @pytest.mark.parametrize("version", [9, 10])
-    async def test_of_a_topic_that_was_deleted(self, node: Node, version: int) -> None:
+    async def test_a_repeat_for_a_deleted_topic(self, node: Node, version: int) -> None:
         gateway = Gateway(node)
         frame = asked(node, version, {"t": {0: ""}})
         await gateway.answer(frame)
@@ -248,7 +252,7 @@ class TestRepeats:
         assert gateway.decoded == 1
         assert "a bug" in caplog.text
 
-    async def test_one_who_commits_other_partitions_each_time_is_decoded(self, node: Node) -> None:
+    async def test_commits_of_changing_partitions_are_decoded(self, node: Node) -> None:
         gateway = Gateway(node)
         for number in range(MAX_CHANGES):
             await gateway.answer(asked(node, 9, {"t": {number % 2: ""}}))
@@ -268,7 +272,7 @@ class TestRepeats:
             found = await committed(node, group_id)
             assert found == {("t", 0): CommittedOffset(offset, 3, "", NOW_MS)}
 
-    async def test_groups_of_one_client_are_told_apart(self, node: Node) -> None:
+    async def test_commits_of_two_groups_on_one_connection_are_not_confused(self, node: Node) -> None:
         gateway = Gateway(node)
         for offset, group_id in ((1, "a"), (2, "b"), (3, "a"), (4, "b")):
             await gateway.answer(asked(node, 9, {"t": {0: ""}}, group_id=group_id, offset=offset))

@@ -100,7 +100,7 @@ async def described(node: Node, group_id: str = GROUP) -> Any:
 
 
 async def turns(until: Callable[[], bool]) -> None:
-    """Let background work go on until something is so."""
+    """Let background work continue until the condition holds."""
     async with asyncio.timeout(10):
         while not until():
             await asyncio.sleep(0)
@@ -138,7 +138,7 @@ async def test_tasks_are_assigned_when_the_internal_topics_exist(node: Node) -> 
     assert (await described(node)).group_state == "Empty"
 
 
-async def test_members_hear_why_a_topic_can_not_be_created(node: Node) -> None:
+async def test_members_are_told_why_a_topic_can_not_be_created(node: Node) -> None:
     await create(node, "lines", 1)
     await beat(node, 0, configs={"cleanup.policy": "shred"})
     await turns(
@@ -177,7 +177,7 @@ async def test_a_refused_heartbeat_says_why(node: Node) -> None:
     assert answer.status == ()
 
 
-async def test_other_apis_know_the_group(node: Node) -> None:
+async def test_other_apis_list_and_describe_the_streams_group(node: Node) -> None:
     await create(node, "lines", 1)
     await beat(node, 0)
 

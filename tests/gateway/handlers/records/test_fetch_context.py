@@ -51,9 +51,9 @@ def forgetting(node: Node, positions: dict[tuple[str, int], FetchPosition]) -> F
     return found
 
 
-async def test_what_the_request_names_too_is_read_once_more(node: Node) -> None:
+async def test_partitions_that_the_last_request_names_are_read_once_more(node: Node) -> None:
     assert dict(forgetting(node, {PLACE: POSITION}).wanted()) == {PLACE: POSITION}
 
 
-async def test_nothing_is_read_when_it_names_nothing(node: Node) -> None:
+async def test_a_last_request_without_partitions_reads_nothing(node: Node) -> None:
     assert not dict(forgetting(node, {}).wanted())

@@ -43,7 +43,7 @@ def pending_rows(partitions: list[Any]) -> tuple[PendingAnswer, list[ProduceRow]
     return pending, rows
 
 
-def test_a_row_is_judged_when_its_own_flush_is_over() -> None:
+def test_each_partition_is_answered_after_its_own_flush() -> None:
     failed, slow = FakePartition(0), FakePartition(1)
     pending, rows = pending_rows([failed, slow])
     deferred = pending.complete()

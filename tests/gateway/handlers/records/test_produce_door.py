@@ -55,7 +55,7 @@ def test_one_frame_refuses_the_whole_request(last: bytes | None, error: ErrorCod
     assert refusal(PLAIN.encode(), last) is error
 
 
-def test_with_the_id_frames_are_read_up_to_the_first_transactional_one() -> None:
+def test_with_a_transactional_id_batches_after_the_first_transactional_one_are_not_checked() -> None:
     bad = replace(PLAIN, magic=3).encode()
     assert refusal(TRANSACTIONAL.encode(), bad, transactional_id="x") is None
     assert refusal(PLAIN.encode(), bad, transactional_id="x") is CORRUPT
@@ -71,7 +71,7 @@ def test_with_the_id_frames_are_read_up_to_the_first_transactional_one() -> None
         (lambda raw: raw[:8] + b"\0\0\0\x0d" + raw[12:], CorruptRecord),
     ],
 )
-def test_what_is_not_one_batch_does_not_join_a_transaction(
+def test_bytes_other_than_one_sound_batch_do_not_join_a_transaction(
     spoil: Callable[[bytes], bytes], error: type[LogError]
 ) -> None:
     with pytest.raises(error):

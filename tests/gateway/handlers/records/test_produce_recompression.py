@@ -33,7 +33,7 @@ UNSUPPORTED_COMPRESSION, INVALID_RECORD, INVALID_TXN = 76, 87, 48
 
 
 class Client:
-    """One connection: it begins no request while an earlier one holds it back."""
+    """Sends Produce requests on one connection, as the gateway gets them from a client."""
 
     def __init__(self, node: Node) -> None:
         self._node = node
@@ -188,7 +188,7 @@ async def test_batches_outlive_the_receive_buffer_of_a_request_that_takes_severa
     assert [len(bench.stored(index)) for index in range(3)] == [1, 1, 1]
 
 
-async def test_a_request_of_many_batches_leaves_room_for_others(bench: Bench) -> None:
+async def test_other_requests_run_between_the_batches_of_a_long_request(bench: Bench) -> None:
     await bench.create("gzip", partitions=AT_ONCE + 3)
     answer = bench.client.produce(dict.fromkeys(range(AT_ONCE + 3), THREE))
     assert bench.machine.held == AT_ONCE
@@ -263,7 +263,7 @@ async def test_sequences_are_judged_when_the_batch_is_appended(bench: Bench) -> 
     ],
     ids=["crc", "base offset", "garbage", "codec 6", "control"],
 )
-async def test_what_can_not_be_recompressed_is_refused(bench: Bench, sent: Batch, code: int) -> None:
+async def test_a_batch_that_can_not_be_recompressed_is_refused(bench: Bench, sent: Batch, code: int) -> None:
     await bench.create("lz4")
     answer = bench.client.produce(sent)
     await bench.work_on()
@@ -306,7 +306,7 @@ async def test_nothing_is_stored_when_the_topic_was_deleted_meanwhile(bench: Ben
     assert bench.partition.log.log_end_offset == 0
 
 
-async def test_a_change_counts_from_the_next_batch_on(bench: Bench) -> None:
+async def test_a_changed_compression_type_applies_from_the_next_batch_on(bench: Bench) -> None:
     await bench.create("gzip")
     waiting = bench.client.produce(THREE)
     await alter(bench.node, TOPIC_RESOURCE, TOPIC, {"compression.type": "uncompressed"})
@@ -316,7 +316,7 @@ async def test_a_change_counts_from_the_next_batch_on(bench: Bench) -> None:
     assert [view.attributes for view in bench.stored()] == [NONE, GZIP]
 
 
-async def test_the_gateways_own_type_is_the_topics_default(bench: Bench) -> None:
+async def test_the_gateways_compression_type_is_the_topics_default(bench: Bench) -> None:
     await create(bench.node, TOPIC, 1, configs=dict(PAGE_CACHE))
     assert bench.partition.compression is None
     await alter(bench.node, 4, "", {"compression.type": "zstd", "compression.zstd.level": "7"})

@@ -38,7 +38,7 @@ async def test_acknowledgements_without_a_session(node: Node, session_epoch: int
     assert answer.error_code is error
 
 
-async def test_a_missing_partition_is_named_beside_as_many_records_as_were_asked_for(node: Node) -> None:
+async def test_a_missing_partition_is_reported_even_if_the_answer_is_full_of_records(node: Node) -> None:
     topic_id = await begin(node)
 
     module = load_payload_module(share_fetch.API.key, 2, EntityType.request)

@@ -59,7 +59,7 @@ def offsets(partition: Partition, *, committed_only: bool, start: int = 0) -> li
     return [offset for place in batches.places for offset in range(place.base_offset, place.last_offset + 1)]
 
 
-def test_aborted_batches_are_passed_over(partition: Partition) -> None:
+def test_aborted_batches_are_not_acquired(partition: Partition) -> None:
     send(partition, 7, 0)  # offsets 0 and 1
     send(partition, 8, 0)  # offsets 2 and 3
     send(partition)  # offsets 4 and 5

@@ -157,7 +157,7 @@ async def commit_outside(node: Node, offset: int) -> None:
 
 @pytest.mark.parametrize("version", [3, 5])
 @pytest.mark.parametrize("commit", [True, False])
-async def test_they_count_when_the_transaction_is_committed(
+async def test_offsets_count_when_the_transaction_is_committed(
     tmp_path: Path, version: int, commit: bool
 ) -> None:
     async with node_at(tmp_path) as node:
@@ -187,7 +187,7 @@ async def test_an_open_transaction_outlives_a_restart(tmp_path: Path, commit: bo
         assert await fetch(node, stable=True) == {0: -1, 1: 10 if commit else -1}
 
 
-async def test_a_later_commit_outside_of_it_stays(tmp_path: Path) -> None:
+async def test_a_later_plain_commit_outlives_the_transaction(tmp_path: Path) -> None:
     async with node_at(tmp_path) as node:
         producer = await begin(node)
         await hold(node, producer, 10)
@@ -197,7 +197,7 @@ async def test_a_later_commit_outside_of_it_stays(tmp_path: Path) -> None:
         assert await fetch(node, stable=True) == {0: 12, 1: -1}
 
 
-async def test_deleting_the_group_deletes_them(tmp_path: Path) -> None:
+async def test_deleting_the_group_deletes_pending_offsets(tmp_path: Path) -> None:
     async with node_at(tmp_path) as node:
         producer = await begin(node)
         await hold(node, producer, 10)
@@ -252,7 +252,7 @@ REFUSED_BY_THE_GROUP: list[tuple[dict[str, Any], ErrorCode]] = [
 
 class TestTheTransactionIsAskedBeforeTheGroup:
     @pytest.mark.parametrize(("fields", "error"), REFUSED_BY_THE_GROUP)
-    async def test_the_partition_takes_part_all_the_same(
+    async def test_the_offsets_partition_joins_the_transaction_though_the_group_refuses(
         self, tmp_path: Path, fields: dict[str, Any], error: ErrorCode
     ) -> None:
         async with node_at(tmp_path) as node:

@@ -324,7 +324,7 @@ class TestRestart:
 
     @pytest.mark.parametrize("epoch", [0, 32_766])
     async def test_the_next_transaction_in_another_partition(self, tmp_path: Path, epoch: int) -> None:
-        """Like the test before, but the next transaction writes to another partition.
+        """The records since the decided end were lost, and the next transaction writes to another partition.
 
         With the last producer epoch, the next transaction has another producer id.
         """
