@@ -215,7 +215,7 @@ async def test_a_store_recreated_by_another_gateway_is_refused(server: RedisServ
     before = await old.claim(10, "old", 1)
     server.flush()
     fresh_block = await gateway().claim(10, "fresh", 2)
-    # The new gateway could not notice the loss, and still its ids are above the old ones.
+    # The new gateway can not know that Redis lost its data, but its ids are above the old ids.
     assert fresh_block.first_producer_id >= before.next_producer_id
     with pytest.raises(StoreWentBack, match="another store"):
         await old.claim(10, "old", 3)

@@ -141,7 +141,7 @@ class GroupMember:
 
 
 def committed(topic: Topic, offsets: Mapping[int, int], **more: Any) -> Plain:
-    """Return the row of one topic in an OffsetCommit."""
+    """Build the row of one topic in an OffsetCommit request."""
     rows = [
         {
             "partition_index": index,
@@ -156,7 +156,7 @@ def committed(topic: Topic, offsets: Mapping[int, int], **more: Any) -> Plain:
 
 
 def fetched(topic: Topic, *partitions: int) -> Plain:
-    """Return the row of one topic in an OffsetFetch."""
+    """Build the row of one topic in an OffsetFetch request."""
     return {"name": topic.name, "topic_id": topic.topic_id, "partition_indexes": list(partitions)}
 
 

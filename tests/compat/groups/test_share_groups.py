@@ -61,7 +61,7 @@ def start_and_lag(readers: ShareReaders) -> tuple[str, str] | None:
 
 
 def offset_and_lag(readers: ShareReaders) -> tuple[int, int]:
-    """Return the same two numbers without running the tool, whose start takes a second."""
+    """Return start offset and lag by DescribeShareGroupOffsets. The tool takes a second to start."""
     with Wire(readers.bootstrap) as wire:
         groups = [{"group_id": readers.group, "topics": None}]
         (group,) = wire.call("describe_share_group_offsets", 1, groups=groups).fields["groups"]

@@ -198,7 +198,7 @@ class Life:
 
 
 def table(records: list[Kept]) -> dict[bytes | None, bytes]:
-    """Return the newest value of each key; a key with a newest tombstone has none."""
+    """Return the newest value of each key; a key whose newest record is a tombstone has no value."""
     found: dict[bytes | None, bytes] = {}
     for kept in records:
         if kept.value is None:

@@ -1,4 +1,4 @@
-"""The verbs of the local durability."""
+"""What each operation of the local durability flushes."""
 
 from __future__ import annotations
 

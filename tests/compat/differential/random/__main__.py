@@ -23,7 +23,7 @@ from tests.support.kafka_peer import KafkaPeer
 from tests.support.seeds import fresh_seed
 
 MOST_BREACHES = 20
-"""The run ends with so many differences; most of them have one cause."""
+"""The number of differences at which the run ends; most differences have one cause."""
 
 
 def main() -> int:

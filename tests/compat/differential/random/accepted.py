@@ -10,7 +10,7 @@ from tests.compat.differential.compare import Difference
 
 
 class Accepted(NamedTuple):
-    """Patterns of the family and the path, and of the pairs of values for which it holds."""
+    """An allowed difference: patterns of its family, its path and its pairs of values."""
 
     family: str
     path: str

@@ -93,7 +93,7 @@ class Groups(World):
         self.members[number].beat(subscribed_topic_names=self._names(chosen))
 
     def leave(self, number: int, how: int) -> None:
-        """Leave, but not as the last one beside classic members: what follows has a known difference."""
+        """Leave, unless only classic members would remain: the answers after that have a known difference."""
         if self.joined <= {number} and any(member.member_id for member in self.classics):
             return
         self.members[number].leave(member_epoch=how)
@@ -115,7 +115,7 @@ class Groups(World):
             self._sync_one(next(member for member in members if id(member) == one), leads)
 
     def _begun_join(self, member: GroupMember) -> Pending:
-        """Send JoinGroup, and wait until the coordinator has it: it answers, or has the group prepare a rebalance."""
+        """Send JoinGroup, and wait until the coordinator has it: it answers, or the group is in state PreparingRebalance."""
         pending = member.begin_join()
         self.peer.until(
             "describe_groups",

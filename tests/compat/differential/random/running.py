@@ -43,7 +43,7 @@ class Found:
 
 
 class Pair:
-    """Apache Kafka and a gateway that are sent the same sequences. Everything has names of this pair's own."""
+    """Apache Kafka and a gateway that get the same sequences. Topics and groups have names that only this pair uses."""
 
     def __init__(self, kafka: str, gateway: str) -> None:
         self._endpoints = kafka, gateway
@@ -70,7 +70,7 @@ class Pair:
         world = WORLDS[family]
         steps = world.draw(Random(f"{family} {seed}"))
         left, requests = self.differences(world, steps)
-        # what does not happen again is a matter of time, which the endpoints take as they like
+        # a difference that does not occur again depends on timing, which may differ between the endpoints
         if not left or not self.differences(world, steps)[0]:
             return None, requests
         shortest = shrunk(steps, lambda fewer: bool(self.differences(world, fewer)[0]), ATTEMPTS)

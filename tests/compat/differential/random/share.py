@@ -73,7 +73,7 @@ class Share(World):
                 ]
 
     def _said(self, number: int, kind: int, skipped: int, count: int) -> list[Plain]:
-        """Return what a member says of a run that it has acquired, but for the first offsets; the rest stays acquired."""
+        """Return the acknowledgement of `count` offsets of the first run, after `skipped` ones; the others stay acquired."""
         if not self.held[number]:
             return []
         first, last = self.held[number].pop(0)

@@ -9,7 +9,7 @@ T = TypeVar("T")
 
 
 def shrunk(steps: Sequence[T], differs: Callable[[Sequence[T]], bool], most: int = 200) -> list[T]:
-    """Return steps of which none can be left out, or what `most` attempts came to.
+    """Return the shortest sequence found: no step can be left out, or `most` attempts were made.
 
     Larger parts are left out first, from the end: what follows a difference rarely matters.
     """

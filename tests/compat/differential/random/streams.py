@@ -80,7 +80,7 @@ class Streams(World):
         one.confirm(active_tasks=fewer)
 
     def confirm_more(self, number: int, partition: int) -> None:
-        """Report one owned task only, which may be another member's."""
+        """Report only one task as owned; the task may belong to another member."""
         rows = [{"subtopology_id": "1", "partitions": [partition]}]
         self.members[number].beat(**{role: [] for role in ROLES} | {"active_tasks": rows})
 

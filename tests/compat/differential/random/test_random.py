@@ -52,7 +52,7 @@ def planted(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
 
 
 class TestTheTestItself:
-    """Two gateways, of which one has another limit: the difference is found, and nothing but its step is left."""
+    """Two gateways with different limits: the test finds the difference, and shrinks the sequence to the step that shows it."""
 
     def test_a_planted_difference_is_found_and_shrunk(self, planted: Pair) -> None:
         results = (planted.run("transactions", seed)[0] for seed in range(50))

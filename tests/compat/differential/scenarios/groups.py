@@ -263,7 +263,7 @@ def _rows(*identities: tuple[str, str | None]) -> list[Plain]:
 
 @scenario_for_each((3, 4, 5))
 def leaving_of_what(peer: Peer, version: int) -> None:
-    """Let no member leave, strangers, and one member twice."""
+    """Send LeaveGroup for no member, for unknown members, and for one member twice."""
     member = _alone(peer)
     member.leave(version, members=[])
     member.leave(version, members=_rows((NOBODY, None), ("", None), ("", "i"), (NOBODY, "i")))

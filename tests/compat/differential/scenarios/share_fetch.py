@@ -363,7 +363,7 @@ def two_groups_of_one_topic(peer: Peer) -> None:
 
 @scenario_for_each({"1": 1, "2": 2, "500": 500})
 def unknown_partition_beside_records(peer: Peer, max_records: int) -> None:
-    """It is named in every answer, however many records there are."""
+    """Every answer names the unknown partition, however many records the answer has."""
     member = member_of_its_own(peer)
     member.open(0, 9, max_wait=500)
     fill(member, 2, 3)
