@@ -324,7 +324,9 @@ class TestRestart:
 
     @pytest.mark.parametrize("epoch", [0, 32_766])
     async def test_the_next_transaction_in_another_partition(self, tmp_path: Path, epoch: int) -> None:
-        """The records since the decided end were lost, and the next transaction writes to another partition.
+        """The first batch of the next transaction, in another partition, survived a crash.
+
+        The coordinator's records since the decided end did not.
 
         With the last producer epoch, the next transaction has another producer id.
         """
