@@ -8,6 +8,8 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 
 from gateway.protocol.schema_reader import Read
 from gateway.runtime.services import NodeServices, Services
+from gateway.security.acls.access import CLUSTER_NAME
+from gateway.security.acls.codes import Operation, ResourceType
 from log import FileRegion
 
 R = TypeVar("R")
@@ -152,6 +154,29 @@ class RequestContext(Generic[R]):
         self.peer = peer
         self.listener_name = peer.listener_name
         self.peer_host = peer.peer_host
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Return whether the client may carry out the operation on the resource."""
+        access = self.node.access
+        return not access.is_on or access.allows(
+            self.peer.principal, self.peer_host, operation, resource_type, name
+        )
+
+    def may_topic(self, operation: Operation, topic: str) -> bool:
+        """Return whether the client may carry out the operation on the topic."""
+        return self.may(operation, ResourceType.TOPIC, topic)
+
+    def may_group(self, operation: Operation, group_id: str) -> bool:
+        """Return whether the client may carry out the operation on the group."""
+        return self.may(operation, ResourceType.GROUP, group_id)
+
+    def may_cluster(self, operation: Operation) -> bool:
+        """Return whether the client may carry out the operation on the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_transactional_id(self, operation: Operation, transactional_id: str) -> bool:
+        """Return whether the client may carry out the operation on the transactional id."""
+        return self.may(operation, ResourceType.TRANSACTIONAL_ID, transactional_id)
 
 
 ColdHandler = Callable[[RequestContext[R], Any], Coroutine[Any, Any, Any]]

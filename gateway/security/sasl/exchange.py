@@ -1,0 +1,50 @@
+"""One login of one client: tokens come in, tokens go out, until the client is known or refused."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+
+class LoginRefused(Exception):
+    """The client may not log in. The message goes to the client and to the log: it has no secret, and does not tell an unknown user from a
+    wrong password.
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class LoggedIn:
+    """The result of a login.
+
+    `expires_at_ms`: wall-clock time (ms) at which the client's credentials expire; None when they don't expire.
+    `token_id`: the delegation token that the client logged in with, or None.
+    """
+
+    principal: str
+    expires_at_ms: int | None = None
+    token_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """The answer to one token of a client; `logged_in` is set when the login is complete."""
+
+    token: bytes
+    logged_in: LoggedIn | None = None
+
+
+class Exchange(Protocol):
+    """The server's side of one login with one mechanism."""
+
+    async def step(self, token: bytes) -> Step:
+        """Answer the client's next token. Raises LoginRefused."""
+
+
+class Mechanism(Protocol):
+    """A SASL mechanism of one listener."""
+
+    name: str
+    """Its name on the wire, such as `SCRAM-SHA-256`."""
+
+    def begin(self) -> Exchange:
+        """Begin a login."""
