@@ -13,10 +13,10 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME
-from gateway.handlers.admin.metadata_change import change_metadata
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.metadata_change import change_metadata
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import (

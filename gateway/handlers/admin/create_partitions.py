@@ -9,10 +9,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.metadata_change import change_metadata
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.metadata_change import change_metadata
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
 from gateway.protocol.messages import build, response_module

@@ -11,11 +11,11 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.admin.metadata_change import change_metadata
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.fresh_ids import fresh_topic_id
+from gateway.handlers.answering.metadata_change import change_metadata
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
