@@ -1,0 +1,96 @@
+"""Splits what a request names into what the client may use and what is refused.
+
+Without an authorizer nothing is refused, and the names are not even read. Each name is asked for once.
+Source: Kafka's AuthHelper.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from typing import Any, Final, Protocol, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import RequestContext
+from gateway.metadata.decision import ApiError
+from gateway.runtime.loop.slices import in_slices
+from gateway.security.acls.codes import Operation, ResourceType
+
+K = TypeVar("K", bound=Hashable)
+"""A topic id, or a topic name where the API has both."""
+
+NOTHING: Final[frozenset[Any]] = frozenset()
+"""The refused things where there is no authorizer."""
+
+
+class Named(Protocol):
+    """A topic that knows its name."""
+
+    @property
+    def name(self) -> str:
+        """The name of the topic."""
+
+
+async def refused_topics(
+    context: RequestContext[Any], operation: Operation, names: Iterable[str]
+) -> AbstractSet[str]:
+    """Return the names of topics on which the client may not carry out the operation; decide in slices of time.
+
+    A name is refused whether or not the topic exists: the answer must not tell.
+    """
+    return await refused_names(context, operation, ResourceType.TOPIC, names)
+
+
+async def refused_names(
+    context: RequestContext[Any], operation: Operation, resource_type: ResourceType, names: Iterable[str]
+) -> AbstractSet[str]:
+    """Return the names of resources on which the client may not carry out the operation; decide in slices of time."""
+    if not context.node.access.is_on:
+        return NOTHING
+    asked = dict.fromkeys(names)
+    return {name async for name in in_slices(asked) if not context.may(operation, resource_type, name)}
+
+
+def refused_topics_now(
+    context: RequestContext[Any], operation: Operation, names: Iterable[str]
+) -> AbstractSet[str]:
+    """Return the same as `refused_topics` without letting other requests run, for handlers that answer at once."""
+    if not context.node.access.is_on:
+        return NOTHING
+    return {name for name in set(names) if not context.may_topic(operation, name)}
+
+
+async def refused_ids(
+    context: RequestContext[Any], operation: Operation, ids: Iterable[K], topics: Mapping[K, Named]
+) -> AbstractSet[K]:
+    """Return the topic ids whose topics are refused; decide in slices of time.
+
+    An id that nobody has is not among them: it gets UNKNOWN_TOPIC_ID, because ids are not secret.
+    """
+    if not context.node.access.is_on:
+        return NOTHING
+    known = {topic_id: topic.name for topic_id in ids if (topic := topics.get(topic_id)) is not None}
+    refused = await refused_topics(context, operation, known.values())
+    return {topic_id for topic_id, name in known.items() if name in refused}
+
+
+def refused_ids_now(
+    context: RequestContext[Any], operation: Operation, ids: Iterable[K], topics: Mapping[K, Named]
+) -> AbstractSet[K]:
+    """Return the same as `refused_ids` without letting other requests run, for handlers that answer at once."""
+    if not context.node.access.is_on:
+        return NOTHING
+    known = {topic_id: topic.name for topic_id in ids if (topic := topics.get(topic_id)) is not None}
+    refused = refused_topics_now(context, operation, known.values())
+    return {topic_id for topic_id, name in known.items() if name in refused}
+
+
+def cluster_refusal(context: RequestContext[Any], operation: Operation) -> ApiError | None:
+    """Return the error of a request that needs a right on the cluster; None if the client has the right."""
+    if context.may_cluster(operation):
+        return None
+    message = (
+        f"The request needs {operation.name} on the cluster, which {context.peer.principal} does not have."
+    )
+    return ApiError(ErrorCode.cluster_authorization_failed, message)
