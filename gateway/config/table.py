@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Final
 
+from gateway.config.authorization import AUTHORIZATION_SETTINGS
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
 from gateway.config.compression import COMPRESSION_SETTINGS
@@ -33,6 +34,7 @@ SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
     *NETWORK_SETTINGS,
     *TLS_SETTINGS,
+    *AUTHORIZATION_SETTINGS,
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *STORAGE_SETTINGS,

@@ -1,4 +1,4 @@
-"""The state that the metadata log describes: topics, configurations, producer-id blocks.
+"""The state that the metadata log describes: topics, configurations, producer-id blocks, access control entries.
 
 Only `replay` changes the image, live and at the start. It changes in place and every look-up is O(1), so that a change
 costs the same with a hundred thousand partitions.
@@ -11,11 +11,14 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from gateway.metadata.acls import StoredAcls
 from gateway.metadata.records import (
+    AccessControlEntryRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -65,6 +68,7 @@ class MetadataImage:
         self.next_producer_id = 0
         self.removed_topic_ids: set[uuid.UUID] | None = set()
         """The ids of deleted topics; None once the start no longer needs them."""
+        self.acls = StoredAcls()
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
         self._unified_names: dict[str, set[str]] = {}
 
@@ -100,6 +104,8 @@ class MetadataImage:
             self._replay_config(record)
         elif isinstance(record, RemoveTopicRecord):
             self._replay_removal(record)
+        elif isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
+            self.acls.replay(record)
         else:
             self._replay_producer_ids(record)
 

@@ -68,7 +68,34 @@ class ProducerIdsRecord(msgspec.Struct, frozen=True, rename="camel"):
     claimed_at_ms: int = -1
 
 
-MetadataRecord = TopicRecord | PartitionRecord | RemoveTopicRecord | ConfigRecord | ProducerIdsRecord
+class AccessControlEntryRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """An access control entry was created."""
+
+    id: uuid.UUID
+    resource_type: int
+    resource_name: str
+    pattern_type: int
+    principal: str
+    host: str
+    operation: int
+    permission_type: int
+
+
+class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """An access control entry was deleted."""
+
+    id: uuid.UUID
+
+
+MetadataRecord = (
+    TopicRecord
+    | PartitionRecord
+    | RemoveTopicRecord
+    | ConfigRecord
+    | ProducerIdsRecord
+    | AccessControlEntryRecord
+    | RemoveAccessControlEntryRecord
+)
 
 _TYPE_NAMES: dict[type[Any], str] = {
     TopicRecord: "TOPIC_RECORD",
@@ -76,8 +103,17 @@ _TYPE_NAMES: dict[type[Any], str] = {
     RemoveTopicRecord: "REMOVE_TOPIC_RECORD",
     ConfigRecord: "CONFIG_RECORD",
     ProducerIdsRecord: "PRODUCER_IDS_RECORD",
+    AccessControlEntryRecord: "ACCESS_CONTROL_ENTRY_RECORD",
+    RemoveAccessControlEntryRecord: "REMOVE_ACCESS_CONTROL_ENTRY_RECORD",
 }
 _TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
+_ID_FIELDS: dict[type[Any], tuple[str, ...]] = {
+    record_type: tuple(
+        field.encode_name for field in msgspec.structs.fields(record_type) if field.type is uuid.UUID
+    )
+    for record_type in _TYPE_NAMES
+}
+"""The stored names of the fields that have ids, which are written as Kafka prints them."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -103,9 +139,8 @@ def topic_id_from_text(text: str) -> uuid.UUID:
 def encode_record(record: MetadataRecord) -> bytes:
     """Encode a record for the log."""
     data: dict[str, Any] = msgspec.to_builtins(record, builtin_types=(uuid.UUID,))
-    topic_id = data.get("topicId")
-    if topic_id is not None:
-        data["topicId"] = topic_id_text(topic_id)
+    for name in _ID_FIELDS[type(record)]:
+        data[name] = topic_id_text(data[name])
     return _encoder.encode({"type": _TYPE_NAMES[type(record)], "version": _VERSION, "data": data})
 
 
@@ -127,8 +162,9 @@ def decode_record(value: bytes) -> MetadataRecord:
         )
     data = envelope.data
     try:
-        if "topicId" in data:
-            data["topicId"] = topic_id_from_text(data["topicId"])
+        for name in _ID_FIELDS[record_type]:
+            if name in data:
+                data[name] = topic_id_from_text(data[name])
         record: MetadataRecord = msgspec.convert(data, record_type)
     except (msgspec.MsgspecError, ValueError, TypeError) as error:
         raise UnknownRecordError(f"metadata record {envelope.type} is malformed: {error}") from error

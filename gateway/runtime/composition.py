@@ -32,6 +32,7 @@ from gateway.runtime.services import (
     TopicServices,
     UpkeepServices,
 )
+from gateway.runtime.topics.acl_access import open_access
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
@@ -60,6 +61,7 @@ async def compose(
     config: Config, machine: Machine, directory: LogDirectory, flusher: Flusher, metadata_log: MetadataLog
 ) -> Composition:
     """Put all parts together, and open the partitions that the metadata names."""
+    access = open_access(config, metadata_log)
     partitions = Partitions()
     recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
@@ -93,7 +95,12 @@ async def compose(
     )
     services = Services(
         node=NodeServices(
-            config, machine.clock, asyncio.get_running_loop(), config.int("node.id"), directory.cluster_id
+            config,
+            machine.clock,
+            asyncio.get_running_loop(),
+            config.int("node.id"),
+            directory.cluster_id,
+            access=access,
         ),
         partitions=PartitionServices(
             registry=partitions,

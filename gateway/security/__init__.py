@@ -1,1 +1,1 @@
-"""Who a client is, and what protects its connection: TLS contexts, certificates and the names of principals."""
+"""Who a client is, what it may do, and what protects its connection: principals, access control lists, certificates, TLS contexts."""

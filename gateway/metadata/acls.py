@@ -1,0 +1,133 @@
+"""The access control entries that the metadata log stores, and the decisions that change them.
+
+Source: Kafka's AclControlManager.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+
+from kio.schema.errors import ErrorCode
+
+from gateway.metadata.decision import ApiError, Decision
+from gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
+from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
+from gateway.security.acls.entry import WILDCARD, AclEntry, AclFilter
+
+
+def entry_of(record: AccessControlEntryRecord) -> AclEntry:
+    """Return the entry that a record stores."""
+    return AclEntry(
+        ResourceType(record.resource_type),
+        record.resource_name,
+        PatternType(record.pattern_type),
+        record.principal,
+        record.host,
+        Operation(record.operation),
+        Permission(record.permission_type),
+    )
+
+
+def record_of(entry_id: uuid.UUID, entry: AclEntry) -> AccessControlEntryRecord:
+    """Return the record that stores an entry."""
+    return AccessControlEntryRecord(
+        entry_id,
+        entry.resource_type,
+        entry.name,
+        entry.pattern_type,
+        entry.principal,
+        entry.host,
+        entry.operation,
+        entry.permission,
+    )
+
+
+class StoredAcls:
+    """The entries of the metadata image, by id and by resource name."""
+
+    def __init__(self) -> None:
+        self.by_id: dict[uuid.UUID, AclEntry] = {}
+        self._ids: dict[AclEntry, uuid.UUID] = {}
+        self._by_name: dict[str, dict[uuid.UUID, AclEntry]] = {}
+
+    def __len__(self) -> int:
+        return len(self.by_id)
+
+    def __contains__(self, entry: AclEntry) -> bool:
+        return entry in self._ids
+
+    def replay(self, record: AccessControlEntryRecord | RemoveAccessControlEntryRecord) -> None:
+        """Replay one record. The removal of an unknown id changes nothing."""
+        removed = self.by_id.pop(record.id, None)
+        if removed is not None:
+            self._ids.pop(removed, None)
+            of_name = self._by_name[removed.name]
+            del of_name[record.id]
+            if not of_name:
+                del self._by_name[removed.name]
+        if isinstance(record, AccessControlEntryRecord):
+            entry = entry_of(record)
+            self.by_id[record.id] = entry
+            self._ids[entry] = record.id
+            self._by_name.setdefault(entry.name, {})[record.id] = entry
+
+    def found(self, wanted: AclFilter) -> Iterator[tuple[uuid.UUID, AclEntry]]:
+        """Yield the entries that a filter finds. A filter with a name looks only at entries that may apply to it."""
+        for entries in self._candidates(wanted):
+            for entry_id, entry in entries.items():
+                if wanted.matches(entry):
+                    yield entry_id, entry
+
+    def _candidates(self, wanted: AclFilter) -> Iterator[dict[uuid.UUID, AclEntry]]:
+        name = wanted.name
+        if name is None:
+            yield self.by_id
+            return
+        names = [name]
+        if wanted.pattern_type is PatternType.MATCH:
+            names = list(dict.fromkeys([name, WILDCARD, *(name[:length] for length in range(1, len(name)))]))
+        for each in names:
+            entries = self._by_name.get(each)
+            if entries:
+                yield entries
+
+
+def create_acls(
+    stored: StoredAcls,
+    wanted: Sequence[AclEntry | ApiError],
+    new_id: Callable[[], uuid.UUID],
+    *,
+    most: int,
+) -> Decision[list[ApiError | None]]:
+    """Create entries up to `most` in all; an error stands for an entry that was refused before. One answer per entry."""
+    new: dict[AclEntry, None] = {}
+    answers: list[ApiError | None] = []
+    for entry in wanted:
+        if isinstance(entry, ApiError):
+            answers.append(entry)
+        elif entry in stored or entry in new:
+            answers.append(None)
+        elif len(stored) + len(new) >= most:
+            text = f"There are {most} access control entries already, as many as seqgate.acls.max allows; delete some or raise it."
+            answers.append(ApiError(ErrorCode.policy_violation, text))
+        else:
+            new[entry] = None
+            answers.append(None)
+    return Decision([record_of(new_id(), entry) for entry in new], answers)
+
+
+def delete_acls(
+    stored: StoredAcls, filters: Iterable[AclFilter | ApiError]
+) -> Decision[list[Collection[AclEntry] | ApiError]]:
+    """Delete all entries that the filters find. The answer to each filter has all its entries, also those of others."""
+    found_ids: dict[uuid.UUID, None] = {}
+    answers: list[Collection[AclEntry] | ApiError] = []
+    for wanted in filters:
+        if isinstance(wanted, ApiError):
+            answers.append(wanted)
+            continue
+        found = dict(stored.found(wanted))
+        found_ids.update(dict.fromkeys(found))
+        answers.append(found.values())
+    return Decision([RemoveAccessControlEntryRecord(entry_id) for entry_id in found_ids], answers)

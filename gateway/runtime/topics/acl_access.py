@@ -1,0 +1,56 @@
+"""The authorizer of this node: it decides by the access control entries of the metadata log.
+
+A change counts before its request is answered: the metadata log calls its listeners first.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Sequence
+
+from gateway.config import Config
+from gateway.config.authorization import parse_super_users
+from gateway.metadata.acls import entry_of
+from gateway.metadata.records import (
+    AccessControlEntryRecord,
+    MetadataRecord,
+    RemoveAccessControlEntryRecord,
+)
+from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.security.acls.access import Access, EverythingAllowed
+from gateway.security.acls.authorizer import Authorizer
+from gateway.security.acls.entry import AclEntry
+
+
+def open_access(config: Config, metadata_log: MetadataLog) -> Access:
+    """Return the authorizer that the settings ask for, with all entries of the metadata; without one everything is allowed."""
+    if not config.str("authorizer.class.name"):
+        return EverythingAllowed()
+    authorizer = Authorizer(
+        parse_super_users(config.str("super.users")),
+        allow_everyone_if_no_acl=config.bool("allow.everyone.if.no.acl.found"),
+    )
+    metadata_log.add_listener(_Following(authorizer, metadata_log.image.acls.by_id.items()).metadata_changed)
+    return authorizer
+
+
+class _Following:
+    """Adds to an authorizer what the metadata log adds, and removes what it removes."""
+
+    def __init__(self, authorizer: Authorizer, entries: Iterable[tuple[uuid.UUID, AclEntry]]) -> None:
+        self._authorizer = authorizer
+        self._entries = dict(entries)
+        for entry in self._entries.values():
+            authorizer.add(entry)
+
+    async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        """Apply all records of a change before anybody else decides."""
+        for record in records:
+            if not isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
+                continue
+            former = self._entries.pop(record.id, None)
+            if former is not None:
+                self._authorizer.remove(former)
+            if isinstance(record, AccessControlEntryRecord):
+                entry = self._entries[record.id] = entry_of(record)
+                self._authorizer.add(entry)

@@ -1,0 +1,200 @@
+"""Decides by access control lists. Source: Kafka's StandardAuthorizer, Authorizer.authorizeByResourceType.
+
+An entry that denies beats every entry that allows, whatever pattern each has. A super user may do everything. Where no
+entry applies, the answer is no; with `allow.everyone.if.no.acl.found` it is yes for a resource to which no entry of
+anybody applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final, TypeAlias
+
+from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
+from gateway.security.acls.entry import EVERYBODY, WILDCARD, AclEntry
+from gateway.security.acls.hosts import host_texts
+from gateway.security.acls.name_patterns import NamePatterns
+
+DECISIONS: Final = 10_000
+"""Remembered decisions. Beyond this number all are forgotten, and remembered again as they are asked for."""
+_LONGEST_NAME: Final = 255
+"""A decision about a longer name, which a client may make up, is not remembered."""
+_ANY_NAME: Final = "hardcode"
+"""The name for which Kafka asks first whether a client may act on some resource of a type."""
+
+_DESCRIBING: Final = frozenset(
+    {Operation.DESCRIBE, Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+)
+_DESCRIBING_CONFIGS: Final = frozenset({Operation.DESCRIBE_CONFIGS, Operation.ALTER_CONFIGS})
+_GRANTED_BY: Final = {
+    operation: frozenset({operation, Operation.ALL})
+    | (_DESCRIBING if operation is Operation.DESCRIBE else frozenset())
+    | (_DESCRIBING_CONFIGS if operation is Operation.DESCRIBE_CONFIGS else frozenset())
+    for operation in Operation
+}
+"""The operations of entries that allow an operation. An entry that denies implies no other operation."""
+
+_Verdicts: TypeAlias = dict[tuple[Operation, Permission], int]
+"""The number of entries for each operation and permission."""
+_Rules: TypeAlias = dict[str, _Verdicts]
+"""The verdicts of one principal on one pattern, by host."""
+_Decision: TypeAlias = tuple[str, str, Operation, ResourceType, str | None]
+
+
+class Authorizer:
+    """The access that access control entries give. Implements `Access`."""
+
+    is_on = True
+
+    def __init__(self, super_users: Collection[str] = (), *, allow_everyone_if_no_acl: bool = False) -> None:
+        self.generation = 0
+        self._super_users = frozenset(super_users)
+        self._allow_everyone = allow_everyone_if_no_acl
+        self._rules: dict[tuple[ResourceType, str], NamePatterns[_Rules]] = {}
+        """The rules of each principal on the resources of each type."""
+        self._patterns: dict[ResourceType, NamePatterns[list[int]]] = {}
+        """The number of entries of each pattern, of all principals."""
+        self._decisions: dict[_Decision, bool] = {}
+
+    def add(self, entry: AclEntry) -> None:
+        """Let the entry count from now on. The same entry counts twice when it is added twice."""
+        holding = self._rules.setdefault((entry.resource_type, entry.principal), NamePatterns())
+        rules: _Rules = holding.get_or_add(entry.pattern_type, entry.name, dict)
+        verdicts = rules.setdefault(entry.host, {})
+        verdict = (entry.operation, entry.permission)
+        verdicts[verdict] = verdicts.get(verdict, 0) + 1
+        patterns = self._patterns.setdefault(entry.resource_type, NamePatterns())
+        patterns.get_or_add(entry.pattern_type, entry.name, lambda: [0])[0] += 1
+        self._changed()
+
+    def remove(self, entry: AclEntry) -> None:
+        """Let an entry, which was added, no longer count."""
+        holder = (entry.resource_type, entry.principal)
+        holding = self._rules[holder]
+        rules: _Rules = holding.get_or_add(entry.pattern_type, entry.name, dict)
+        verdicts, verdict = rules[entry.host], (entry.operation, entry.permission)
+        verdicts[verdict] -= 1
+        if not verdicts[verdict]:
+            del verdicts[verdict]
+        if not verdicts:
+            del rules[entry.host]
+        if not rules:
+            holding.remove(entry.pattern_type, entry.name)
+        if not holding:
+            del self._rules[holder]
+        patterns = self._patterns[entry.resource_type]
+        entries = patterns.get_or_add(entry.pattern_type, entry.name, lambda: [0])
+        entries[0] -= 1
+        if not entries[0]:
+            patterns.remove(entry.pattern_type, entry.name)
+        self._changed()
+
+    def _changed(self) -> None:
+        self.generation += 1
+        self._decisions.clear()
+
+    def allows(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        """Return whether the principal at this address may carry out the operation on the resource."""
+        key = (principal, host, operation, resource_type, name)
+        decided = self._decisions.get(key)
+        if decided is None:
+            decided = self._decide(principal, host, operation, resource_type, name)
+            self._remember(key, decided)
+        return decided
+
+    def allows_some(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Return whether there may be a resource of the type on which the principal may carry out the operation.
+
+        Entries for another operation that implies this one do not count here, as in Kafka.
+        """
+        key = (principal, host, operation, resource_type, None)
+        decided = self._decisions.get(key)
+        if decided is None:
+            decided = self.allows(principal, host, operation, resource_type, _ANY_NAME) or self._finds_some(
+                principal, host, operation, resource_type
+            )
+            self._remember(key, decided)
+        return decided
+
+    def _remember(self, key: _Decision, decided: bool) -> None:
+        if len(self._decisions) >= DECISIONS:
+            self._decisions.clear()
+        if len(key[4] or "") <= _LONGEST_NAME:
+            self._decisions[key] = decided
+
+    def _decide(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str
+    ) -> bool:
+        if principal in self._super_users:
+            return True
+        hosts, granting, is_allowed = host_texts(host), _GRANTED_BY[operation], False
+        for holder in (principal, EVERYBODY):
+            holding = self._rules.get((resource_type, holder))
+            for rules in holding.matching(name) if holding is not None else ():
+                for of_entry, permission in _verdicts(rules, hosts):
+                    if permission is Permission.ALLOW:
+                        is_allowed = is_allowed or of_entry in granting
+                    elif of_entry in (operation, Operation.ALL):
+                        return False
+        return is_allowed or (self._allow_everyone and not self._has_entries(resource_type, name))
+
+    def _has_entries(self, resource_type: ResourceType, name: str) -> bool:
+        """Return whether an entry of anybody applies to the resource."""
+        patterns = self._patterns.get(resource_type)
+        return patterns is not None and any(True for _ in patterns.matching(name))
+
+    def _finds_some(
+        self, principal: str, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Return whether an entry allows the operation that no entry dominates: one that denies all names, the same name,
+        or the same or a shorter prefix.
+        """
+        hosts = host_texts(host)
+        denied: set[str] = set()
+        denied_prefixes: set[str] = set()
+        allowed: set[tuple[PatternType, str]] = set()
+        for holder in (principal, EVERYBODY):
+            for pattern_type, name, permission in self._verdicts_on_type(
+                resource_type, holder, hosts, operation
+            ):
+                if permission is Permission.ALLOW:
+                    allowed.add((pattern_type, name))
+                elif pattern_type is PatternType.PREFIXED:
+                    denied_prefixes.add(name)
+                else:
+                    denied.add(name)
+        if WILDCARD in denied:
+            return False
+        if (PatternType.LITERAL, WILDCARD) in allowed:
+            return True
+        return any(
+            not (pattern_type is PatternType.LITERAL and name in denied)
+            and not any(name[:length] in denied_prefixes for length in range(1, len(name) + 1))
+            for pattern_type, name in allowed
+        )
+
+    def _verdicts_on_type(
+        self, resource_type: ResourceType, holder: str, hosts: tuple[str, ...], operation: Operation
+    ) -> Iterator[tuple[PatternType, str, Permission]]:
+        """Yield the patterns on which the holder has an entry for exactly this operation, or for all operations."""
+        holding = self._rules.get((resource_type, holder))
+        if holding is None:
+            return
+        for pattern_type, table in (
+            (PatternType.LITERAL, holding.literal),
+            (PatternType.PREFIXED, holding.prefixed),
+        ):
+            for name, rules in table.items():
+                for of_entry, permission in _verdicts(rules, hosts):
+                    if of_entry in (operation, Operation.ALL):
+                        yield pattern_type, name, permission
+
+
+def _verdicts(rules: _Rules, hosts: tuple[str, ...]) -> Iterator[tuple[Operation, Permission]]:
+    """Yield the verdicts of the entries that apply to a client with these host texts."""
+    for host in hosts:
+        yield from rules.get(host, ())
