@@ -20,6 +20,7 @@ from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_S
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.log_lines import LOGGING_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
+from gateway.config.oauthbearer import OAUTHBEARER_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
 from gateway.config.reads import READ_SETTINGS
 from gateway.config.setting import Setting
@@ -35,6 +36,7 @@ SETTINGS: tuple[Setting, ...] = (
     *NETWORK_SETTINGS,
     *TLS_SETTINGS,
     *AUTHORIZATION_SETTINGS,
+    *OAUTHBEARER_SETTINGS,
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *STORAGE_SETTINGS,

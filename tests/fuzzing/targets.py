@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 NAMES = (
+    "bearer_tokens",
     "compressed_records",
     "control_requests",
     "named_batches",

@@ -9,6 +9,7 @@ from tests.fuzzing.targets import NAMES
 from tests.support.seeds import FIXED_SEED
 
 INPUTS = {
+    "bearer_tokens": 2_000,
     "compressed_records": 8_000,
     "control_requests": 1_000,
     "named_batches": 300,

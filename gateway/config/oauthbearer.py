@@ -1,0 +1,120 @@
+"""Settings of OAUTHBEARER logins. Each may be set for one listener only, and for its mechanism `oauthbearer`.
+
+Source: Kafka's SaslConfigs.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Final
+from urllib.parse import urlsplit
+
+from gateway.config.setting import INT_MAX, Setting, SettingType, SettingValue
+
+KEYS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"
+INSECURE_TOKENS: Final = "seqgate.allow.insecure.oauthbearer.tokens"
+_SCHEMES: Final = ("file", "http", "https")
+
+
+def keys_url_complaint(value: SettingValue) -> str | None:
+    """Return why the setting of the keys' URL refuses the value; None when the value is allowed."""
+    try:
+        parts = urlsplit(str(value))
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        return "it is not a URL"
+    if parts.scheme not in _SCHEMES:
+        return "the URL must begin with file:, http: or https:"
+    if "@" in parts.netloc:
+        return "the URL must have neither user nor password"
+    if parts.scheme == "file":
+        return None if parts.path.startswith("/") and host in {None, "localhost"} else "write file:///PATH"
+    return None if host else "the URL names no host"
+
+
+def name_complaint(value: SettingValue) -> str | None:
+    """Return why the setting of a claim's name refuses the value; None when the value is allowed."""
+    return None if str(value).strip() else "the name of a claim must not be empty"
+
+
+_setting = partial(Setting, section="OAUTHBEARER logins", per_listener=True)
+_text = partial(_setting, type=SettingType.STRING)
+_time_ms = partial(_setting, type=SettingType.LONG, minimum=1)
+
+OAUTHBEARER_SETTINGS = (
+    _text(
+        name=KEYS_URL,
+        default=None,
+        check=keys_url_complaint,
+        doc="Where the gateway reads the public keys that verify signed tokens, a JWK set: `file:///PATH`, `https://…` or `http://…`. "
+        "A redirect is not followed. The certificate of the endpoint must be signed by an authority of the system, or of the file in the "
+        "environment variable `SSL_CERT_FILE`.",
+    ),
+    _time_ms(
+        name="sasl.oauthbearer.jwks.endpoint.refresh.ms",
+        default=3_600_000,
+        doc="Time after which the gateway reads the keys again. A token with an unknown `kid` makes it read them at once, but "
+        "not more often than every 10 s. Keys that were read stay valid while they can't be read again.",
+    ),
+    _time_ms(
+        name="sasl.oauthbearer.jwks.endpoint.retry.backoff.ms",
+        default=100,
+        doc="Time after which the gateway tries again when the keys could not be read. It doubles with every failure.",
+    ),
+    _time_ms(
+        name="sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms",
+        default=10_000,
+        doc="Longest time between two attempts to read the keys.",
+    ),
+    _setting(
+        name="sasl.oauthbearer.expected.audience",
+        type=SettingType.LIST,
+        default=None,
+        doc="Audiences of which a token must name one in its claim `aud`; unset, any.",
+    ),
+    _text(
+        name="sasl.oauthbearer.expected.issuer",
+        default=None,
+        doc="Issuer that a token must name in its claim `iss`; unset, any.",
+    ),
+    _setting(
+        name="sasl.oauthbearer.clock.skew.seconds",
+        type=SettingType.INT,
+        default=30,
+        minimum=0,
+        maximum=INT_MAX,
+        doc="Difference between the clocks of the issuer and the gateway that a signed token may have in its claims `exp` and `nbf`.",
+    ),
+    _text(
+        name="sasl.oauthbearer.scope.claim.name",
+        default="scope",
+        check=name_complaint,
+        doc="Claim of a token with its scope, which may be missing.",
+    ),
+    _text(
+        name="sasl.oauthbearer.sub.claim.name",
+        default="sub",
+        check=name_complaint,
+        doc="Claim of a token that names the user; the principal is `User:` and its value.",
+    ),
+    _setting(
+        name=INSECURE_TOKENS,
+        type=SettingType.BOOLEAN,
+        default=False,
+        doc="Whether tokens without a signature are accepted, so that **everybody can log in as anybody**; only for tests. It excludes "
+        f"`{KEYS_URL}`.",
+    ),
+)
+
+
+def token_settings_complaint(has_keys_url: bool, allows_insecure: bool) -> str | None:
+    """Return why a listener with these settings can't verify tokens; None when it can."""
+    if has_keys_url and allows_insecure:
+        return f"{KEYS_URL} and {INSECURE_TOKENS} exclude each other; remove one of them"
+    if not has_keys_url and not allows_insecure:
+        return (
+            f"OAUTHBEARER needs the keys that verify tokens; set {KEYS_URL} to the URL of a JWK set, "
+            "or, only for tests, "
+            f"{INSECURE_TOKENS}=true"
+        )
+    return None

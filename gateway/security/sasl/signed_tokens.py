@@ -1,0 +1,54 @@
+"""Signed tokens: their signature is verified before anything that they say is read. Source: Kafka's BrokerJwtValidator."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import jwt
+
+from gateway.security.sasl.key_set import ALGORITHMS
+from gateway.security.sasl.key_source import KeySource
+from gateway.security.sasl.tokens import ClaimRules, Token, TokenRefused, decoded, json_object, parts_of
+
+_LONGEST_HEADER: Final = 8 << 10
+_SIGNATURES: Final = jwt.PyJWS(algorithms=sorted(ALGORITHMS))
+
+
+class SignedTokens:
+    """Accepts tokens that a key of the source has signed."""
+
+    def __init__(self, keys: KeySource, rules: ClaimRules, now_ms: Callable[[], int]) -> None:
+        self._keys = keys
+        self._rules = rules
+        self._now_ms = now_ms
+
+    async def examine(self, token: str) -> Token:
+        """Return what the token says. Raises TokenRefused."""
+        algorithm, key_id = _signature_header(token)
+        key = await self._keys.find(key_id, algorithm)
+        if key is None:
+            raise TokenRefused(self._keys.why_not_found(key_id))
+        try:
+            payload = _SIGNATURES.decode_complete(token, key.key, algorithms=[algorithm])["payload"]
+        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+            raise TokenRefused("its signature is wrong") from None
+        return self._rules.examine(json_object(payload, "claims"), self._now_ms())
+
+
+def _signature_header(token: str) -> tuple[str, str | None]:
+    """Return the algorithm and the name of the key that a token's header names. Raises TokenRefused."""
+    encoded, _, _ = parts_of(token)
+    if len(encoded) > _LONGEST_HEADER:
+        raise TokenRefused(f"its header is longer than {_LONGEST_HEADER} characters")
+    header = decoded(encoded, "header")
+    algorithm, key_id = header.get("alg"), header.get("kid")
+    if algorithm == "none":
+        raise TokenRefused("it has no signature")
+    if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
+        raise TokenRefused(f"its algorithm (alg) is none of {', '.join(sorted(ALGORITHMS))}")
+    if "crit" in header or header.get("b64", True) is not True:
+        raise TokenRefused("its header asks for an extension (crit, b64) that nobody here knows")
+    if key_id is not None and not isinstance(key_id, str):
+        raise TokenRefused("its key name (kid) is not a text")
+    return algorithm, key_id
