@@ -12,7 +12,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED
+from gateway.handlers.answering.authorized_operations import NOT_ASKED, cluster_operations
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import NodeServices
 
@@ -44,7 +44,7 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
         brokers=(broker,),
-        cluster_authorized_operations=CLUSTER_OPERATIONS if asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
     )
 
 

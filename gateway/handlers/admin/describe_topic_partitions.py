@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import NOT_ASKED, TOPIC_OPERATIONS
+from gateway.handlers.answering.authorized_operations import NOT_ASKED, topic_operations
 from gateway.handlers.answering.partition_state import partition_state
 from gateway.metadata.image import TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
@@ -42,7 +42,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             break
         topic = by_name.get(name)
         if topic is None:
-            topics.append(_unknown(module, name))
+            topics.append(_unknown(context, module, name))
             continue
         first = cursor.partition_index if cursor is not None and name == start else 0
         end = min(first + left, len(topic.partitions))
@@ -81,11 +81,11 @@ def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicIm
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(partitions),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations(context, topic.name),
     )
 
 
-def _unknown(module: ModuleType, name: str) -> Any:
+def _unknown(context: RequestContext[Services], module: ModuleType, name: str) -> Any:
     known_name = name_complaint(name) is None
     return build(
         module.DescribeTopicPartitionsResponseTopic,
@@ -94,7 +94,7 @@ def _unknown(module: ModuleType, name: str) -> Any:
         topic_id=None,
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
-        topic_authorized_operations=TOPIC_OPERATIONS,
+        topic_authorized_operations=topic_operations(context, name),
     )
 
 

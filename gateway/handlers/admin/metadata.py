@@ -23,7 +23,11 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import CLUSTER_OPERATIONS, NOT_ASKED, TOPIC_OPERATIONS
+from gateway.handlers.answering.authorized_operations import (
+    NOT_ASKED,
+    cluster_operations,
+    topic_operations,
+)
 from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.fresh_ids import fresh_topic_id
 from gateway.handlers.answering.partition_state import PartitionState, partition_state
@@ -54,7 +58,6 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if refused:
         return _refuse_all(module, request.topics)
     topics_asked = context.api_version >= 8 and request.include_topic_authorized_operations
-    operations = TOPIC_OPERATIONS if topics_asked else NOT_ASKED
     cluster_asked = 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations
     node = context.node
     endpoint = node.advertised[context.listener_name]
@@ -70,9 +73,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         brokers=(broker,),
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
-        topics=tuple([topic async for topic in in_slices(_topics(context, module, request, operations))]),
+        topics=tuple([topic async for topic in in_slices(_topics(context, module, request, topics_asked))]),
         error_code=ErrorCode.none,
-        cluster_authorized_operations=CLUSTER_OPERATIONS if cluster_asked else NOT_ASKED,
+        cluster_authorized_operations=cluster_operations(context) if cluster_asked else NOT_ASKED,
     )
 
 
@@ -103,27 +106,27 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
 
 
 def _topics(
-    context: RequestContext[Services], module: ModuleType, request: Any, operations: int
+    context: RequestContext[Services], module: ModuleType, request: Any, operations_asked: bool
 ) -> Iterator[Any]:
     image = context.services.topics.metadata_log.image
     if request.topics is None or (context.api_version == 0 and not request.topics):
         # other requests create and delete topics between the slices
         for topic in list(image.topics_by_name.values()):
-            yield _topic(context, module, topic, operations)
+            yield _topic(context, module, topic, operations_asked)
         return
     ids = dict.fromkeys(
         topic.topic_id for topic in request.topics if getattr(topic, "topic_id", None) is not None
     )
     if ids:
-        yield from _topics_by_id(context, module, ids, operations)
+        yield from _topics_by_id(context, module, ids, operations_asked)
     else:
         allowed = context.api_version < 4 or request.allow_auto_topic_creation
         names = dict.fromkeys(topic.name for topic in request.topics)
-        yield from _topics_by_name(context, module, names, operations, create=allowed)
+        yield from _topics_by_name(context, module, names, operations_asked, create=allowed)
 
 
 def _topics_by_id(
-    context: RequestContext[Services], module: ModuleType, ids: dict[uuid.UUID, None], operations: int
+    context: RequestContext[Services], module: ModuleType, ids: dict[uuid.UUID, None], operations_asked: bool
 ) -> Iterator[Any]:
     by_id = context.services.topics.metadata_log.image.topics_by_id
     for topic_id in ids:
@@ -132,14 +135,14 @@ def _topics_by_id(
     for topic_id in ids:
         topic = by_id.get(topic_id)
         if topic is not None:
-            yield _topic(context, module, topic, operations)
+            yield _topic(context, module, topic, operations_asked)
 
 
 def _topics_by_name(
     context: RequestContext[Services],
     module: ModuleType,
     names: dict[str, None],
-    operations: int,
+    operations_asked: bool,
     *,
     create: bool,
 ) -> Iterator[Any]:
@@ -147,7 +150,7 @@ def _topics_by_name(
     for name in names:
         topic = by_name.get(name)
         if topic is not None:
-            yield _topic(context, module, topic, operations)
+            yield _topic(context, module, topic, operations_asked)
     for name in names:
         if name in by_name:
             continue
@@ -156,6 +159,7 @@ def _topics_by_name(
             error = ErrorCode.unknown_topic_or_partition
             if create:
                 _create_soon(context, name)
+        operations = topic_operations(context, name) if operations_asked else NOT_ASKED
         yield _topic_error(module, error, name, None, operations)
 
 
@@ -187,7 +191,9 @@ def _create_soon(context: RequestContext[Services], name: str) -> None:
     context.services.topics.metadata_log.commit_soon(("create", name), decide, when_durable)
 
 
-def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicImage, operations: int) -> Any:
+def _topic(
+    context: RequestContext[Services], module: ModuleType, topic: TopicImage, operations_asked: bool
+) -> Any:
     many = len(topic.partitions) > FEW_PARTITIONS
     rows = _written_rows if many else _rows
     return build(
@@ -197,7 +203,7 @@ def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicIm
         topic_id=topic.topic_id,
         is_internal=topic.name in INTERNAL_TOPICS,
         partitions=tuple(rows(context, module, topic)),
-        topic_authorized_operations=operations,
+        topic_authorized_operations=topic_operations(context, topic.name) if operations_asked else NOT_ASKED,
     )
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.handlers.answering.authorized_operations import NOT_ASKED, group_operations
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.operations.operations import Unavailable
@@ -53,13 +53,16 @@ async def describe_each(
         if group is None:
             message = f"Group {group_id} not found."
             return _absent(module, group_id, ErrorCode.group_id_not_found, message)
-        return _present(module, group_id, describe(module, group), request.include_authorized_operations)
+        operations = (
+            group_operations(context, group_id) if request.include_authorized_operations else NOT_ASKED
+        )
+        return _present(module, group_id, describe(module, group), operations)
 
     groups = await answer_each(request.group_ids, answer)
     return build(response_type(api_key, context.api_version), groups=groups)
 
 
-def _present(module: Any, group_id: str, description: GroupDescription, operations_asked: bool) -> Any:
+def _present(module: Any, group_id: str, description: GroupDescription, operations: int) -> Any:
     return build(
         module.DescribedGroup,
         error_code=ErrorCode.none,
@@ -71,7 +74,7 @@ def _present(module: Any, group_id: str, description: GroupDescription, operatio
         assignor_name=description.assignor_name,
         topology=description.topology,
         members=description.members,
-        authorized_operations=GROUP_OPERATIONS if operations_asked else NOT_ASKED,
+        authorized_operations=operations,
     )
 
 

@@ -13,7 +13,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.classic_group import ClassicGroup, GroupState, Member
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.authorized_operations import GROUP_OPERATIONS, NOT_ASKED
+from gateway.handlers.answering.authorized_operations import NOT_ASKED, group_operations
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
@@ -57,7 +57,9 @@ def _describe(
         members=()
         if group is None
         else tuple(_member(module, group, member, is_stable) for member in group.members.values()),
-        authorized_operations=GROUP_OPERATIONS if operations_asked and error is ErrorCode.none else NOT_ASKED,
+        authorized_operations=group_operations(context, group_id)
+        if operations_asked and error is ErrorCode.none
+        else NOT_ASKED,
     )
 
 
