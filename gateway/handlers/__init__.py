@@ -47,6 +47,7 @@ from gateway.handlers.groups import (
     sync_group,
 )
 from gateway.handlers.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
+from gateway.handlers.security import alter_client_quotas, describe_client_quotas
 from gateway.handlers.sharing import (
     alter_share_group_offsets,
     delete_share_group_offsets,
@@ -103,6 +104,8 @@ _SERVED: tuple[Api[Any], ...] = (
     alter_partition_reassignments.API,
     list_partition_reassignments.API,
     offset_delete.API,
+    describe_client_quotas.API,
+    alter_client_quotas.API,
     describe_quorum.API,
     update_features.API,
     describe_cluster.API,

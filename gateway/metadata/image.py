@@ -1,4 +1,5 @@
-"""The state that the metadata log describes: topics, configurations, producer-id blocks, access control entries.
+"""The state that the metadata log describes: topics, configurations, producer-id blocks, access control entries,
+client quotas.
 
 Only `replay` changes the image, live and at the start. It changes in place and every look-up is O(1), so that a change
 costs the same with a hundred thousand partitions.
@@ -14,10 +15,12 @@ from typing import Any, Final
 from gateway.metadata.acls import StoredAcls
 from gateway.metadata.records import (
     AccessControlEntryRecord,
+    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    QuotaEntity,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
     TopicRecord,
@@ -69,6 +72,8 @@ class MetadataImage:
         self.removed_topic_ids: set[uuid.UUID] | None = set()
         """The ids of deleted topics; None once the start no longer needs them."""
         self.acls = StoredAcls()
+        self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
+        """The quotas of each entity that has any, by their keys."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
         self._unified_names: dict[str, set[str]] = {}
 
@@ -106,6 +111,8 @@ class MetadataImage:
             self._replay_removal(record)
         elif isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
             self.acls.replay(record)
+        elif isinstance(record, ClientQuotaRecord):
+            self._replay_client_quota(record)
         else:
             self._replay_producer_ids(record)
 
@@ -150,6 +157,16 @@ class MetadataImage:
             values.pop(record.name, None)
             if not values:
                 del resources[record.resource_name]
+
+    def _replay_client_quota(self, record: ClientQuotaRecord) -> None:
+        if not record.remove:
+            self.client_quotas.setdefault(record.entity, {})[record.key] = record.value
+            return
+        values = self.client_quotas.get(record.entity)
+        if values is not None:
+            values.pop(record.key, None)
+            if not values:
+                del self.client_quotas[record.entity]
 
     def _replay_producer_ids(self, record: ProducerIdsRecord) -> None:
         if record.first_producer_id >= 0:

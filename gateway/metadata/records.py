@@ -8,6 +8,7 @@ A record's value is JSON in the shape in which Kafka's tools print the records o
 from __future__ import annotations
 
 import base64
+import math
 import uuid
 from typing import Any
 
@@ -87,6 +88,19 @@ class RemoveAccessControlEntryRecord(msgspec.Struct, frozen=True, rename="camel"
     id: uuid.UUID
 
 
+QuotaEntity = tuple[tuple[str, str | None], ...]
+"""The types and names of a quota's entity, sorted by type; a name of None is the default of its type."""
+
+
+class ClientQuotaRecord(msgspec.Struct, frozen=True):
+    """One quota of an entity was set, or removed when `remove` is set."""
+
+    entity: QuotaEntity
+    key: str
+    value: float = 0.0
+    remove: bool = False
+
+
 MetadataRecord = (
     TopicRecord
     | PartitionRecord
@@ -95,6 +109,7 @@ MetadataRecord = (
     | ProducerIdsRecord
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
+    | ClientQuotaRecord
 )
 
 _TYPE_NAMES: dict[type[Any], str] = {
@@ -105,6 +120,7 @@ _TYPE_NAMES: dict[type[Any], str] = {
     ProducerIdsRecord: "PRODUCER_IDS_RECORD",
     AccessControlEntryRecord: "ACCESS_CONTROL_ENTRY_RECORD",
     RemoveAccessControlEntryRecord: "REMOVE_ACCESS_CONTROL_ENTRY_RECORD",
+    ClientQuotaRecord: "CLIENT_QUOTA_RECORD",
 }
 _TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
 _ID_FIELDS: dict[type[Any], tuple[str, ...]] = {
@@ -141,6 +157,10 @@ def encode_record(record: MetadataRecord) -> bytes:
     data: dict[str, Any] = msgspec.to_builtins(record, builtin_types=(uuid.UUID,))
     for name in _ID_FIELDS[type(record)]:
         data[name] = topic_id_text(data[name])
+    if isinstance(record, ClientQuotaRecord):
+        data["entity"] = [{"entityType": kind, "entityName": name} for kind, name in record.entity]
+        if not math.isfinite(record.value):
+            data["value"] = str(record.value)  # JSON has no such numbers
     return _encoder.encode({"type": _TYPE_NAMES[type(record)], "version": _VERSION, "data": data})
 
 
@@ -165,7 +185,10 @@ def decode_record(value: bytes) -> MetadataRecord:
         for name in _ID_FIELDS[record_type]:
             if name in data:
                 data[name] = topic_id_from_text(data[name])
+        if record_type is ClientQuotaRecord:
+            data["entity"] = [(part["entityType"], part["entityName"]) for part in data["entity"]]
+            data["value"] = float(data["value"])
         record: MetadataRecord = msgspec.convert(data, record_type)
-    except (msgspec.MsgspecError, ValueError, TypeError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
         raise UnknownRecordError(f"metadata record {envelope.type} is malformed: {error}") from error
     return record

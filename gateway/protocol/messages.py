@@ -66,7 +66,7 @@ def _field_names(entity_type: Any) -> tuple[frozenset[str], bool]:
     return names, needs_throttle
 
 
-def build(entity_type: Any, **values: Any) -> Any:
+def build(entity_type: Any, /, **values: Any) -> Any:
     """Return an entity of a kio class with `values`; leave out values for which the class has no field."""
     names, needs_throttle = _field_names(entity_type)
     if not names >= values.keys():

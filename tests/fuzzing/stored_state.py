@@ -45,6 +45,7 @@ from gateway.coordinator.transaction.states import TransactionState
 from gateway.coordinator.transactional import Pending, TransactionEnd
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import (
+    ClientQuotaRecord,
     ConfigRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -211,6 +212,7 @@ def _metadata_records() -> list[Any]:
         ConfigRecord(2, "plain", "retention.ms", "5"),
         ConfigRecord(2, "plain", "retention.ms", None),
         ProducerIdsRecord(1, 0, 1000, 0, "owner", NOW_MS),
+        ClientQuotaRecord((("client-id", None), ("user", "ann")), "producer_byte_rate", 1024.0),
         RemoveTopicRecord(topic_id),
     ]
 

@@ -37,6 +37,7 @@ TEXTS = {
 }
 IDENTITY = (
     "name",
+    "entity_type",
     "topic",
     "topic_id",
     "resource_name",
@@ -80,6 +81,7 @@ class Normaliser:
             "subscribed_topic_names": lambda value: sorted(self._value(value)),
             "partitions_by_user_endpoint": lambda value: sorted(map(self._value, value), key=_endpoint),
             "topic_configs": lambda value: sorted(self._value(value), key=lambda row: str(row["key"])),
+            "entries": self._quotas,
             "active_producers": self._active_producers,
             "transaction_states": self._transaction_states,
         }
@@ -200,6 +202,22 @@ class Normaliser:
     def _active_producers(self, value: list[Plain]) -> list[Plain]:
         """Sort the producers of a partition: their order has no meaning."""
         return sorted(self._value(value), key=lambda producer: str(producer["producer_id"]))
+
+    def _quotas(self, value: list[Any]) -> list[Any]:
+        """Sort client quotas, whose order follows from Kafka's hash tables."""
+        entries = [
+            {
+                **entry,
+                "entity": sorted(entry["entity"], key=lambda part: str(part["entity_type"])),
+                **(
+                    {"values": sorted(entry["values"], key=lambda quota: str(quota["key"]))}
+                    if "values" in entry
+                    else {}
+                ),
+            }
+            for entry in self._value(value)
+        ]
+        return sorted(entries, key=lambda entry: str(entry["entity"]))
 
     def _transaction_states(self, value: list[Plain]) -> list[Plain]:
         """Sort the partitions of a transaction: their order has no meaning.

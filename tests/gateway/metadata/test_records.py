@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 import json
+import math
 import uuid
 
 import pytest
 
 from gateway.metadata.records import (
+    ClientQuotaRecord,
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
@@ -46,11 +48,35 @@ TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
             owner="1",
             claimed_at_ms=7,
         ),
+        ClientQuotaRecord((("client-id", None), ("user", "ann")), "producer_byte_rate", 1024.0),
+        ClientQuotaRecord((("ip", "192.0.2.1"),), "connection_creation_rate", remove=True),
+        ClientQuotaRecord((("user", "ann"),), "request_percentage", float("inf")),
     ],
     ids=lambda record: type(record).__name__,
 )
 def test_every_record_is_decoded_as_it_was_encoded(record: MetadataRecord) -> None:
     assert decode_record(encode_record(record)) == record
+
+
+def test_a_quota_that_json_can_not_write_as_a_number_survives() -> None:
+    record = ClientQuotaRecord((("user", "ann"),), "request_percentage", float("nan"))
+    decoded = decode_record(encode_record(record))
+    assert isinstance(decoded, ClientQuotaRecord)
+    assert math.isnan(decoded.value)
+
+
+def test_a_quota_has_the_fields_of_kafkas_tools() -> None:
+    record = ClientQuotaRecord((("user", None),), "producer_byte_rate", 5.0)
+    assert json.loads(encode_record(record)) == {
+        "type": "CLIENT_QUOTA_RECORD",
+        "version": 0,
+        "data": {
+            "entity": [{"entityType": "user", "entityName": None}],
+            "key": "producer_byte_rate",
+            "value": 5.0,
+            "remove": False,
+        },
+    }
 
 
 def test_the_stored_form_is_that_of_kafkas_tools() -> None:

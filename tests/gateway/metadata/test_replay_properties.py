@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.config import load_config
+from gateway.metadata.client_quotas import QuotaAlteration, QuotaChange, alter_client_quotas, entity_of
 from gateway.metadata.configs import Alteration, ConfigChange, alter_configs
 from gateway.metadata.image import BROKER_RESOURCE, TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.producer_ids import claim_block, move_next
@@ -22,6 +23,16 @@ CONFIGS = st.sampled_from(
     ["retention.ms", "flush.messages", "cleanup.policy", "message.max.bytes", "nonsense"]
 )
 VALUES = st.sampled_from(["1", "5", "delete", "", "x"])
+QUOTA_ENTITIES = st.lists(
+    st.tuples(st.sampled_from(["user", "client-id", "ip"]), st.sampled_from([None, "a", "::1"])), max_size=2
+)
+QUOTA_CHANGES = st.lists(
+    st.tuples(
+        st.sampled_from(["producer_byte_rate", "request_percentage", "connection_creation_rate"]),
+        st.sampled_from([None, 1.0, 2.5, float("inf")]),
+    ),
+    max_size=2,
+)
 STEPS = st.one_of(
     st.tuples(st.just("create"), st.lists(st.tuples(NAMES, st.integers(-1, 4)), max_size=3)),
     st.tuples(st.just("delete"), st.lists(NAMES, max_size=3)),
@@ -37,6 +48,7 @@ STEPS = st.one_of(
     ),
     st.tuples(st.just("claim"), st.integers(1, 1000)),
     st.tuples(st.just("move"), st.integers(0, 5000)),
+    st.tuples(st.just("quota"), QUOTA_ENTITIES, QUOTA_CHANGES),
 )
 
 
@@ -58,6 +70,14 @@ def decide(image: MetadataImage, step: Any) -> list[Any]:
                 image, [Alteration(resource_type, name, [change], replace)], config=CONFIG, node_id=1
             ).records
         )
+    if kind == "quota":
+        entity = entity_of(rest[0])
+        changes = [QuotaChange(key, value) for key, value in rest[1]]
+        return list(
+            alter_client_quotas(
+                image, [QuotaAlteration(entity, changes)], max_entities=3, validate_only=False
+            ).records
+        )
     if kind == "claim":
         return list(claim_block(image, size=rest[0], owner="n", now_ms=1, broker_id=1).records)
     next_producer_id = max(rest[0], image.next_producer_id)
@@ -71,6 +91,7 @@ def contents(image: MetadataImage) -> Any:
         image.partition_count,
         image.producer_id_blocks,
         image.next_producer_id,
+        image.client_quotas,
         image._configs,
         image._unified_names,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.compat.differential.scenarios import (
     assignment_interval,
+    client_quotas,
     cluster_admin,
     compaction,
     compression,
@@ -48,6 +49,7 @@ from tests.compat.differential.scenarios import (
 
 __all__ = [
     "assignment_interval",
+    "client_quotas",
     "cluster_admin",
     "compaction",
     "compression",

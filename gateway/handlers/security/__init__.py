@@ -1,0 +1,1 @@
+"""Handlers for who may do what, and how much."""

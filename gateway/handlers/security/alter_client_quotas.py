@@ -1,0 +1,96 @@
+"""AlterClientQuotas (key 49, versions 0-1): set and remove quotas of users, client ids and addresses.
+
+A change counts at once, on open connections, too. Source: Kafka's ControllerApis.handleAlterClientQuotas,
+ClientQuotaControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.metadata.client_quotas import (
+    QuotaAlteration,
+    QuotaChange,
+    alter_client_quotas,
+    entity_of,
+    shown,
+)
+from gateway.metadata.decision import ApiError
+from gateway.metadata.records import QuotaEntity
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
+
+API_KEY: Final = 49
+
+
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Alter the quotas of each entity, or only check the changes when `validate_only` is set."""
+    alterations = [
+        QuotaAlteration(
+            entity_of((part.entity_type, part.entity_name) for part in entry.entity),
+            [QuotaChange(change.key, None if change.remove else change.value) for change in entry.ops],
+        )
+        for entry in request.entries
+    ]
+    outcomes = await _alter(context, alterations, validate_only=request.validate_only)
+    module = response_module(API_KEY, context.api_version)
+    return build(
+        module.AlterClientQuotasResponse,
+        entries=tuple(
+            build(
+                module.EntryData,
+                error_code=error.error_code if error else ErrorCode.none,
+                error_message=error.message if error else None,
+                entity=tuple(
+                    build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in entity
+                ),
+            )
+            for entity, error in outcomes.items()
+        ),
+    )
+
+
+async def _alter(
+    context: RequestContext[TopicServices], alterations: Sequence[QuotaAlteration], *, validate_only: bool
+) -> Mapping[QuotaEntity, ApiError | None]:
+    if not context.may_cluster(Operation.ALTER_CONFIGS):
+        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        return {alteration.entity: refusal for alteration in alterations}
+    outcomes = await change_metadata(
+        context,
+        lambda image: alter_client_quotas(
+            image,
+            alterations,
+            max_entities=context.node.config.int("seqgate.client.quotas.max"),
+            validate_only=validate_only,
+        ),
+    )
+    if isinstance(outcomes, ApiError):
+        return {alteration.entity: outcomes for alteration in alterations}
+    if not validate_only:
+        altered = [alteration for alteration in alterations if not outcomes[alteration.entity]]
+        log_change(context, "altered the quotas of", [_described(alteration) for alteration in altered])
+    return outcomes
+
+
+def _described(alteration: QuotaAlteration) -> str:
+    changes = [f"{key} removed" if value is None else f"{key}={value:g}" for key, value in alteration.changes]
+    return f"{shown(alteration.entity)} ({', '.join(changes)})"
+
+
+API = Api(
+    key=API_KEY,
+    name="AlterClientQuotas",
+    min_version=0,
+    max_version=1,
+    reaches=reach.topics,
+    handle=handle,
+)

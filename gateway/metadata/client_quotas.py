@@ -1,0 +1,233 @@
+"""Decisions about client quotas: how much a user, a client id or an address may do.
+
+Source: Kafka's ClientQuotaControlManager (changes) and ClientQuotasImage (descriptions). An entry that is refused does
+not affect the other entries of the request. Of an entity that the request names twice, the first entry takes effect and
+the answer is a refusal, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.metadata.decision import ApiError, Decision
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import ClientQuotaRecord, QuotaEntity
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+ENTITY_TYPES: Final = (USER, CLIENT_ID, IP)
+
+PRODUCER_BYTE_RATE: Final = "producer_byte_rate"
+CONSUMER_BYTE_RATE: Final = "consumer_byte_rate"
+REQUEST_PERCENTAGE: Final = "request_percentage"
+CONTROLLER_MUTATION_RATE: Final = "controller_mutation_rate"
+CONNECTION_CREATION_RATE: Final = "connection_creation_rate"
+KEYS_OF_CLIENTS: Final = (
+    PRODUCER_BYTE_RATE,
+    CONSUMER_BYTE_RATE,
+    REQUEST_PERCENTAGE,
+    CONTROLLER_MUTATION_RATE,
+)
+"""The keys for users, client ids, and pairs of both."""
+KEYS_OF_ADDRESSES: Final = (CONNECTION_CREATION_RATE,)
+_WHOLE_UP_TO: Final = {
+    PRODUCER_BYTE_RATE: 2**63 - 1,
+    CONSUMER_BYTE_RATE: 2**63 - 1,
+    CONNECTION_CREATION_RATE: 2**31 - 1,
+}
+"""The keys whose values are whole numbers, and the largest number that Kafka's type of the key holds."""
+_EPSILON: Final = 1e-6
+
+MATCH_EXACT: Final = 0
+MATCH_DEFAULT: Final = 1
+MATCH_ANY: Final = 2
+
+
+class QuotaChange(NamedTuple):
+    """One change of an entity; a value of None removes the key."""
+
+    key: str
+    value: float | None
+
+
+class QuotaAlteration(NamedTuple):
+    """The changes of one entity."""
+
+    entity: QuotaEntity
+    changes: Sequence[QuotaChange]
+
+
+class QuotaFilter(NamedTuple):
+    """One component of a description's filter; `match_type` is the number that the client sent."""
+
+    entity_type: str
+    match_type: int
+    match: str | None
+
+
+def entity_of(parts: Iterable[tuple[str, str | None]]) -> QuotaEntity:
+    """Return the entity of these types and names; of a type that comes twice the last name counts, as in Kafka."""
+    return tuple(sorted(dict(parts).items()))
+
+
+def alter_client_quotas(
+    image: MetadataImage, alterations: Sequence[QuotaAlteration], *, max_entities: int, validate_only: bool
+) -> Decision[dict[QuotaEntity, ApiError | None]]:
+    """Alter quotas; the answer has an error for each entity, None for one whose changes are taken.
+
+    `max_entities` limits the entities that have quotas.
+    """
+    records: list[ClientQuotaRecord] = []
+    answer: dict[QuotaEntity, ApiError | None] = {}
+    new_entities = 0
+    for entity, changes in alterations:
+        outcome = _alter(image, entity, changes, is_repeated=entity in answer)
+        if not isinstance(outcome, ApiError) and _begins(image, entity, outcome):
+            new_entities += 1
+            if len(image.client_quotas) + new_entities > max_entities:
+                outcome = _refused(
+                    f"{max_entities} entities have quotas, as many as seqgate.client.quotas.max allows"
+                )
+        if isinstance(outcome, ApiError):
+            answer[entity] = outcome
+        else:
+            answer[entity] = None
+            records += outcome
+    return Decision(() if validate_only else records, answer)
+
+
+def _begins(image: MetadataImage, entity: QuotaEntity, records: Iterable[ClientQuotaRecord]) -> bool:
+    return entity not in image.client_quotas and any(not record.remove for record in records)
+
+
+def _refused(message: str) -> ApiError:
+    return ApiError(ErrorCode.invalid_request, message)
+
+
+def _alter(
+    image: MetadataImage, entity: QuotaEntity, changes: Sequence[QuotaChange], *, is_repeated: bool
+) -> list[ClientQuotaRecord] | ApiError:
+    values: dict[str, float | None] = {}
+    for key, value in changes:
+        if key in values:
+            return _refused(f"Duplicate quota key {key}: none of the changes of {shown(entity)} is made")
+        values[key] = value
+    if is_repeated:
+        return _refused(f"Ignoring duplicate entity {shown(entity)}")
+    complaint = _entity_complaint(entity)
+    if complaint:
+        return _refused(complaint)
+    present = image.client_quotas.get(entity, {})
+    records = []
+    for key, value in values.items():
+        if value is None:
+            if key in present:
+                records.append(ClientQuotaRecord(entity, key, remove=True))
+            continue
+        complaint = _value_complaint(entity, key, value)
+        if complaint:
+            return _refused(complaint)
+        # NaN differs from itself; it is recorded again, which does no harm
+        if present.get(key) != value:
+            records.append(ClientQuotaRecord(entity, key, value))
+    return records
+
+
+def _entity_complaint(entity: QuotaEntity) -> str | None:
+    names = dict(entity)
+    if not names:
+        return "Invalid empty client quota entity"
+    for entity_type, name in entity:
+        if entity_type not in ENTITY_TYPES:
+            return f"Unhandled client quota entity type: {entity_type}"
+        if name == "":
+            return f"Empty {entity_type} not supported"
+    if IP not in names:
+        return None
+    if len(names) > 1:
+        return "Invalid quota entity combination: ip can't be combined with user or client-id"
+    name = names[IP]
+    try:
+        if name is not None:
+            ipaddress.ip_address(name)
+    except ValueError:
+        return f"{name} is not a valid IP address; host names are not resolved"
+    return None
+
+
+def _value_complaint(entity: QuotaEntity, key: str, value: float) -> str | None:
+    if key not in (KEYS_OF_ADDRESSES if entity[0][0] == IP else KEYS_OF_CLIENTS):
+        return f"Invalid configuration key {key}"
+    if value <= 0:
+        return f"Configuration {key} must be larger than 0, not {value:g}"
+    most = _WHOLE_UP_TO.get(key)
+    if most is not None and not math.isnan(value):
+        if value > most:
+            return f"Configuration {key} must be at most {most}, not {value:g}"
+        if abs(math.floor(value + _EPSILON) - value) > _EPSILON:
+            return f"Configuration {key} must be a whole number, not {value:g}"
+    return None
+
+
+def shown(entity: QuotaEntity) -> str:
+    """Return an entity for people."""
+    return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity) or "nobody"
+
+
+def describe_client_quotas(
+    image: MetadataImage, filters: Sequence[QuotaFilter], *, strict: bool
+) -> list[tuple[QuotaEntity, Mapping[str, float]]] | ApiError:
+    """Return the entities that match all filters, with their quotas.
+
+    With `strict`, an entity with a type that no filter names does not match.
+    """
+    named: dict[str, QuotaFilter] = {}
+    for wanted in filters:
+        error = _filter_error(wanted, named)
+        if error:
+            return error
+        named[wanted.entity_type] = wanted
+    if IP in named and len(named) > 1:
+        return _refused(
+            "Invalid entity filter component combination. IP filter component should not be used with user or clientId filter component."
+        )
+    if strict and not named:
+        return []
+    return [
+        (entity, values)
+        for entity, values in image.client_quotas.items()
+        if _matches(dict(entity), named, strict=strict)
+    ]
+
+
+def _filter_error(wanted: QuotaFilter, named: Mapping[str, QuotaFilter]) -> ApiError | None:
+    kind, match_type, match = wanted
+    if not kind:
+        return _refused("Invalid empty entity type.")
+    if kind in named:
+        return _refused(f"Entity type {kind} cannot appear more than once in the filter.")
+    if kind not in ENTITY_TYPES:
+        return ApiError(ErrorCode.unsupported_version, f"Unsupported entity type {kind}")
+    if match_type not in (MATCH_EXACT, MATCH_DEFAULT, MATCH_ANY):
+        return _refused(f"Unknown match type {match_type}")
+    if match_type == MATCH_EXACT and match is None:
+        return _refused("Request specified MATCH_TYPE_EXACT, but set match string to null.")
+    if match_type != MATCH_EXACT and match is not None:
+        name = "MATCH_TYPE_DEFAULT" if match_type == MATCH_DEFAULT else "MATCH_TYPE_SPECIFIED"
+        return _refused(f"Request specified {name}, but also specified a match string.")
+    return None
+
+
+def _matches(names: Mapping[str, str | None], named: Mapping[str, QuotaFilter], *, strict: bool) -> bool:
+    if strict and len(names) != len(named):
+        return False
+    return all(
+        kind in names and (wanted.match_type == MATCH_ANY or names[kind] == wanted.match)
+        for kind, wanted in named.items()
+    )
