@@ -79,10 +79,12 @@ class PartitionLog:
         is_new: bool = False,
         lists: LogLists[PartitionLog] | None = None,
         may_check: bool = True,
+        may_mend: bool = True,
     ) -> None:
         """Load the partition from `directory`, or create it there if it `is_new`. Raises OSError, IncompatibleFormat.
 
-        Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files.
+        Unless `may_check`, raises NeedsRecovery if `clean_stop` does not describe the files; unless `may_mend`, if
+        files must be written anew.
 
         The directory must exist. The names of a new log become durable with its first flush.
         """
@@ -104,12 +106,18 @@ class PartitionLog:
             self.unflushed.add([f"{directory}/{PARTITION_METADATA}"], directory)
             self.unflushed.add([], str(Path(directory).parent))
         else:
-            self.load(recovery_point, clean_stop, now_ms, may_check=may_check)
+            self.load(recovery_point, clean_stop, now_ms, may_check=may_check, may_mend=may_mend)
 
     # --- loading
 
     def load(
-        self, recovery_point: int, clean_stop: CleanStop | None, now_ms: int, *, may_check: bool = True
+        self,
+        recovery_point: int,
+        clean_stop: CleanStop | None,
+        now_ms: int,
+        *,
+        may_check: bool = True,
+        may_mend: bool = True,
     ) -> None:
         """Load the log from its files, all of which are durable then. Raises OSError, IncompatibleFormat, NeedsRecovery."""
         # Loading a log may wait for the disk, even if the first caller must not.
@@ -122,6 +130,7 @@ class PartitionLog:
                 clean_stop=clean_stop,
                 now_ms=now_ms,
                 may_check=may_check,
+                may_mend=may_mend,
             )
         self._begin_with(loaded, now_ms)
 

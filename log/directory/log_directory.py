@@ -208,7 +208,9 @@ class LogDirectory:
         self._recovering.discard(key)
         stop = recovery.stop
         if stop is not None and key in self._stored:
-            self._stored[key] = StoredLog(recovery.place.topic_id, stop, stop.log_end_offset)
+            self._stored[key] = StoredLog(
+                recovery.place.topic_id, stop, stop.log_end_offset, is_recovered=True
+            )
 
     # --- partitions
 

@@ -94,6 +94,7 @@ class Opening:
             recovery_point=stored.recovery_point if trusted else 0,
             clean_stop=stop,
             may_check=not self.is_serving,
+            may_mend=not self.is_serving or stored.is_recovered,
         )
 
     def recovery(self, key: tuple[str, int], stored: StoredLog, metadata: bytes) -> Recovery:

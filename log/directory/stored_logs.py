@@ -61,11 +61,15 @@ class _ContentOfVersion1(msgspec.Struct):
 
 
 class StoredLog(NamedTuple):
-    """A partition log that is not open. `topic_id` and `stop` are None if no clean stop vouches for the log."""
+    """A partition log that is not open. `topic_id` and `stop` are None if no clean stop vouches for the log.
+
+    `is_recovered`: a recovery of this process made the stop, and wrote anew what it could.
+    """
 
     topic_id: uuid.UUID | None
     stop: CleanStop | None
     recovery_point: int
+    is_recovered: bool = False
 
     @property
     def size_bytes(self) -> int:

@@ -93,12 +93,14 @@ def load_log(
     clean_stop: CleanStop | None,
     now_ms: int,
     may_check: bool = True,
+    may_mend: bool = True,
 ) -> LoadedLog:
     """Load the partition in `directory`. Raises OSError, IncompatibleFormat.
 
-    Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files: a check waits for the disk.
+    Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files; unless `may_mend`, if files must be written
+    anew. A check and a mend wait for the disk.
     """
-    loader = _Loader(Listing(environment, directory, config, now_ms))
+    loader = _Loader(Listing(environment, directory, config, now_ms), may_mend=may_mend)
     if clean_stop is None or environment.damage.is_lost or not loader.trusts(clean_stop):
         if not may_check:
             raise NeedsRecovery(f"{directory} has changed since it was stopped or recovered; reopen it again")
@@ -138,8 +140,9 @@ def load_log(
 class _Loader:
     """The steps of loading one partition."""
 
-    def __init__(self, listing: Listing) -> None:
+    def __init__(self, listing: Listing, *, may_mend: bool) -> None:
         self.listing = listing
+        self._may_mend = may_mend
         self.environment = listing.environment
         self.storage = listing.storage
         self.directory = listing.directory
@@ -189,6 +192,8 @@ class _Loader:
             for offset in offsets_of(files, suffix)
             if offset > self.log_end_offset
         ]
+        if beyond:
+            self._mend()
         for name in beyond:
             self.storage.delete(f"{self.directory}/{name}")
             del files[name]
@@ -197,6 +202,7 @@ class _Loader:
 
     def begin_anew(self, offset: int) -> None:
         """Replace all segments by one empty segment at `offset`."""
+        self._mend()
         segment = Segment(self.environment, self.directory, offset, 0, self.listing.now_ms)
         self.storage.create(segment.file)
         self.environment.durability.sync(directories=[self.directory])
@@ -205,16 +211,21 @@ class _Loader:
         self.segments[:] = [segment]
         self.log_end_offset = offset
 
+    def _mend(self) -> None:
+        if not self._may_mend:
+            raise NeedsRecovery(f"{self.directory} has files that must be written anew")
+
     def load_transaction_indexes(self, undecided: Undecided) -> None:
         """Check the transaction indexes, and rebuild those that can't be right."""
         doubtful = self.listing.doubted
-        for segment in self.segments[:-1]:
-            # Somebody who deleted the offset index to rebuild it has perhaps deleted the transaction index too.
-            if (
-                offset_name(segment.base_offset, OFFSET_INDEX_SUFFIX) not in self.listing.files
-                and self.trusted
-            ):
-                doubtful.add(segment.base_offset)
+        # Somebody who deleted the offset index to rebuild it has perhaps deleted the transaction index too.
+        without = [
+            segment
+            for segment in self.segments[:-1]
+            if self.trusted
+            and offset_name(segment.base_offset, OFFSET_INDEX_SUFFIX) not in self.listing.files
+        ]
+        doubtful.update(segment.base_offset for segment in without)
         doubted = [
             segment
             for segment, end_offset in zip(self.segments, self.end_offsets(), strict=True)
@@ -222,6 +233,7 @@ class _Loader:
         ]
         if doubted:
             self._rebuild_transaction_indexes(doubted, undecided)
+            self._write_offset_indexes(without)
         false = not_borne_out(self.segments)
         if false:
             _logger.warning(
@@ -233,7 +245,18 @@ class _Loader:
             )
         self.segments[-1].aborts.hold()
 
+    def _write_offset_indexes(self, segments: list[Segment]) -> None:
+        """Write the offset indexes that are missing, so that the next load has no doubt."""
+        for segment in segments:
+            try:
+                segment.rebuild_indexes()
+            except CorruptRecord as error:
+                _logger.warning("%s has no offset index still: %s", segment.file.path, error)
+                continue
+            self.environment.durability.sync(paths=segment.write_indexes(), directories=[self.directory])
+
     def _rebuild_transaction_indexes(self, doubted: list[Segment], undecided: Undecided) -> None:
+        self._mend()
         rebuild_transaction_indexes(
             self.environment,
             self.directory,

@@ -11,7 +11,12 @@ import pytest
 
 from gateway.runtime.partitions.partition import Partition
 from log import LogError, Recovery, StorageFailed
-from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from log.files.file_names import (
+    LOG_SUFFIX,
+    PARTITION_METADATA,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
+)
 from tests.gateway.handlers.requests import create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch
@@ -102,7 +107,7 @@ async def test_the_name_of_a_deleted_topic_is_taken_until_its_recovery_is_over(
         assert again.append(batch(), NOW_MS).base_offset == 0
 
 
-@pytest.mark.parametrize("damage", ["torn", "topic id"])
+@pytest.mark.parametrize("damage", ["torn", "topic id", "transaction index"])
 async def test_a_log_that_changed_since_the_clean_stop_is_recovered_in_the_background(
     tmp_path: Path, damage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -113,6 +118,8 @@ async def test_a_log_that_changed_since_the_clean_stop_is_recovered_in_the_backg
     if damage == "torn":
         with (path / offset_name(0, LOG_SUFFIX)).open("ab") as file:
             file.write(b"torn")
+    elif damage == "transaction index":
+        (path / offset_name(0, TRANSACTION_INDEX_SUFFIX)).write_bytes(b"not an entry")
     else:
         (path / PARTITION_METADATA).write_bytes(b"?")
     async with open_node(tmp_path) as node:
