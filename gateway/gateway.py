@@ -20,6 +20,7 @@ from gateway.admin.live_gateway import Traffic
 from gateway.admin.server import ControlServer
 from gateway.admin.system_errors import in_words
 from gateway.config import Config, Listener
+from gateway.config.exposure import exposure_complaint, is_exposed
 from gateway.handlers import APIS
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop import log_output
@@ -56,7 +57,6 @@ M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # constants of gli
 KEPT_BLOCK_BYTES = 32 << 20
 KEPT_FREE_BYTES = 16 << 20
 EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
-LOOPBACK = ("localhost", "127.", "::1")
 
 
 class StartFailed(Exception):
@@ -91,6 +91,9 @@ class Gateway:
     async def start(self) -> None:
         """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock is free."""
         config = self.config
+        complaint = exposure_complaint(config)
+        if complaint is not None:
+            raise StartFailed(complaint)
         self._flusher = Flusher(asyncio.get_running_loop(), machine=self.machine, durability=self.durability)
         follow_flusher(config, self._flusher)
         handles_limit = _open_files_limit()
@@ -217,7 +220,7 @@ class Gateway:
             endpoint = Endpoint(host, port)
         self.services.node.advertised[listener.name] = endpoint
         self.services.node.bound[listener.name] = Endpoint(listener.host or EVERY_INTERFACE[1], port)
-        if not listener.host.startswith(LOOPBACK) and listener.name not in self.server.authenticating:
+        if is_exposed(self.config, listener):
             logger.warning(
                 "listening on %s:%d without authentication: any client that reaches it can read and write everything",
                 listener.host or "every interface",

@@ -65,6 +65,14 @@ NETWORK_SETTINGS = (
         doc="Addresses that clients get in Metadata, by listener name, where these differ from `listeners` (behind a proxy or NAT).",
     ),
     Setting(
+        name="seqgate.allow.insecure.listeners",
+        type=SettingType.BOOLEAN,
+        default=False,
+        section=_NETWORK,
+        doc="Whether the gateway starts with a listener without authentication on an address other than the loopback: PLAINTEXT, or SSL "
+        "without `ssl.client.auth=required`. Everybody who reaches such a listener may do everything that `User:ANONYMOUS` may.",
+    ),
+    Setting(
         name="seqgate.tls.handshake.timeout.ms",
         type=SettingType.INT,
         default=30000,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ipaddress
 import logging
 import select
 import socket
@@ -14,6 +13,7 @@ from collections.abc import Callable
 
 from gateway.config import Config, Listener
 from gateway.config.connection_limits import parse_overrides
+from gateway.config.exposure import is_loopback
 from gateway.config.protocols import SecurityProtocol
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.cold_reads import ColdReads
@@ -71,8 +71,6 @@ class Server:
         self.outbox = Outbox(loop)
         self.unread = UnreadAnswers()
         self.refused_connections = 0
-        self.authenticating: set[str] = set()
-        """The names of the listeners whose clients all show a certificate."""
         self._config = config
         self._connections: dict[Connection, None] = {}
         self._per_host: Counter[str] = Counter()
@@ -124,8 +122,6 @@ class Server:
         from gateway.server.tls_listener import TlsListener  # noqa: PLC0415
 
         tls = TlsListener(self.loop, self._config, listener.name)
-        if tls.knows_all_clients:
-            self.authenticating.add(listener.name)
         timeout_s = self._config.int("seqgate.tls.handshake.timeout.ms") / 1000
 
         def door() -> TlsDoor:
@@ -153,7 +149,7 @@ class Server:
     def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
         """Set the congestion control for a client on this machine, which needs no control made for a network."""
         wanted = self.limits.loopback_congestion_control
-        if wanted and hasattr(socket, "TCP_CONGESTION") and _is_loopback(peer_host):
+        if wanted and hasattr(socket, "TCP_CONGESTION") and is_loopback(peer_host):
             # the system may lack the algorithm or reserve it
             with contextlib.suppress(OSError):
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
@@ -253,12 +249,3 @@ class Server:
             connection.hang_up()
         for server in self._servers:
             await server.wait_closed()
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        address = ipaddress.ip_address(host.partition("%")[0])
-    except ValueError:
-        return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    return bool((mapped or address).is_loopback)

@@ -44,11 +44,6 @@ class TlsListener:
         self._refusal = ""
         self._warn_of_age(pair)
 
-    @property
-    def knows_all_clients(self) -> bool:
-        """Whether each client shows a certificate."""
-        return self._settings.client_auth == "required"
-
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection. When a store's file changed, a thread begins to read it."""
         if not self._is_reading and self._loop.time() >= self._next_look_s:

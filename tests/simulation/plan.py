@@ -81,6 +81,7 @@ def plan_of(seed: int) -> Plan:
 def _settings(chance: Random, *, durable: bool) -> dict[str, object]:
     return {
         "listeners": f"PLAINTEXT://{HOST}:{PORT}",
+        "seqgate.allow.insecure.listeners": True,
         "log.flush.interval.messages": 1 if durable else PAGE_CACHE,
         "offsets.topic.segment.bytes": chance.choice((2_000, 30_000, 1 << 20)),
         "transaction.state.log.segment.bytes": chance.choice((2_000, 30_000, 1 << 20)),

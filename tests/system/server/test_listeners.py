@@ -44,7 +44,7 @@ def test_clients_are_told_the_advertised_address(tmp_path: Path) -> None:
 
 def test_a_wide_listener_is_warned_of(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "gateway", "serve", "--data-dir", str(tmp_path / "data")]
-    command += ["--listen", "0.0.0.0:0"]
+    command += ["--listen", "0.0.0.0:0", "--set", "seqgate.allow.insecure.listeners=true"]
     with subprocess.Popen(
         command, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as process:
@@ -54,6 +54,23 @@ def test_a_wide_listener_is_warned_of(tmp_path: Path) -> None:
         process.terminate()
         assert process.wait(30) == 0
         assert "without authentication" in process.stderr.read()
+
+
+def test_a_wide_listener_does_not_start_by_itself(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gateway", "serve", "--data-dir", str(tmp_path / "data")]
+    done = subprocess.run(
+        [*command, "--set", "listeners=PLAINTEXT://:9092"],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=30,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.count("\n") == 1
+    assert "every interface (port 9092)" in done.stderr
+    assert "seqgate.allow.insecure.listeners=true" in done.stderr
+    assert not (tmp_path / "data").exists()
 
 
 def test_a_port_in_use_stops_the_start_with_a_sentence(tmp_path: Path) -> None:
