@@ -47,7 +47,13 @@ from gateway.handlers.groups import (
     sync_group,
 )
 from gateway.handlers.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
-from gateway.handlers.security import alter_client_quotas, describe_client_quotas
+from gateway.handlers.security import (
+    alter_client_quotas,
+    create_acls,
+    delete_acls,
+    describe_acls,
+    describe_client_quotas,
+)
 from gateway.handlers.sharing import (
     alter_share_group_offsets,
     delete_share_group_offsets,
@@ -93,6 +99,9 @@ _SERVED: tuple[Api[Any], ...] = (
     end_txn.API,
     txn_offset_commit.API,
     write_txn_markers.API,
+    describe_acls.API,
+    create_acls.API,
+    delete_acls.API,
     describe_configs.API,
     alter_configs.API,
     alter_replica_log_dirs.API,

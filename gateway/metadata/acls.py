@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -14,6 +15,13 @@ from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.records import AccessControlEntryRecord, RemoveAccessControlEntryRecord
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.entry import WILDCARD, AclEntry, AclFilter
+
+MOST_LOOKED_AT: Final = 1_000_000
+"""Entries that the filters of one deletion may be compared with; further filters are refused."""
+_TOO_MANY: Final = ApiError(
+    ErrorCode.invalid_request,
+    "The filters before this one had to look at too many entries; send it in another request.",
+)
 
 
 def entry_of(record: AccessControlEntryRecord) -> AclEntry:
@@ -79,6 +87,15 @@ class StoredAcls:
                 if wanted.matches(entry):
                     yield entry_id, entry
 
+    def candidates(self, wanted: AclFilter) -> Iterator[AclEntry]:
+        """Yield the entries that `found` compares with a filter."""
+        for entries in self._candidates(wanted):
+            yield from entries.values()
+
+    def looks_at(self, wanted: AclFilter) -> int:
+        """Return the number of entries that `found` compares with a filter."""
+        return sum(len(entries) for entries in self._candidates(wanted))
+
     def _candidates(self, wanted: AclFilter) -> Iterator[dict[uuid.UUID, AclEntry]]:
         name = wanted.name
         if name is None:
@@ -123,9 +140,14 @@ def delete_acls(
     """Delete all entries that the filters find. The answer to each filter has all its entries, also those of others."""
     found_ids: dict[uuid.UUID, None] = {}
     answers: list[Collection[AclEntry] | ApiError] = []
+    left = MOST_LOOKED_AT
     for wanted in filters:
         if isinstance(wanted, ApiError):
             answers.append(wanted)
+            continue
+        left -= stored.looks_at(wanted)
+        if left < 0:
+            answers.append(_TOO_MANY)
             continue
         found = dict(stored.found(wanted))
         found_ids.update(dict.fromkeys(found))

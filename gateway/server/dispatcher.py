@@ -235,6 +235,9 @@ class Dispatcher:
             if api.is_long or work.busy_s > LONG_S:
                 return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)
             return encode_response(api.key, context.correlation_id, response)
+        except CloseConnection as error:
+            logger.warning("%s of %s: %s", api.name, context.peer.name, error)
+            return None
         except Exception:
             logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer.name)
             return None

@@ -23,6 +23,13 @@ class AclEntry(NamedTuple):
     operation: Operation
     permission: Permission
 
+    def __str__(self) -> str:
+        """`User:a may READ topic orders* from *`; a prefix ends with a star."""
+        may = "may" if self.permission is Permission.ALLOW else "may not"
+        kind = self.resource_type.name.lower().replace("_", " ")
+        star = WILDCARD if self.pattern_type is PatternType.PREFIXED else ""
+        return f"{self.principal} {may} {self.operation.name} {kind} {self.name}{star} from {self.host}"
+
 
 class AclFilter(NamedTuple):
     """Finds entries. None and ANY find all values of a field.

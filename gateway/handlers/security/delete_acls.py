@@ -1,0 +1,96 @@
+"""DeleteAcls (key 31, versions 1-3): delete the access control entries that filters find; they no longer count when the answer leaves.
+
+Each filter is answered with all entries that it finds, also those that another filter of the request finds. Needs ALTER on
+the cluster. Without an authorizer the answer is SECURITY_DISABLED. Source: Kafka's AclApis.handleDeleteAcls,
+AclControlManager.deleteAcls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.security.acl_fields import FILTER_CODES, check_codes, filter_of_row, refusal
+from gateway.metadata.acls import delete_acls
+from gateway.metadata.decision import ApiError
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
+from gateway.security.acls.entry import AclEntry
+
+API_KEY: Final = 31
+
+
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Delete what all filters find, in one record batch. Raises CloseConnection."""
+    check_codes(request.filters, *FILTER_CODES)
+    error = refusal(context, Operation.ALTER)
+    if error is not None:
+        return await _answer(context, [error] * len(request.filters))
+    filters = [filter_of_row(row) for row in request.filters]
+    results = await change_metadata(context, lambda image: delete_acls(image.acls, filters))
+    if isinstance(results, ApiError):
+        return await _answer(
+            context, [wanted if isinstance(wanted, ApiError) else results for wanted in filters]
+        )
+    deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
+    log_change(context, "deleted access control entry:", [str(entry) for entry in deleted])
+    return await _answer(context, results)
+
+
+async def _answer(
+    context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]
+) -> Any:
+    module = response_module(API_KEY, context.api_version)
+    return build(
+        module.DeleteAclsResponse,
+        filter_results=tuple([_result(module, result) async for result in in_slices(results)]),
+    )
+
+
+def _result(module: Any, result: Collection[AclEntry] | ApiError) -> Any:
+    if isinstance(result, ApiError):
+        return build(
+            module.DeleteAclsFilterResult,
+            error_code=result.error_code,
+            error_message=result.message,
+            matching_acls=(),
+        )
+    return build(
+        module.DeleteAclsFilterResult,
+        error_code=ErrorCode.none,
+        error_message=None,
+        matching_acls=tuple(
+            build(
+                module.DeleteAclsMatchingAcl,
+                error_code=ErrorCode.none,
+                error_message=None,
+                resource_type=entry.resource_type,
+                resource_name=entry.name,
+                pattern_type=entry.pattern_type,
+                principal=entry.principal,
+                host=entry.host,
+                operation=entry.operation,
+                permission_type=entry.permission,
+            )
+            for entry in result
+        ),
+    )
+
+
+API = Api(
+    key=API_KEY,
+    name="DeleteAcls",
+    min_version=1,
+    max_version=3,
+    reaches=reach.topics,
+    handle=handle,
+    is_long=True,
+)

@@ -1,0 +1,236 @@
+"""CreateAcls, DescribeAcls and DeleteAcls of a node."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers.answering.api import CloseConnection
+from gateway.handlers.security import create_acls, delete_acls, describe_acls
+from gateway.metadata import acls as stored_acls
+from gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed
+from gateway.security.acls.codes import Operation, ResourceType
+from tests.gateway.handlers.support import Node, open_node, versions
+
+AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
+VERSIONS = versions(create_acls.API)
+ANY, MATCH, LITERAL, PREFIXED = 1, 2, 3, 4
+TOPIC, CLUSTER = 2, 4
+READ, ALLOW = 3, 3
+BEYOND = 99
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, AUTHORIZER, "super.users=User:ANONYMOUS", "seqgate.acls.max=5") as opened:
+        yield opened
+
+
+def row(name: str = "t", **changed: Any) -> dict[str, Any]:
+    return {
+        "resource_type": TOPIC,
+        "resource_name": name,
+        "resource_pattern_type": LITERAL,
+        "principal": "User:a",
+        "host": "*",
+        "operation": READ,
+        "permission_type": ALLOW,
+        **changed,
+    }
+
+
+def wanted(**changed: Any) -> dict[str, Any]:
+    return {
+        "resource_type_filter": ANY,
+        "resource_name_filter": None,
+        "pattern_type_filter": ANY,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": ANY,
+        "permission_type": ANY,
+        **changed,
+    }
+
+
+async def create(node: Node, *rows: dict[str, Any], version: int = 3) -> list[str]:
+    answer = await node.ask(
+        create_acls.API,
+        version,
+        lambda module: {"creations": tuple(module.AclCreation(**each) for each in rows)},
+    )
+    return [result.error_code.name for result in answer.results]
+
+
+async def describe(node: Node, version: int = 3, **changed: Any) -> Any:
+    return await node.ask(describe_acls.API, version, lambda _: wanted(**changed))
+
+
+async def names(node: Node, **changed: Any) -> list[str]:
+    answer = await describe(node, **changed)
+    assert answer.error_code.name == "none"
+    return [resource.resource_name for resource in answer.resources]
+
+
+async def delete(node: Node, *filters: dict[str, Any], version: int = 3) -> list[Any]:
+    answer = await node.ask(
+        delete_acls.API,
+        version,
+        lambda module: {"filters": tuple(module.DeleteAclsFilter(**each) for each in filters)},
+    )
+    return [
+        [found.resource_name for found in result.matching_acls]
+        if result.error_code.name == "none"
+        else result.error_code.name
+        for result in answer.filter_results
+    ]
+
+
+def may_read(node: Node, topic: str) -> bool:
+    access = node.services.node.access
+    return access.allows("User:a", "127.0.0.1", Operation.READ, ResourceType.TOPIC, topic)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+async def test_an_entry_counts_from_its_creation_to_its_deletion(node: Node, version: int) -> None:
+    assert not may_read(node, "t")
+    assert await create(node, row(), version=version) == ["none"]
+    assert may_read(node, "t")
+    answer = await describe(node, version)
+    (resource,) = answer.resources
+    assert (resource.resource_type, resource.resource_name, resource.pattern_type) == (TOPIC, "t", LITERAL)
+    (entry,) = resource.acls
+    assert (entry.principal, entry.host, entry.operation, entry.permission_type) == (
+        "User:a",
+        "*",
+        READ,
+        ALLOW,
+    )
+    assert await delete(node, wanted(resource_name_filter="t"), version=version) == [["t"]]
+    assert not may_read(node, "t")
+    assert await names(node) == []
+
+
+async def test_entries_are_listed_by_pattern(node: Node) -> None:
+    await create(
+        node, row("b"), row("a", resource_pattern_type=PREFIXED), row("a"), row("a", principal="User:b")
+    )
+    answer = await describe(node)
+    assert [
+        (resource.resource_name, resource.pattern_type, len(resource.acls)) for resource in answer.resources
+    ] == [("a", LITERAL, 2), ("a", PREFIXED, 1), ("b", LITERAL, 1)]
+    assert await names(node, resource_name_filter="ab", pattern_type_filter=MATCH) == ["a"]
+
+
+class TestCreation:
+    async def test_wrong_entries_hinder_no_others(self, node: Node) -> None:
+        assert await create(
+            node,
+            row("x"),
+            row(principal="nobody"),
+            row(""),
+            row("other", resource_type=CLUSTER),
+            row(CLUSTER_NAME, resource_type=CLUSTER, resource_pattern_type=PREFIXED),
+            row(resource_type=BEYOND),
+            row(resource_pattern_type=BEYOND),
+            row(operation=BEYOND),
+            row(permission_type=-1),
+            row(host=""),
+        ) == ["none", *["invalid_request"] * 3, "none", *["invalid_request"] * 4, "none"]
+        assert await names(node) == ["t", "x", CLUSTER_NAME]
+
+    @pytest.mark.parametrize(
+        "changed",
+        [
+            {"resource_type": ANY},
+            {"resource_pattern_type": ANY},
+            {"resource_pattern_type": MATCH},
+            {"operation": ANY},
+            {"permission_type": ANY},
+        ],
+    )
+    async def test_a_code_of_filters_refuses_the_request(self, node: Node, changed: dict[str, int]) -> None:
+        assert await create(node, row("x"), row(**changed)) == ["unknown_server_error"] * 2
+        assert await names(node) == []
+
+    @pytest.mark.parametrize(
+        "field", ["resource_type", "resource_pattern_type", "operation", "permission_type"]
+    )
+    async def test_the_code_0_closes_the_connection(self, node: Node, field: str) -> None:
+        with pytest.raises(CloseConnection, match=field):
+            await create(node, row("x"), row(**{field: 0}))
+        assert await names(node) == []
+
+    async def test_there_is_a_limit(self, node: Node) -> None:
+        rows = [row(f"t{number}") for number in range(7)]
+        assert await create(node, *rows) == ["none"] * 5 + ["policy_violation"] * 2
+        assert await create(node, *rows) == ["none"] * 5 + ["policy_violation"] * 2
+
+
+class TestFilters:
+    @pytest.mark.parametrize(
+        "field", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"]
+    )
+    async def test_the_code_0_closes_the_connection(self, node: Node, field: str) -> None:
+        await create(node, row())
+        with pytest.raises(CloseConnection, match=field):
+            await describe(node, **{field: 0})
+        with pytest.raises(CloseConnection, match=field):
+            await delete(node, wanted(), wanted(**{field: 0}))
+        assert await names(node) == ["t"]
+
+    @pytest.mark.parametrize(
+        "field", ["resource_type_filter", "pattern_type_filter", "operation", "permission_type"]
+    )
+    async def test_an_unknown_code_finds_nothing(self, node: Node, field: str) -> None:
+        await create(node, row())
+        assert await names(node, **{field: BEYOND}) == []
+        assert await delete(node, wanted(**{field: BEYOND}), wanted(resource_name_filter="x")) == [
+            "invalid_request",
+            [],
+        ]
+
+    async def test_filters_that_look_at_too_much_are_refused(
+        self, node: Node, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        await create(node, row("a"), row("b"))
+        monkeypatch.setattr(stored_acls, "MOST_LOOKED_AT", 3)
+        assert await delete(node, wanted(principal_filter="User:b"), wanted()) == [[], "invalid_request"]
+        assert await delete(node, wanted(resource_name_filter="a"), wanted(resource_name_filter="b")) == [
+            ["a"],
+            ["b"],
+        ]
+
+
+async def test_without_an_authorizer_security_is_disabled(node: Node) -> None:
+    node.services.node.access = EverythingAllowed()
+    assert await create(node, row(), row("x")) == ["security_disabled"] * 2
+    assert (await describe(node)).error_code.name == "security_disabled"
+    assert await delete(node, wanted()) == ["security_disabled"]
+
+
+async def test_a_client_needs_rights_on_the_cluster(node: Node) -> None:
+    await create(
+        node,
+        row(CLUSTER_NAME, resource_type=CLUSTER, principal="User:reader", operation=Operation.DESCRIBE),
+    )
+    node.peer.principal = "User:reader"
+    assert await names(node) == [CLUSTER_NAME]
+    assert await create(node, row()) == ["cluster_authorization_failed"]
+    assert await delete(node, wanted(), wanted()) == ["cluster_authorization_failed"] * 2
+    node.peer.principal = "User:nobody"
+    assert (await describe(node)).error_code.name == "cluster_authorization_failed"
+
+
+async def test_changes_are_logged(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger="gateway.changes")
+    await create(node, row(), row("o", resource_pattern_type=PREFIXED, permission_type=2), row(""))
+    await delete(node, wanted(), wanted())
+    by = ", by User:ANONYMOUS at 127.0.0.1:50312 (client 'test')"
+    both = "User:a may READ topic t from *, User:a may not READ topic o* from *"
+    assert caplog.messages == [
+        f"created access control entry: {both}{by}",
+        f"deleted access control entry: {both}{by}",
+    ]
