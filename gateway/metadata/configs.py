@@ -71,6 +71,8 @@ class Alteration:
     resource_name: str
     changes: Sequence[ConfigChange]
     replace: bool = False
+    denied: ApiError | None = None
+    """The error of a client that may not alter the resource. The form of the request is checked before."""
 
 
 def alter_configs(
@@ -144,8 +146,10 @@ def _alter(
 
 
 def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str]) -> ApiError | None:
-    return _form_error(alteration) or logger_error(
-        alteration.resource_name, node_id, alteration.changes, loggers
+    return (
+        _form_error(alteration)
+        or alteration.denied
+        or logger_error(alteration.resource_name, node_id, alteration.changes, loggers)
     )
 
 
@@ -155,12 +159,12 @@ def _request_error(alteration: Alteration, node_id: int) -> ApiError | None:
     if error:
         return error
     if alteration.resource_type == BROKER_RESOURCE:
-        return _broker_error(alteration, node_id)
+        return _broker_error(alteration, node_id) or alteration.denied
     if alteration.resource_type == CLIENT_METRICS_RESOURCE:
-        return ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
+        return alteration.denied or ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
     if alteration.resource_type not in (TOPIC_RESOURCE, GROUP_RESOURCE):
         return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
-    return None
+    return alteration.denied
 
 
 def _form_error(alteration: Alteration) -> ApiError | None:

@@ -1,4 +1,4 @@
-"""Decisions about topics: create, delete, add partitions.
+"""Decisions about topics: create them, add partitions.
 
 Rules and order of checks: Kafka's ControllerApis and ReplicationControlManager. Each request is decided as a whole; a
 refused topic does not affect the other topics of the request.
@@ -15,13 +15,12 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config.config import Config
 from gateway.metadata.configs import topic_config_error
-from gateway.metadata.decision import UNKNOWN_TOPIC_ID_MESSAGE, UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
+from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
 from gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
-    RemoveTopicRecord,
     TopicRecord,
 )
 from gateway.metadata.topic_names import (
@@ -46,14 +45,6 @@ class NewTopic:
     replication_factor: int = -1
     assignments: Assignments = ()
     configs: Sequence[tuple[str, str | None]] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TopicToDelete:
-    """A topic to delete, by name or by id."""
-
-    name: str | None = None
-    topic_id: uuid.UUID | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -278,64 +269,6 @@ def new_partitions(topic_id: uuid.UUID, partitions: range, node_id: int) -> Iter
             leader=node_id,
             leader_epoch=0,
         )
-
-
-def delete_topics(image: MetadataImage, topics: Sequence[TopicToDelete]) -> Decision[list[TopicResult]]:
-    """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST."""
-    names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
-    ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)
-    results: dict[tuple[str | None, uuid.UUID | None], TopicResult] = {}
-    records: list[MetadataRecord] = []
-    deleted: set[uuid.UUID] = set()
-    for topic in topics:
-        key = (topic.name, topic.topic_id)
-        if key in results:
-            continue
-        error = _deletion_error(topic, names, ids)
-        found = None if error else _find(image, topic)
-        if found is None:
-            results[key] = TopicResult(
-                name=topic.name, topic_id=topic.topic_id, error=error or _not_found(topic)
-            )
-        elif found.topic_id in deleted:
-            text = "The provided topic name maps to an ID that was already supplied."
-            results[key] = TopicResult(
-                name=found.name,
-                topic_id=found.topic_id,
-                error=ApiError(ErrorCode.invalid_request, text),
-            )
-        else:
-            deleted.add(found.topic_id)
-            records.append(RemoveTopicRecord(found.topic_id))
-            results[key] = TopicResult(name=found.name, topic_id=found.topic_id)
-    return Decision(records, list(results.values()))
-
-
-def _find(image: MetadataImage, topic: TopicToDelete) -> TopicImage | None:
-    if topic.name is not None:
-        return image.topics_by_name.get(topic.name)
-    return None if topic.topic_id is None else image.topics_by_id.get(topic.topic_id)
-
-
-def _not_found(topic: TopicToDelete) -> ApiError:
-    if topic.name is not None:
-        return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
-    return ApiError(ErrorCode.unknown_topic_id, UNKNOWN_TOPIC_ID_MESSAGE)
-
-
-def _deletion_error(
-    topic: TopicToDelete, names: Mapping[str, int], ids: Mapping[uuid.UUID, int]
-) -> ApiError | None:
-    text = None
-    if topic.name is None and topic.topic_id is None:
-        text = "Neither topic name nor id were specified."
-    elif topic.name is not None and topic.topic_id is not None:
-        text = "You may not specify both topic name and topic id."
-    elif topic.name is not None and names[topic.name] > 1:
-        text = "Duplicate topic name."
-    elif topic.topic_id is not None and ids[topic.topic_id] > 1:
-        text = "Duplicate topic id."
-    return ApiError(ErrorCode.invalid_request, text) if text else None
 
 
 def create_partitions(

@@ -1,7 +1,7 @@
 """AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups and brokers.
 
 A configuration that the request leaves out returns to its default. Source: Kafka's ConfigAdminManager,
-ConfigurationControlManager.legacyAlterConfigs. Kafka never answers a request that names a resource twice; Seqgate answers
+ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource. Kafka never answers a request that names a resource twice; Seqgate answers
 INVALID_REQUEST.
 """
 
@@ -13,6 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME
+from gateway.handlers.admin.config_rights import alteration_refusal
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
@@ -48,6 +49,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
             resource.resource_name,
             [ConfigChange(config.name, config.value) for config in resource.configs],
             replace=True,
+            denied=alteration_refusal(context, resource.resource_type, resource.resource_name),
         )
         for resource in request.resources
     ]

@@ -4,6 +4,7 @@
     this node                           accepted: the partition is there already
     null (cancel)                       NO_REASSIGNMENT_IN_PROGRESS
     any other list                      INVALID_REPLICA_ASSIGNMENT
+    without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
 Source: Kafka's ReplicationControlManager.alterPartitionReassignments.
 """
@@ -18,12 +19,14 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import cluster_refusal
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.metadata.topics import brokers_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
 
 _ACCEPTED = ApiError(ErrorCode.none)
 
@@ -31,16 +34,23 @@ _ACCEPTED = ApiError(ErrorCode.none)
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Answer for each partition of the request; no partition moves."""
     module = response_module(45, context.api_version)
+    denied = cluster_refusal(context, Operation.ALTER)
     is_late = bool(request.topics) and TimeLimit(context, request.timeout).left_s <= 0
-    refusal = ApiError(ErrorCode.request_timed_out) if is_late else None
+    refusal = denied or (ApiError(ErrorCode.request_timed_out) if is_late else None)
     allows_change = context.api_version < 1 or request.allow_replication_factor_change
     return build(
         module.AlterPartitionReassignmentsResponse,
         allow_replication_factor_change=allows_change,
         error_code=refusal.error_code if refusal else ErrorCode.none,
-        error_message=None if request.topics else "",
+        error_message=_message(denied, request),
         responses=tuple([await _topic(context, module, topic, refusal) for topic in request.topics]),
     )
+
+
+def _message(denied: ApiError | None, request: Any) -> str | None:
+    if denied is not None:
+        return denied.message
+    return None if request.topics else ""
 
 
 async def _topic(

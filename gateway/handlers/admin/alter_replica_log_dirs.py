@@ -4,6 +4,7 @@
     the one of `log.dirs`, known        accepted: the partition is there already
     the one of `log.dirs`, unknown      UNKNOWN_TOPIC_OR_PARTITION
     any other directory                 LOG_DIR_NOT_FOUND
+    without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for each partition
 
 The path must be the one that DescribeLogDirs returns, letter by letter, as in Kafka. Where a request names a partition
 several times, the last directory counts, and the answer has the partition once.
@@ -19,9 +20,11 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.admin.data_directory import data_directory
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import cluster_refusal
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import PartitionServices
+from gateway.security.acls.codes import Operation
 
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
@@ -33,13 +36,18 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
             for index in topic.partitions:
                 wanted.setdefault(topic.name, {})[index] = directory.path
     path = data_directory(context.node.config)
+    denied = cluster_refusal(context, Operation.ALTER)
     results = []
     for name, paths in wanted.items():
         rows = [
             build(
                 module.AlterReplicaLogDirPartitionResult,
                 partition_index=index,
-                error_code=_outcome(context, name, index, is_here=paths[index] == path),
+                error_code=(
+                    denied.error_code
+                    if denied
+                    else _outcome(context, name, index, is_here=paths[index] == path)
+                ),
             )
             async for index in in_slices(list(paths))
         ]

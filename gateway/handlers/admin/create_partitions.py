@@ -1,11 +1,13 @@
 """CreatePartitions (key 37, versions 0-3): add partitions to existing topics.
 
-Source: Kafka's ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
+The client needs ALTER on the topic. This is checked before anything but repeated names, so a refusal does not tell whether
+the topic exists. Source: Kafka's ControllerApis.createPartitions, ReplicationControlManager.createPartitions.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections import Counter
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -13,16 +15,23 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.rights import refused_topics
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
+
+_DENIED: Final = ApiError(ErrorCode.topic_authorization_failed)
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Add the partitions, or only check the request when `validate_only` is set."""
     node = context.node
-    topics = [_more_partitions(topic) for topic in request.topics]
+    times = Counter(topic.name for topic in request.topics)
+    once = (name for name, count in times.items() if count == 1)
+    denied = await refused_topics(context, Operation.ALTER, once)
+    topics = [_more_partitions(topic) for topic in request.topics if topic.name not in denied]
     results = await change_metadata(
         context,
         lambda image: create_partitions(
@@ -36,6 +45,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     )
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
+    results = [TopicResult(name=name, error=_DENIED) for name in sorted(denied)] + results
     if not request.validate_only:
         counts = {topic.name: topic.count for topic in topics}
         grown = [str(result.name) for result in results if not result.error]

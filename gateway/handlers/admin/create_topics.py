@@ -1,13 +1,21 @@
 """CreateTopics (key 19, versions 2-7): create topics with their partitions and configurations.
 
 Each topic succeeds or fails by itself. The answer leaves when the topics are durable and their logs exist. From v5 on
-it has the effective configuration, from v7 on the topic id. Source: Kafka's ControllerApis.createTopics.
+it has the effective configuration, from v7 on the topic id.
+
+The client needs CREATE on the cluster or on the topic. This is checked before anything but repeated names, so a refusal
+does not tell whether the topic exists; refused topics are listed last. From v5 on a topic is created for a client without
+DESCRIBE_CONFIGS on it, too, but its configuration and numbers stay out of the answer.
+Source: Kafka's ControllerApis.createTopics, ReplicationControlManager.createTopic.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from types import ModuleType
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
@@ -16,18 +24,26 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.fresh_ids import fresh_topic_id
 from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.rights import NOTHING, refused_topics
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
+from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
+
+FIRST_WITH_CONFIGS: Final = 5
+_DENIED: Final = ApiError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Create the topics, or only check them when `validate_only` is set."""
     node = context.node
-    topics = [_new_topic(topic) for topic in request.topics]
+    denied = await _denied(context, request.topics)
+    undescribed = await _undescribed(context, request.topics)
+    topics = [_new_topic(topic) for topic in request.topics if topic.name not in denied]
     fresh_ids = [fresh_topic_id() for _ in topics]
     results = await change_metadata(
         context,
@@ -43,6 +59,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     )
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
+    results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
     if not request.validate_only:
         created = [result for result in results if not result.error]
         log_change(
@@ -53,8 +70,27 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     module = response_module(19, context.api_version)
     return build(
         module.CreateTopicsResponse,
-        topics=tuple([_result(context, module, result) async for result in in_slices(results)]),
+        topics=tuple([_result(context, module, result, undescribed) async for result in in_slices(results)]),
     )
+
+
+async def _denied(context: RequestContext[TopicServices], topics: Sequence[Any]) -> AbstractSet[str]:
+    """Return the names of the topics that the client may not create.
+
+    Repeated names and the name of the metadata log are refused for that, whatever the client may do.
+    """
+    if context.may_cluster(Operation.CREATE):
+        return NOTHING
+    times = Counter(topic.name for topic in topics)
+    asked = (name for name, count in times.items() if count == 1 and name != METADATA_TOPIC)
+    return await refused_topics(context, Operation.CREATE, asked)
+
+
+async def _undescribed(context: RequestContext[TopicServices], topics: Sequence[Any]) -> AbstractSet[str]:
+    """Return the names of the topics whose configuration the client may not see."""
+    if context.api_version < FIRST_WITH_CONFIGS:
+        return NOTHING
+    return await refused_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in topics))
 
 
 def _new_topic(topic: Any) -> NewTopic:
@@ -67,7 +103,12 @@ def _new_topic(topic: Any) -> NewTopic:
     )
 
 
-def _result(context: RequestContext[TopicServices], module: ModuleType, result: TopicResult) -> Any:
+def _result(
+    context: RequestContext[TopicServices],
+    module: ModuleType,
+    result: TopicResult,
+    undescribed: AbstractSet[str],
+) -> Any:
     if result.error is not None:
         return build(
             module.CreatableTopicResult,
@@ -75,6 +116,16 @@ def _result(context: RequestContext[TopicServices], module: ModuleType, result: 
             topic_id=None,
             error_code=result.error.error_code,
             error_message=result.error.message,
+            configs=(),
+        )
+    if result.name in undescribed:
+        return build(
+            module.CreatableTopicResult,
+            name=result.name,
+            topic_id=result.topic_id,
+            error_code=ErrorCode.none,
+            error_message=None,
+            topic_config_error_code=int(ErrorCode.topic_authorization_failed),
             configs=(),
         )
     return build(
@@ -92,7 +143,7 @@ def _result(context: RequestContext[TopicServices], module: ModuleType, result: 
 def _effective_configs(
     context: RequestContext[TopicServices], module: ModuleType, result: TopicResult
 ) -> tuple[Any, ...]:
-    if context.api_version < 5:
+    if context.api_version < FIRST_WITH_CONFIGS:
         return ()
     return tuple(
         build(

@@ -1,10 +1,13 @@
 """DeleteTopics (key 20, versions 1-6): delete topics by name, from v6 on also by id.
 
+The client needs DELETE on the topic or on the cluster. TOPIC_AUTHORIZATION_FAILED has the name of a topic deleted by id only
+if the client may describe the topic, and does not tell whether a topic exists that the client may not describe.
 Source: Kafka's ControllerApis.deleteTopics. The results come in the order of the request; Kafka shuffles them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kio.schema.errors import ErrorCode
@@ -14,9 +17,11 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.metadata_change import change_metadata
 from gateway.metadata.decision import ApiError
-from gateway.metadata.topics import TopicResult, TopicToDelete, delete_topics
+from gateway.metadata.topic_deletion import DeletionRight, TopicToDelete, delete_topics
+from gateway.metadata.topics import TopicResult
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -27,7 +32,9 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         topics = [TopicToDelete(name=name) for name in request.topic_names]
     results: list[TopicResult] | ApiError
     if context.node.config.bool("delete.topic.enable"):
-        results = await change_metadata(context, lambda image: delete_topics(image, topics), request.timeout)
+        results = await change_metadata(
+            context, lambda image: delete_topics(image, topics, _right_on(context)), request.timeout
+        )
     else:
         results = _disabled(context.api_version)
     if isinstance(results, ApiError):
@@ -47,6 +54,20 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
             for result in results
         ),
     )
+
+
+def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], DeletionRight] | None:
+    """Return the function that tells what the client may do with a topic; None if it may delete all topics."""
+    if context.may_cluster(Operation.DELETE):
+        return None
+
+    def right(name: str) -> DeletionRight:
+        return DeletionRight(
+            describe=context.may_topic(Operation.DESCRIBE, name),
+            delete=context.may_topic(Operation.DELETE, name),
+        )
+
+    return right
 
 
 def _disabled(api_version: int) -> ApiError:

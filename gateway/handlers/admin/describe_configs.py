@@ -1,7 +1,8 @@
 """DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, this broker and its loggers.
 
 As in Kafka, a resource type that Kafka does not know refuses the whole request. A type that only Seqgate lacks (client
-metrics) refuses that resource. Source: Kafka's ConfigHelper.
+metrics) refuses that resource. The right on a resource is checked before the resource. Kafka lists the resources that
+it refuses for their rights last; Seqgate keeps the order of the request. Source: Kafka's ConfigHelper.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.admin.config_rights import description_refusal
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
@@ -58,7 +60,8 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     documented = context.api_version >= 3 and request.include_documentation
 
     def answer(resource: Any) -> Any:
-        found = refusal or _describe(context, resource)
+        denied = description_refusal(context, resource.resource_type, resource.resource_name)
+        found = refusal or denied or _describe(context, resource)
         error = found if isinstance(found, ApiError) else None
         entries = () if isinstance(found, ApiError) else found
         return build(

@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35, versions 1-5): describe the data directory and the size of each partition in it.
 
-The answer leaves out partitions that this node does not have. Source: Kafka's ReplicaManager.describeLogDirs.
+The answer leaves out partitions that this node does not have. The client needs DESCRIBE on the cluster. Source: Kafka's ReplicaManager.describeLogDirs.
 """
 
 from __future__ import annotations
@@ -16,14 +16,19 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.admin.data_directory import data_directory
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import cluster_refusal
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import PartitionServices
+from gateway.security.acls.codes import Operation
 
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Describe the one data directory; `topics` None means all partitions."""
     module = response_module(35, context.api_version)
+    denied = cluster_refusal(context, Operation.DESCRIBE)
+    if denied is not None:
+        return build(module.DescribeLogDirsResponse, error_code=denied.error_code, results=())
     path = data_directory(context.node.config)
     limit = TimeLimit(context)
     try:

@@ -3,6 +3,7 @@
     request                                 answer
     partition 0 of `__cluster_metadata`     leader and voter are this node; the log end offset is the newest change's
     anything else, or more than that        UNKNOWN_TOPIC_OR_PARTITION for each partition of the request
+    without DESCRIBE on the cluster         CLUSTER_AUTHORIZATION_FAILED, and no partitions
 
 Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest.
 """
@@ -16,9 +17,12 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.decision import ApiError
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
 
 _NOT_HOSTED: Final = "This server does not host this topic-partition."
 
@@ -26,6 +30,9 @@ _NOT_HOSTED: Final = "This server does not host this topic-partition."
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Describe the metadata log, or refuse every partition of a request that asks for another log."""
     module = response_module(55, context.api_version)
+    denied = cluster_refusal(context, Operation.DESCRIBE)
+    if denied is not None:
+        return _answer(context, module, denied, (), ())
     asked = [
         (topic.topic_name, [entry.partition_index for entry in topic.partitions]) for topic in request.topics
     ]
@@ -41,12 +48,23 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         )
         for name, indexes in asked
     )
+    nodes = _nodes(context, module, is_known=is_known) if context.api_version >= 2 else ()
+    return _answer(context, module, ApiError(ErrorCode.none, ""), topics, nodes)
+
+
+def _answer(
+    context: RequestContext[TopicServices],
+    module: ModuleType,
+    error: ApiError,
+    topics: tuple[Any, ...],
+    nodes: tuple[Any, ...],
+) -> Any:
     return build(
         module.DescribeQuorumResponse,
-        error_code=ErrorCode.none,
-        error_message="",
+        error_code=error.error_code,
+        error_message=error.message,
         topics=topics,
-        **({"nodes": _nodes(context, module, is_known=is_known)} if context.api_version >= 2 else {}),
+        **({"nodes": nodes} if context.api_version >= 2 else {}),
     )
 
 

@@ -4,6 +4,7 @@
     led by this node                    ELECTION_NOT_NEEDED, for preferred and for unclean elections
     without a usable log                PREFERRED_LEADER_NOT_AVAILABLE; unclean: ELIGIBLE_LEADERS_NOT_AVAILABLE
     unknown                             UNKNOWN_TOPIC_OR_PARTITION
+    any, without ALTER on the cluster   CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
 A request without a list means all topics, and its answer lists only partitions whose election failed.
 Source: Kafka's ReplicationControlManager.electLeaders, QuorumController.electLeaders.
@@ -20,11 +21,13 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer
 from gateway.handlers.answering.partition_state import partition_state
+from gateway.handlers.answering.rights import cluster_refusal
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
@@ -44,7 +47,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Answer for each partition of the request; a wrong request is refused as a whole and for each partition."""
     module = response_module(43, context.api_version)
     kind = request.election_type if context.api_version >= 1 else _PREFERRED
-    refusal = _refusal(context, request, kind)
+    refusal = cluster_refusal(context, Operation.ALTER) or _refusal(context, request, kind)
     if request.topic_partitions is None:
         results = () if refusal else await _failed_elections(context, module, kind)
     else:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.handlers.admin.alter_configs import answer_alterations
+from gateway.handlers.admin.config_rights import alteration_refusal
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.metadata.configs import Alteration, ConfigChange
@@ -23,6 +24,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
             resource.resource_type,
             resource.resource_name,
             [ConfigChange(config.name, config.value, config.config_operation) for config in resource.configs],
+            denied=alteration_refusal(context, resource.resource_type, resource.resource_name),
         )
         for resource in request.resources
     ]

@@ -1,8 +1,8 @@
 """ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142).
 
 Version 0 lists only client metrics (it was ListClientMetricsResources), which this node lacks. Topics, this broker
-and its loggers are always listed; a group is listed only when configurations are set on it. Source: Kafka's
-KafkaApis.handleListConfigResources.
+and its loggers are always listed; a group is listed only when configurations are set on it. The client needs
+DESCRIBE_CONFIGS on the cluster, which is checked before the types. Source: Kafka's KafkaApis.handleListConfigResources.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.image import (
     BROKER_LOGGER_RESOURCE,
     BROKER_RESOURCE,
@@ -23,6 +24,7 @@ from gateway.metadata.image import (
 )
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 74
 FIRST_WITH_TYPES: Final = 1
@@ -56,6 +58,9 @@ _NAMES: Final[Mapping[int, Callable[[RequestContext[TopicServices]], Collection[
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """List the resources of the types in the request, or of all types when it names none."""
     module = response_module(API_KEY, context.api_version)
+    denied = cluster_refusal(context, Operation.DESCRIBE_CONFIGS)
+    if denied is not None:
+        return build(module.ListConfigResourcesResponse, error_code=denied.error_code, config_resources=())
     if context.api_version < FIRST_WITH_TYPES:
         asked = {CLIENT_METRICS_RESOURCE}
     else:

@@ -1,6 +1,7 @@
 """UnregisterBroker (key 64, version 0): remove a broker from the cluster; this node is the only one, and stays.
 
 Kafka unregisters a broker that runs as well. Here that would leave no broker, so the request gets INVALID_REQUEST.
+The client needs ALTER on the cluster.
 Source: Kafka's ClusterControlManager.unregisterBroker.
 """
 
@@ -12,13 +13,20 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import cluster_refusal
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import NodeServices
+from gateway.security.acls.codes import Operation
 
 
 async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """Refuse: the broker is unknown, or it is this node."""
     module = response_module(64, context.api_version)
+    denied = cluster_refusal(context, Operation.ALTER)
+    if denied is not None:
+        return build(
+            module.UnregisterBrokerResponse, error_code=denied.error_code, error_message=denied.message
+        )
     broker = request.broker_id
     code = ErrorCode.broker_id_not_registered
     text = f"Broker ID {broker} is not currently registered"

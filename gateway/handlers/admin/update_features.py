@@ -4,6 +4,7 @@
     the present one                     accepted
     a lower one, also as a downgrade    INVALID_UPDATE_VERSION; Kafka takes a downgrade that says it is one
     any other, or an unknown feature    INVALID_UPDATE_VERSION
+    any, without ALTER on the cluster   CLUSTER_AUTHORIZATION_FAILED
 
 The first wrong update refuses the whole request. Source: Kafka's FeatureControlManager.updateFeatures.
 """
@@ -17,8 +18,11 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.api_versions import FEATURES
+from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.decision import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import NodeServices
+from gateway.security.acls.codes import Operation
 
 _LAST_WITH_RESULTS: Final = 1
 _UPGRADE_TYPES: Final = (1, 2, 3)
@@ -29,10 +33,10 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
     """Accept updates that change nothing; refuse the request at the first other update."""
     version = context.api_version
     module = response_module(57, version)
-    complaint = next(filter(None, (_complaint(version, update) for update in request.feature_updates)), None)
+    error = cluster_refusal(context, Operation.ALTER) or _error(version, request)
     results: dict[str, Any] = {}
     if version <= _LAST_WITH_RESULTS:
-        accepted = () if complaint else request.feature_updates
+        accepted = () if error else request.feature_updates
         results["results"] = tuple(
             build(
                 module.UpdatableFeatureResult,
@@ -44,10 +48,16 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
         )
     return build(
         module.UpdateFeaturesResponse,
-        error_code=ErrorCode.invalid_update_version if complaint else ErrorCode.none,
-        error_message=_PREFIX + complaint if complaint else None,
+        error_code=error.error_code if error else ErrorCode.none,
+        error_message=error.message if error else None,
         **results,
     )
+
+
+def _error(version: int, request: Any) -> ApiError | None:
+    """Return the error of the first wrong update; None if every feature has the level that it is set to."""
+    complaint = next(filter(None, (_complaint(version, update) for update in request.feature_updates)), None)
+    return None if complaint is None else ApiError(ErrorCode.invalid_update_version, _PREFIX + complaint)
 
 
 def _complaint(version: int, update: Any) -> str | None:

@@ -5,18 +5,15 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config import load_config
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import RemoveTopicRecord
 from gateway.metadata.topic_names import name_complaint
 from gateway.metadata.topics import (
     MAX_PARTITIONS_PER_REQUEST,
     MorePartitions,
     NewTopic,
     TopicResult,
-    TopicToDelete,
     create_partitions,
-    delete_topics,
 )
-from tests.gateway.metadata.support import NODE_ID, decide_topics, image_with, replay, topic_id
+from tests.gateway.metadata.support import NODE_ID, decide_topics, image_with, replay
 
 
 def code(result: TopicResult) -> str:
@@ -121,51 +118,6 @@ class TestCreate:
             config=config,
         )
         assert codes(decision.answer) == ["none", "policy_violation"]
-
-
-class TestDelete:
-    def test_by_name_and_by_id(self) -> None:
-        image = image_with(NewTopic(name="a"), NewTopic(name="b"))
-        b_id = image.topics_by_name["b"].topic_id
-        decision = delete_topics(image, [TopicToDelete(name="a"), TopicToDelete(topic_id=b_id)])
-        assert codes(decision.answer) == ["none", "none"]
-        assert [result.name for result in decision.answer] == ["a", "b"]
-        assert len(decision.records) == 2
-        assert all(isinstance(record, RemoveTopicRecord) for record in decision.records)
-        assert replay(image, decision).topics_by_name == {}
-
-    def test_refusals(self) -> None:
-        image = image_with(NewTopic(name="a"))
-        a_id = image.topics_by_name["a"].topic_id
-        decision = delete_topics(
-            image,
-            [
-                TopicToDelete(name="none"),
-                TopicToDelete(topic_id=topic_id(7)),
-                TopicToDelete(),
-                TopicToDelete(name="a", topic_id=a_id),
-                TopicToDelete(name="twice"),
-                TopicToDelete(name="twice"),
-                TopicToDelete(topic_id=topic_id(8)),
-                TopicToDelete(topic_id=topic_id(8)),
-            ],
-        )
-        assert codes(decision.answer) == [
-            "unknown_topic_or_partition",
-            "unknown_topic_id",
-            "invalid_request",
-            "invalid_request",
-            "invalid_request",
-            "invalid_request",
-        ]
-        assert decision.records == []
-
-    def test_name_and_id_of_the_same_topic_delete_it_once(self) -> None:
-        image = image_with(NewTopic(name="a"))
-        a_id = image.topics_by_name["a"].topic_id
-        decision = delete_topics(image, [TopicToDelete(topic_id=a_id), TopicToDelete(name="a")])
-        assert codes(decision.answer) == ["none", "invalid_request"]
-        assert len(decision.records) == 1
 
 
 class TestMorePartitions:

@@ -1,0 +1,112 @@
+"""Deleting topics: by name and by id, and what a client without rights learns."""
+
+from __future__ import annotations
+
+from gateway.metadata.records import RemoveTopicRecord
+from gateway.metadata.topic_deletion import DeletionRight, TopicToDelete, delete_topics
+from gateway.metadata.topics import NewTopic, TopicResult
+from tests.gateway.metadata.support import image_with, replay, topic_id
+
+RIGHTS = {
+    "own": DeletionRight(describe=True, delete=True),
+    "seen": DeletionRight(describe=True, delete=False),
+    "hidden": DeletionRight(describe=False, delete=False),
+    "unseen": DeletionRight(describe=False, delete=True),
+}
+
+
+def right(name: str) -> DeletionRight:
+    return RIGHTS[name.removeprefix("no-")]
+
+
+def codes(results: list[TopicResult]) -> list[str]:
+    return ["none" if result.error is None else result.error.error_code.name for result in results]
+
+
+def test_by_name_and_by_id() -> None:
+    image = image_with(NewTopic(name="a"), NewTopic(name="b"))
+    b_id = image.topics_by_name["b"].topic_id
+    decision = delete_topics(image, [TopicToDelete(name="a"), TopicToDelete(topic_id=b_id)])
+    assert codes(decision.answer) == ["none", "none"]
+    assert [result.name for result in decision.answer] == ["a", "b"]
+    assert len(decision.records) == 2
+    assert all(isinstance(record, RemoveTopicRecord) for record in decision.records)
+    assert replay(image, decision).topics_by_name == {}
+
+
+def test_refusals() -> None:
+    image = image_with(NewTopic(name="a"))
+    a_id = image.topics_by_name["a"].topic_id
+    decision = delete_topics(
+        image,
+        [
+            TopicToDelete(name="none"),
+            TopicToDelete(topic_id=topic_id(7)),
+            TopicToDelete(),
+            TopicToDelete(name="a", topic_id=a_id),
+            TopicToDelete(name="twice"),
+            TopicToDelete(name="twice"),
+            TopicToDelete(topic_id=topic_id(8)),
+            TopicToDelete(topic_id=topic_id(8)),
+        ],
+    )
+    assert codes(decision.answer) == [
+        "unknown_topic_or_partition",
+        "unknown_topic_id",
+        "invalid_request",
+        "invalid_request",
+        "invalid_request",
+        "invalid_request",
+    ]
+    assert decision.records == []
+
+
+def test_name_and_id_of_the_same_topic_delete_it_once() -> None:
+    image = image_with(NewTopic(name="a"))
+    a_id = image.topics_by_name["a"].topic_id
+    decision = delete_topics(image, [TopicToDelete(topic_id=a_id), TopicToDelete(name="a")])
+    assert codes(decision.answer) == ["none", "invalid_request"]
+    assert len(decision.records) == 1
+
+
+def test_a_name_is_refused_before_the_topic_is_found_unless_the_client_may_describe_it() -> None:
+    image = image_with(*(NewTopic(name=name) for name in RIGHTS))
+    names = [*RIGHTS, *(f"no-{name}" for name in RIGHTS)]
+    decision = delete_topics(image, [TopicToDelete(name=name) for name in names], right)
+    assert [(result.name, result.topic_id) for result in decision.answer][1:] == [
+        (name, None) for name in names[1:]
+    ]
+    assert dict(zip(names, codes(decision.answer), strict=True)) == {
+        "own": "none",
+        "seen": "topic_authorization_failed",
+        "hidden": "topic_authorization_failed",
+        "unseen": "topic_authorization_failed",
+        "no-own": "unknown_topic_or_partition",
+        "no-seen": "unknown_topic_or_partition",
+        "no-hidden": "topic_authorization_failed",
+        "no-unseen": "topic_authorization_failed",
+    }
+    assert set(replay(image, decision).topics_by_name) == set(RIGHTS) - {"own"}
+
+
+def test_the_refusal_of_an_id_tells_the_name_only_to_who_may_describe_the_topic() -> None:
+    image = image_with(*(NewTopic(name=name) for name in RIGHTS))
+    ids = [image.topics_by_name[name].topic_id for name in RIGHTS]
+    decision = delete_topics(image, [TopicToDelete(topic_id=asked) for asked in [*ids, topic_id(99)]], right)
+    refused = "topic_authorization_failed"
+    assert codes(decision.answer) == ["none", refused, refused, "none", "unknown_topic_id"]
+    assert [result.name for result in decision.answer] == ["own", "seen", None, "unseen", None]
+    assert [result.topic_id for result in decision.answer] == [*ids, topic_id(99)]
+
+
+def test_repeated_names_are_refused_for_that_whatever_the_rights() -> None:
+    image = image_with(NewTopic(name="hidden"))
+    twice = [TopicToDelete(name="hidden")] * 2
+    assert codes(delete_topics(image, twice, right).answer) == ["invalid_request"]
+
+
+def test_nobody_learns_from_a_name_and_an_id_that_they_are_the_same_topic() -> None:
+    image = image_with(NewTopic(name="hidden"))
+    hidden_id = image.topics_by_name["hidden"].topic_id
+    both = [TopicToDelete(topic_id=hidden_id), TopicToDelete(name="hidden")]
+    assert codes(delete_topics(image, both, right).answer) == ["topic_authorization_failed"] * 2
