@@ -1,6 +1,8 @@
 """DescribeTopicPartitions (key 75, version 0): describe topics by name, in pages of at most 2,000 partitions.
 
-A page ends with a cursor: the topic and partition with which the next page begins. This API creates no topics.
+A page ends with a cursor: the topic and partition with which the next page begins. This API creates no topics. Topics that
+the client may not describe are missing among all topics; in every page of a request that names them they come last, with
+TOPIC_AUTHORIZATION_FAILED whether they exist or not.
 Source: KIP-966, Kafka's DescribeTopicPartitionsRequestHandler, KRaftMetadataCache.describeTopicResponse.
 """
 
@@ -15,10 +17,12 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import NOT_ASKED, topic_operations
 from gateway.handlers.answering.partition_state import partition_state
+from gateway.handlers.answering.rights import refused_topics
 from gateway.metadata.image import TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 #: Partitions of one page: Kafka's default of max.request.partition.size.limit.
 MAX_PARTITIONS_PER_PAGE: Final = 2000
@@ -36,7 +40,11 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     left = max(min(MAX_PARTITIONS_PER_PAGE, request.response_partition_limit), 1)
     topics = []
     next_cursor = None
-    for name in sorted(name for name in names or by_name if name >= start):
+    asked = sorted(name for name in names or by_name if name >= start)
+    denied = await refused_topics(context, Operation.DESCRIBE, asked)
+    for name in asked:
+        if name in denied:
+            continue
         if left == 0:
             next_cursor = module.Cursor(topic_name=name, partition_index=0)
             break
@@ -51,6 +59,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
             next_cursor = module.Cursor(topic_name=name, partition_index=end)
             break
         left -= max(end - first, 0)
+    if names:
+        topics += [_denied(module, name) for name in sorted(denied)]
     return build(module.DescribeTopicPartitionsResponse, topics=tuple(topics), next_cursor=next_cursor)
 
 
@@ -95,6 +105,18 @@ def _unknown(context: RequestContext[Services], module: ModuleType, name: str) -
         is_internal=name in INTERNAL_TOPICS,
         partitions=(),
         topic_authorized_operations=topic_operations(context, name),
+    )
+
+
+def _denied(module: ModuleType, name: str) -> Any:
+    return build(
+        module.DescribeTopicPartitionsResponseTopic,
+        error_code=ErrorCode.topic_authorization_failed,
+        name=name,
+        topic_id=None,
+        is_internal=False,
+        partitions=(),
+        topic_authorized_operations=NOT_ASKED,
     )
 
 

@@ -6,6 +6,10 @@
     topic ids (v12 on)           these topics; names beside ids are ignored, as in Kafka
     unknown name                 UNKNOWN_TOPIC_OR_PARTITION; the topic is created in the background if allowed
     unknown id                   UNKNOWN_TOPIC_ID
+    without DESCRIBE             TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not; null as the name of an id;
+                                 nothing in all topics
+    unknown, without CREATE on   TOPIC_AUTHORIZATION_FAILED, if a name with this right would create the topic
+    the topic or the cluster
 
 `__cluster_metadata` and the internal topics of coordinators are never created in this way.
 Source: Kafka's KafkaApis.handleTopicMetadataRequest, KIP-516 (topic ids), KIP-430 (authorized operations).
@@ -15,7 +19,9 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final
 
@@ -31,6 +37,7 @@ from gateway.handlers.answering.authorized_operations import (
 from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.fresh_ids import fresh_topic_id
 from gateway.handlers.answering.partition_state import PartitionState, partition_state
+from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_complaint
@@ -39,6 +46,7 @@ from gateway.protocol.messages import build, response_module, written
 from gateway.protocol.schema_writer import Written
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 logger = logging.getLogger(__name__)
 
@@ -57,7 +65,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         refused = [topic for topic in request.topics or () if _names_nothing(topic)]
     if refused:
         return _refuse_all(module, request.topics)
-    topics_asked = context.api_version >= 8 and request.include_topic_authorized_operations
+    topics = await _topics(context, module, request)
     cluster_asked = 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations
     node = context.node
     endpoint = node.advertised[context.listener_name]
@@ -73,7 +81,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         brokers=(broker,),
         cluster_id=node.cluster_id,
         controller_id=node.node_id,
-        topics=tuple([topic async for topic in in_slices(_topics(context, module, request, topics_asked))]),
+        topics=tuple([topic async for topic in in_slices(topics)]),
         error_code=ErrorCode.none,
         cluster_authorized_operations=cluster_operations(context) if cluster_asked else NOT_ASKED,
     )
@@ -96,7 +104,6 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
                 ErrorCode.invalid_request,
                 topic.name or "",
                 getattr(topic, "topic_id", None),
-                NOT_ASKED,
             )
             for topic in topics
         ),
@@ -105,67 +112,109 @@ def _refuse_all(module: ModuleType, topics: Sequence[Any]) -> Any:
     )
 
 
-def _topics(
-    context: RequestContext[Services], module: ModuleType, request: Any, operations_asked: bool
-) -> Iterator[Any]:
+async def _topics(context: RequestContext[Services], module: ModuleType, request: Any) -> Iterator[Any]:
+    """Find out what the client may see, and return the topics of the answer."""
     image = context.services.topics.metadata_log.image
+    operations_asked = bool(context.api_version >= 8 and request.include_topic_authorized_operations)
     if request.topics is None or (context.api_version == 0 and not request.topics):
         # other requests create and delete topics between the slices
-        for topic in list(image.topics_by_name.values()):
-            yield _topic(context, module, topic, operations_asked)
-        return
+        topics = list(image.topics_by_name.values())
+        denied = await refused_topics(context, Operation.DESCRIBE, (topic.name for topic in topics))
+        shown = (topic for topic in topics if topic.name not in denied)
+        return (_topic(context, module, topic, operations_asked) for topic in shown)
     ids = dict.fromkeys(
         topic.topic_id for topic in request.topics if getattr(topic, "topic_id", None) is not None
     )
     if ids:
-        yield from _topics_by_id(context, module, ids, operations_asked)
-    else:
-        allowed = context.api_version < 4 or request.allow_auto_topic_creation
-        names = dict.fromkeys(topic.name for topic in request.topics)
-        yield from _topics_by_name(context, module, names, operations_asked, create=allowed)
+        # an id that gets a topic after the rights were checked stays unknown
+        found = {topic_id: topic for topic_id in ids if (topic := image.topics_by_id.get(topic_id))}
+        denied_ids = await refused_ids(context, Operation.DESCRIBE, ids, found)
+        return _topics_by_id(context, module, ids, found, denied_ids, operations_asked)
+    names = dict.fromkeys(topic.name for topic in request.topics)
+    denied = await refused_topics(context, Operation.DESCRIBE, names)
+    creates = context.node.config.bool("auto.create.topics.enable") and (
+        context.api_version < 4 or request.allow_auto_topic_creation
+    )
+    named = _Named.of(image, names, denied, creates=creates)
+    if named.unknown and creates and not context.may_cluster(Operation.CREATE):
+        named.not_created = await refused_topics(context, Operation.CREATE, named.unknown)
+    return _topics_by_name(context, module, named, operations_asked)
+
+
+@dataclass(slots=True)
+class _Named:
+    """The names of a request, as they were when its rights were checked.
+
+    A topic that is deleted after the check must not be created again for a client that may not create it.
+    """
+
+    found: list[TopicImage]
+    unknown: list[str]
+    denied: list[str]
+    """The names of topics that the client may not describe."""
+    creates: bool
+    """Whether the request creates unknown topics."""
+    not_created: AbstractSet[str] = NOTHING
+    """The unknown names of topics that the client may not create, although the request would."""
+
+    @classmethod
+    def of(
+        cls, image: MetadataImage, names: Mapping[str, None], denied: AbstractSet[str], *, creates: bool
+    ) -> _Named:
+        found, unknown = [], []
+        for name in names:
+            if name in denied:
+                continue
+            topic = image.topics_by_name.get(name)
+            if topic is None:
+                unknown.append(name)
+            else:
+                found.append(topic)
+        return cls(found, unknown, sorted(denied), creates)
 
 
 def _topics_by_id(
-    context: RequestContext[Services], module: ModuleType, ids: dict[uuid.UUID, None], operations_asked: bool
+    context: RequestContext[Services],
+    module: ModuleType,
+    ids: Mapping[uuid.UUID, None],
+    found: Mapping[uuid.UUID, TopicImage],
+    denied: AbstractSet[uuid.UUID],
+    operations_asked: bool,
 ) -> Iterator[Any]:
-    by_id = context.services.topics.metadata_log.image.topics_by_id
     for topic_id in ids:
-        if topic_id not in by_id:
-            yield _topic_error(module, ErrorCode.unknown_topic_id, None, topic_id, NOT_ASKED)
-    for topic_id in ids:
-        topic = by_id.get(topic_id)
-        if topic is not None:
+        if topic_id not in found:
+            yield _topic_error(module, ErrorCode.unknown_topic_id, None, topic_id)
+    for topic_id, topic in found.items():
+        if topic_id not in denied:
             yield _topic(context, module, topic, operations_asked)
+    for topic_id in found:
+        if topic_id in denied:
+            yield _topic_error(module, ErrorCode.topic_authorization_failed, None, topic_id)
 
 
 def _topics_by_name(
-    context: RequestContext[Services],
-    module: ModuleType,
-    names: dict[str, None],
-    operations_asked: bool,
-    *,
-    create: bool,
+    context: RequestContext[Services], module: ModuleType, named: _Named, operations_asked: bool
 ) -> Iterator[Any]:
-    by_name = context.services.topics.metadata_log.image.topics_by_name
-    for name in names:
-        topic = by_name.get(name)
-        if topic is not None:
-            yield _topic(context, module, topic, operations_asked)
-    for name in names:
-        if name in by_name:
+    for topic in named.found:
+        yield _topic(context, module, topic, operations_asked)
+    for name in named.unknown:
+        if name in named.not_created:
+            yield _topic_error(module, ErrorCode.topic_authorization_failed, name, None)
             continue
         error = ErrorCode.invalid_topic_exception
         if name_complaint(name) is None:
             error = ErrorCode.unknown_topic_or_partition
-            if create:
+            if named.creates:
                 _create_soon(context, name)
         operations = topic_operations(context, name) if operations_asked else NOT_ASKED
         yield _topic_error(module, error, name, None, operations)
+    for name in named.denied:
+        yield _topic_error(module, ErrorCode.topic_authorization_failed, name, None)
 
 
 def _create_soon(context: RequestContext[Services], name: str) -> None:
     node = context.node
-    if not node.config.bool("auto.create.topics.enable") or name in INTERNAL_TOPICS | {METADATA_TOPIC}:
+    if name in INTERNAL_TOPICS | {METADATA_TOPIC}:
         return
     topic_id = fresh_topic_id()
 
@@ -243,14 +292,18 @@ def _row(module: ModuleType, index: int, image: PartitionImage, state: Partition
 
 
 def _topic_error(
-    module: ModuleType, error: ErrorCode, name: str | None, topic_id: uuid.UUID | None, operations: int
+    module: ModuleType,
+    error: ErrorCode,
+    name: str | None,
+    topic_id: uuid.UUID | None,
+    operations: int = NOT_ASKED,
 ) -> Any:
     return build(
         module.MetadataResponseTopic,
         error_code=error,
         name=name,
         topic_id=topic_id,
-        is_internal=name in INTERNAL_TOPICS,
+        is_internal=error is not ErrorCode.topic_authorization_failed and name in INTERNAL_TOPICS,
         partitions=(),
         topic_authorized_operations=operations,
     )
