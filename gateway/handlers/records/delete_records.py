@@ -3,8 +3,9 @@
 Offset -1 means the high watermark. The new start is durable before the answer. Where a request names a partition twice,
 its last offset counts, as in Kafka. The request's timeout is ignored: in Kafka it concerns other replicas only. A
 topic whose cleanup.policy is `compact` refuses the request. With an empty cleanup.policy this API is the only way to
-delete records.
-Source: Kafka's ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
+delete records. Partitions of a topic on which the client has no DELETE get TOPIC_AUTHORIZATION_FAILED, whether they exist or
+not.
+Source: Kafka's KafkaApis.handleDeleteRecordsRequest, ReplicaManager.deleteRecords, Partition.deleteRecordsOnLeader.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
@@ -25,12 +27,14 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.removal import remove
 from gateway.runtime.services import Services
 from gateway.runtime.upkeep.names_replay import complete_names, is_behind
+from gateway.security.acls.codes import Operation
 from log import LogError, retention
 
 logger = logging.getLogger(__name__)
 
 _HIGH_WATERMARK: Final = -1
 _NO_LOW_WATERMARK: Final = -1
+_DENIED: Final = (_NO_LOW_WATERMARK, ErrorCode.topic_authorization_failed)
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
@@ -41,13 +45,18 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     for topic in request.topics:
         offsets = wanted.setdefault(topic.name, {})
         offsets.update((entry.partition_index, entry.offset) for entry in topic.partitions)
+    denied = await refused_topics(context, Operation.DELETE, wanted)
     topics = []
     for topic_name, offsets in wanted.items():
         partitions, deleted = [], []
         async for index, offset in in_slices(offsets.items()):
             name = f"{topic_name}-{index}"
             try:
-                low_watermark, error_code = await limit.run(_delete(context, topic_name, index, offset), name)
+                low_watermark, error_code = (
+                    _DENIED
+                    if topic_name in denied
+                    else await limit.run(_delete(context, topic_name, index, offset), name)
+                )
             except TimeoutError:
                 low_watermark, error_code = _NO_LOW_WATERMARK, ErrorCode.request_timed_out
             if error_code is ErrorCode.none:

@@ -3,6 +3,9 @@
 Readers of committed records (isolation_level 1) get the records below the last stable offset, and the list of aborted
 transactions that they must filter out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and topic ids
 (v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
+
+A partition of a topic without READ gets TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not; the other partitions
+are still waited for. A fetch with a replica id needs CLUSTER_ACTION on the cluster instead.
 Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227;
 UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 """
@@ -19,6 +22,8 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.records.fetch_context import FetchContext, open_context
+from gateway.handlers.records.fetch_rights import FetchRights
+from gateway.handlers.records.fetch_rows import error_row, row_of
 from gateway.protocol.fetch_codec import FetchRow, Piece, encode_fetch_response
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
 from gateway.runtime.loop.slices import in_slices
@@ -64,6 +69,8 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
     fetch_context, error = open_context(context, request)
     if fetch_context is None:
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
+    if context.node.access.is_on:
+        fetch_context.rights = FetchRights(context, request)
     limit = context.node.config.int("fetch.max.bytes")
     max_bytes = max(0, min(request.max_bytes, limit))
     min_bytes = min(request.min_bytes, max_bytes)
@@ -242,13 +249,18 @@ def _read_partitions(
     waits = waits or not cold_reads.is_on
     left = max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
+    rights = fetch_context.rights
     for key, wanted in fetch_context.wanted():
+        if rights is not None and rights.denies(key[0]):
+            read.rows.append((key, error_row(key[1], ErrorCode.topic_authorization_failed)))
+            yield
+            continue
         partition, error = _resolve(context, key)
         if partition is not None and request.replica_id >= 0:
             # only a follower sends a replica id; there are no followers, so the sender has asked the wrong broker
             partition, error = None, ErrorCode.not_leader_or_follower
         if partition is None:
-            read.rows.append((key, _error_row(key[1], error)))
+            read.rows.append((key, error_row(key[1], error)))
             read.must_answer = True
             yield
             continue
@@ -260,7 +272,7 @@ def _read_partitions(
         except NotCached as cold:
             if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
                 read.missing += cold.places
-            row = _row(partition, b"", [] if committed_only else None, None)
+            row = row_of(partition, b"", [] if committed_only else None, None)
         finally:
             storage.waits = True
         read.rows.append((key, row))
@@ -302,14 +314,14 @@ def _read_partition(
     # Fetch takes every negative epoch for "no epoch" (FetchRequest.optionalEpoch)
     error = partition.check_leader_epoch(max(-1, wanted.current_leader_epoch))
     if error is not ErrorCode.none:
-        return _error_row(partition.index, error)
+        return error_row(partition.index, error)
     log = partition.log
     upper_bound = log.last_stable_offset if committed_only else log.high_watermark
     aborted: list[tuple[int, int]] | None = [] if committed_only else None
     try:
         diverging = _diverging_epoch(log, wanted)
         if diverging is not None:
-            return _row(partition, b"", None, diverging)
+            return row_of(partition, b"", None, diverging)
         max_bytes = max(0, min(wanted.partition_max_bytes, left))
         region = log.find(
             wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
@@ -318,10 +330,10 @@ def _read_partition(
             aborted = lookups.aborted_in(log, wanted.fetch_offset, region)
         records = _records(log, region)
     except OffsetOutOfRange:
-        return _error_row(partition.index, ErrorCode.offset_out_of_range)
+        return error_row(partition.index, ErrorCode.offset_out_of_range)
     except LogError as failure:
-        return _error_row(partition.index, ErrorCode(failure.kafka_error_code))
-    return _row(partition, records, aborted, None)
+        return error_row(partition.index, ErrorCode(failure.kafka_error_code))
+    return row_of(partition, records, aborted, None)
 
 
 def _records(log: PartitionLog, region: FileRegion | None) -> bytes | FileRegion:
@@ -329,34 +341,6 @@ def _records(log: PartitionLog, region: FileRegion | None) -> bytes | FileRegion
     if region is None:
         return b""
     return region.kept() if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
-
-
-def _row(
-    partition: Partition,
-    records: bytes | FileRegion,
-    aborted_transactions: list[tuple[int, int]] | None,
-    diverging: tuple[int, int] | None,
-) -> FetchRow:
-    log = partition.log
-    return FetchRow(
-        partition.index,
-        0,
-        log.high_watermark,
-        log.last_stable_offset,
-        log.log_start_offset,
-        aborted_transactions,
-        records,
-        diverging,
-    )
-
-
-def _error_row(index: int, error: ErrorCode) -> FetchRow:
-    """Return the row of a partition that can't be read.
-
-    As in Kafka, an unknown partition has an empty list of aborted transactions, any other a null.
-    """
-    unknown = error in {ErrorCode.unknown_topic_id, ErrorCode.unknown_topic_or_partition}
-    return FetchRow(index, int(error), -1, -1, -1, () if unknown else None, b"")
 
 
 def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int] | None:

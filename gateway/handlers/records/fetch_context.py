@@ -17,6 +17,7 @@ from collections.abc import Iterable, Sequence
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.records.fetch_rights import FetchRights
 from gateway.protocol.fetch_codec import FetchRow, TopicRows
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest
 from gateway.runtime.partitions.fetch_sessions import (
@@ -35,6 +36,9 @@ FIRST_TOPIC_ID_VERSION = 13
 
 class FetchContext:
     """A fetch without a session, or the first of one: every partition that it names is read and answered."""
+
+    rights: FetchRights | None = None
+    """The rights of the client; None where it may read everything."""
 
     def __init__(
         self, positions: dict[PartitionKey, FetchPosition], *, wants_session: bool, uses_topic_ids: bool

@@ -7,22 +7,26 @@
     −5, −6     none: there is no tiered storage (v9, v11)
     ≥ 0        the first offset whose timestamp is not before it, or −1
 
+Topics that the client may not describe come last, with TOPIC_AUTHORIZATION_FAILED whether they exist or not.
 Source: Kafka's KafkaApis.handleListOffsetRequest, UnifiedLog.fetchOffsetByTimestamp, KIP-734.
 """
 
 from __future__ import annotations
 
 from functools import partial
+from types import ModuleType
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import refused_topics
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
+from gateway.security.acls.codes import Operation
 from log import LogError, lookups
 
 API_KEY = 2
@@ -48,14 +52,20 @@ class _Found(NamedTuple):
     leader_epoch: int = -1
 
 
+_DENIED = _Found(ErrorCode.topic_authorization_failed)
+
+
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Look up every partition; a partition that is asked for twice gets INVALID_REQUEST, as in Kafka."""
     module = response_module(API_KEY, context.api_version)
+    denied = await refused_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
     doubled = _asked_twice(request)
     refused: set[tuple[str, int]] = set()
     committed_only = context.api_version >= 2 and request.isolation_level == READ_COMMITTED
     topics = []
     for topic in request.topics:
+        if topic.name in denied:
+            continue
         rows = []
         async for entry in in_slices(topic.partitions):
             key = (topic.name, entry.partition_index)
@@ -67,19 +77,27 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
             else:
                 look_up = partial(_look_up, context, topic.name, entry, committed_only)
                 found = await context.services.cold_reads.run(look_up)
-            rows.append(
-                build(
-                    module.ListOffsetsPartitionResponse,
-                    partition_index=entry.partition_index,
-                    error_code=found.error,
-                    timestamp=found.timestamp,
-                    offset=found.offset,
-                    leader_epoch=found.leader_epoch,
-                )
-            )
+            rows.append(_row(module, entry.partition_index, found))
         if rows:
             topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
+    for topic in request.topics if denied else ():
+        if topic.name in denied:
+            rows = [
+                _row(module, entry.partition_index, _DENIED) async for entry in in_slices(topic.partitions)
+            ]
+            topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
     return build(module.ListOffsetsResponse, topics=tuple(topics))
+
+
+def _row(module: ModuleType, index: int, found: _Found) -> Any:
+    return build(
+        module.ListOffsetsPartitionResponse,
+        partition_index=index,
+        error_code=found.error,
+        timestamp=found.timestamp,
+        offset=found.offset,
+        leader_epoch=found.leader_epoch,
+    )
 
 
 def _asked_twice(request: Any) -> set[tuple[str, int]]:

@@ -1,20 +1,25 @@
 """OffsetForLeaderEpoch (key 23, versions 2–4): return the offset at which a leader epoch ends.
 
-Consumers use it to find out whether the records that they read were truncated.
+Consumers use it to find out whether the records that they read were truncated. The client needs DESCRIBE on the topic, or
+CLUSTER_ACTION on the cluster. Topics without either come last, with TOPIC_AUTHORIZATION_FAILED whether they exist or not.
 Source: Kafka's ReplicaManager.lastOffsetForLeaderEpoch, UnifiedLog.endOffsetForEpoch (KIP-101, KIP-320).
 """
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
+from types import ModuleType
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import NOTHING, refused_topics
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import PartitionServices
+from gateway.security.acls.codes import Operation
 
 API_KEY = 23
 
@@ -22,6 +27,7 @@ API_KEY = 23
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Return the largest leader epoch up to the requested one, and its end offset."""
     module = response_module(API_KEY, context.api_version)
+    denied = await _denied(context, request)
     topics = [
         build(
             module.OffsetForLeaderTopicResult,
@@ -34,8 +40,30 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
             ),
         )
         for topic in request.topics
+        if topic.topic not in denied
     ]
+    for topic in request.topics if denied else ():
+        if topic.topic in denied:
+            rows = [_denied_row(module, entry.partition) async for entry in in_slices(topic.partitions)]
+            topics.append(build(module.OffsetForLeaderTopicResult, topic=topic.topic, partitions=tuple(rows)))
     return build(module.OffsetForLeaderEpochResponse, topics=tuple(topics))
+
+
+async def _denied(context: RequestContext[PartitionServices], request: Any) -> AbstractSet[str]:
+    """Return the names of the topics that are refused, because they may not be described."""
+    if context.may_cluster(Operation.CLUSTER_ACTION):
+        return NOTHING
+    return await refused_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))
+
+
+def _denied_row(module: ModuleType, index: int) -> Any:
+    return build(
+        module.EpochEndOffset,
+        error_code=ErrorCode.topic_authorization_failed,
+        partition=index,
+        leader_epoch=-1,
+        end_offset=-1,
+    )
 
 
 def _end_offset(context: RequestContext[PartitionServices], module: Any, topic: str, entry: Any) -> Any:

@@ -5,6 +5,9 @@ has passed the records: until their flush, which requests share, or not at all w
 page cache. If a batch added its partition to a transaction (KIP-890), the transaction's state must be durable, too.
 acks=1 means the same as acks=all, because a partition has one replica; acks=0 has no answer.
 
+The client needs WRITE on each topic, and on the transactional id of a batch in a transaction; both are checked before
+anything else, also before a request is held.
+
 Versions 0–2 are advertised but refused, because librdkafka before 2.8 takes a missing Produce v0 for a
 broker without compression (KAFKA-18659; Kafka 4 answers the same way).
 Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, ProduceRequest.
@@ -14,14 +17,16 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import Answer, Api, CloseConnection, Deferred, RequestContext
+from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.records.produce_append import (
     PendingAnswer,
+    TopicRows,
     Topics,
     append_batch,
     appended_row,
@@ -33,6 +38,8 @@ from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
 from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
+from gateway.handlers.records.produce_refusal import refuse_all, refuse_or_close
+from gateway.handlers.records.produce_rights import split_by_right
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -45,6 +52,7 @@ from gateway.protocol.produce_codec import (
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
+from gateway.security.acls.codes import Operation
 
 logger = logging.getLogger(__name__)
 
@@ -69,27 +77,36 @@ def begin(context: RequestContext[ProduceServices], request: ProduceRequest) -> 
 
     The answer follows when the records are persisted.
     """
+    refused: Topics = []
+    if context.node.access.is_on:
+        refusal = refusal_of_all(request, partial(context.may_transactional_id, Operation.WRITE))
+        if refusal is not None:
+            return refuse_or_close(context, request, *refusal)
+        request, refused = split_by_right(context, request)
     if context.services.backlog.holds:
-        held = hold(context, request, append)
+        held = hold(context, request, partial(append, refused=refused))
         if held is not None:
             return held
-    return append(context, request)
+    return append(context, request, refused)
 
 
-def append(context: RequestContext[ProduceServices], request: ProduceRequest) -> Answer | Deferred | None:
-    """Append everything at once; the answer follows when the records are persisted."""
+def append(
+    context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows] = ()
+) -> Answer | Deferred | None:
+    """Append everything at once; the answer follows when the records are persisted.
+
+    `refused` are the rows of the topics that the client may not write to, which `request` no longer has.
+    """
     if request.acks not in {-1, 0, 1}:
-        return _refuse_all(context, request, ErrorCode.invalid_required_acks)
-    appending = _Appending(context, request)
+        return refuse_all(context, request, ErrorCode.invalid_required_acks, refused=refused)
+    appending = _Appending(context, request, refused)
     steps = appending.steps()
     if appending.is_single:
         next(steps)
         return appending.answer()
     refusal = refusal_of_all(request)
     if refusal is not None:
-        if request.acks == 0:
-            raise CloseConnection(f"an acks=0 request is refused: {refusal[1]}")
-        return _refuse_all(context, request, *refusal)
+        return refuse_or_close(context, request, *refusal, refused=refused)
     now_s = context.node.loop.time
     until_s = now_s() if _takes_long(context, request) else now_s() + LONG_S
     for _ in steps:
@@ -145,12 +162,14 @@ def _append_in_slices(
 class _Appending:
     """A request whose batches are being appended."""
 
-    def __init__(self, context: RequestContext[ProduceServices], request: ProduceRequest) -> None:
+    def __init__(
+        self, context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows]
+    ) -> None:
         self._context = context
         self.refuses = False
         """Whether the remaining batches are refused, so that the client sends them again."""
         self._request = request
-        self._topics: Topics = []
+        self._topics: Topics = [*refused]
         self._pending: PendingAnswer | None = None
         self._late: list[LateBatch] = []
         """The batches that must be recompressed, and are appended after that."""
@@ -343,19 +362,6 @@ def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int
     if topic is not None:
         return int(topic.error_without(index))
     return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC
-
-
-def _refuse_all(
-    context: RequestContext[ProduceServices],
-    request: ProduceRequest,
-    error: ErrorCode,
-    message: str | None = None,
-) -> Answer:
-    topics: Topics = [
-        (key, [ProduceRow(entry.partition, int(error), -1, -1, -1, message) for entry in entries])
-        for key, entries in request.topics
-    ]
-    return encode_produce_response(context.api_version, context.correlation_id, topics)
 
 
 API = Api(

@@ -39,7 +39,8 @@ from log.format.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)
 
-Topics = list[tuple[str | bytes, list[ProduceRow]]]
+TopicRows = tuple[str | bytes, list[ProduceRow]]
+Topics = list[TopicRows]
 _MESSAGE_CHARACTERS: Final = 1_000
 """Characters of an error message that are sent. Messages contain ids and names that clients choose, and v8 can't encode
 a longer string.

@@ -1,12 +1,14 @@
 """Checks a Produce as a whole, before any of its partitions.
 
 Kafka reads the first batch of every partition to find out whether the request writes in a transaction. So a frame that can't be
-read, or a transactional batch without a transactional id, refuses the request for all its partitions.
+read, or a transactional batch without a transactional id that the client may write with, refuses the request for all its
+partitions.
 Source: Kafka's KafkaApis.handleProduceRequest, RequestUtils.hasTransactionalRecords, ProduceRequest.validateRecords.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from struct import Struct
 from typing import Final
 
@@ -22,8 +24,13 @@ _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 
 
-def refusal_of_all(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
-    """Return the error and message that refuse a request for all its partitions, or None."""
+def refusal_of_all(
+    request: ProduceRequest, may_write_as: Callable[[str], bool] | None = None
+) -> tuple[ErrorCode, str] | None:
+    """Return the error and message that refuse a request for all its partitions, or None.
+
+    `may_write_as` tells whether the client may write with a transactional id; None if it may with all.
+    """
     for _, entries in request.topics:
         for entry in entries:
             if entry.records is None:
@@ -33,13 +40,20 @@ def refusal_of_all(request: ProduceRequest) -> tuple[ErrorCode, str] | None:
             except CorruptRecord as error:
                 return ErrorCode.corrupt_message, f"The batch for partition {entry.partition}: {error}"
             if is_transactional:
-                if request.transactional_id is not None:
-                    return None
-                return (
-                    ErrorCode.transactional_id_authorization_failed,
-                    f"The batch for partition {entry.partition} is transactional; the request has no transactional id.",
-                )
+                return _refusal_of_id(request.transactional_id, entry.partition, may_write_as)
     return None
+
+
+def _refusal_of_id(
+    transactional_id: str | None, index: int, may_write_as: Callable[[str], bool] | None
+) -> tuple[ErrorCode, str] | None:
+    if transactional_id is None:
+        message = f"The batch for partition {index} is transactional; the request has no transactional id."
+    elif may_write_as is None or may_write_as(transactional_id):
+        return None
+    else:
+        message = f"The batch for partition {index} is transactional; it needs WRITE on its transactional id."
+    return ErrorCode.transactional_id_authorization_failed, message
 
 
 def check_one_batch(records: memoryview) -> None:

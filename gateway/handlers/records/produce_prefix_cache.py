@@ -1,7 +1,8 @@
 """The fast path for repeats: Produce requests that equal an earlier one except for correlation id and records.
 
 For each prefix of such requests, the gateway remembers their partition and the constant parts of their answer. The
-batch itself is judged by the same code as in other requests.
+batch itself is judged by the same code as in other requests. With an authorizer, each request asks for its right anew,
+because clients with other rights may send the same prefix.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ from gateway.protocol.produce_prefix import (
     records_of,
 )
 from gateway.runtime.partitions.partition import Partition
+from gateway.security.acls.codes import Operation, ResourceType
 from log import Appended
 
 MAX_PREFIXES: Final = 4096
@@ -76,6 +78,7 @@ class ProduceRepeats:
 
     def __init__(self, services: ProduceServices, api_version: int) -> None:
         self._services = services
+        self._node = services.node
         self._clock = services.node.clock
         self._api_version = api_version
         self._targets: dict[bytes, _Target] = {}
@@ -98,6 +101,11 @@ class ProduceRepeats:
         partition = target.partition
         records = records_of(frame, end, api_version)
         if partition.closed or records is None or partition.gate is not None:
+            return NOT_REPEATED
+        access = self._node.access
+        if access.is_on and not access.allows(
+            peer.principal, peer.peer_host, Operation.WRITE, ResourceType.TOPIC, partition.topic
+        ):
             return NOT_REPEATED
         compression = partition.compression
         if compression is not None and (
@@ -132,7 +140,9 @@ class ProduceRepeats:
             return
         key, (entry,) = request.topics[0]
         topic = context.services.partitions.by_key.get(key)
-        partition = None if topic is None else topic.get(entry.partition)
+        if topic is None or not context.may_topic(Operation.WRITE, topic.name):
+            return
+        partition = topic.get(entry.partition)
         client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)
         if partition is None or partition.topic in INTERNAL_TOPICS:
             return
