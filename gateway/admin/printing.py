@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import io
 import itertools
 import sys
 from collections.abc import Iterable, Sequence
@@ -59,9 +60,11 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
         )
     for row in rows:
         table.add_row(*row)
-    console = Console(highlight=False, markup=False, soft_wrap=False)
+    written = io.StringIO()
+    console = Console(highlight=False, markup=False, soft_wrap=False, file=sys.stdout if wraps else written)
     console.width = max(console.width, needed)
     console.print(table)
+    print_lines(*(line.rstrip() for line in written.getvalue().splitlines()))
 
 
 def _narrowest(heading: str, cells: Sequence[str], *, wraps: bool) -> int:

@@ -95,6 +95,8 @@ class Dispatcher:
             client_id,
             peer,
         )
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("%s (client id %r) asks %s v%d", peer.name, client_id, api.name, api_version)
         if len(frame) >= LARGE_REQUEST_BYTES and (api.begin is None or api.names_much):
             # copy the frame, so that its memory is free for other requests
             return self._begin_large(api, context, schema, bytes(frame), position)

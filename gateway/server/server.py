@@ -172,6 +172,7 @@ class Server:
         elif self._per_host[connection.peer_host] > per_host:
             reason = f"max.connections.per.ip is {per_host} for it"
         else:
+            logger.debug("%s has connected", connection.name)
             return True
         self.refused_connections += 1
         logger.warning("refused a connection of %s: %s", connection.name, reason)
@@ -179,6 +180,7 @@ class Server:
 
     def dismiss(self, connection: Connection) -> None:
         """Stop counting a connection that is gone."""
+        logger.debug("%s is gone", connection.name)
         self._connections.pop(connection, None)
         self._per_host[connection.peer_host] -= 1
         if not self._per_host[connection.peer_host]:

@@ -74,7 +74,8 @@ def test_a_row_is_one_line_where_no_terminal_reads_it(
         (Column("group"), Column("parti-\ntion", number=True), Column("log\nend", number=True)),
         [("g" * 100, "3", "12"), ("billing", "0", "1")],
     )
-    heading, rule, first, second = capsys.readouterr().out.splitlines()
+    heading, rule, first, second = lines = capsys.readouterr().out.splitlines()
+    assert not any(line.endswith(" ") for line in lines)
     assert heading.split() == ["group", "partition", "log", "end"]
     assert set(rule) == {"─"}
     assert first.split() == ["g" * 100, "3", "12"]

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import logging
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gateway.handlers import APIS
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, Deferred
 from gateway.server.dispatcher import Dispatcher
@@ -64,3 +66,19 @@ async def test_a_client_that_hangs_up_in_the_same_turn(
     del answer
     gc.collect()
     assert [str(warning.message) for warning in recwarn] == []
+
+
+async def test_at_debug_a_request_is_a_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    frame = memoryview(
+        encode("api_versions", 3, {"client_software_name": "x", "client_software_version": "1"})
+    )
+    async with open_node(tmp_path) as node:
+        dispatcher = Dispatcher(APIS, node.services)
+        dispatcher.begin(frame, node.peer)
+        assert caplog.messages == []
+        with caplog.at_level(logging.DEBUG, "gateway.server"):
+            dispatcher.begin(frame, node.peer)
+    assert any(
+        message.startswith("127.0.0.1:50312 (client id ") and message.endswith("asks ApiVersions v3")
+        for message in caplog.messages
+    )
