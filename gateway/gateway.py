@@ -252,6 +252,7 @@ class Gateway:
         services.partitions.recompressor.stop()
         await self._jobs.stop()
         await services.node.tasks.stop()
+        services.node.audit.close()
         await services.coordinators.producer_ids.close()
         await services.topics.metadata_log.close()
         await services.partitions.recoveries.finish()
@@ -290,6 +291,14 @@ def _begin_logging(config: Config) -> None:
         log_output.begin(config.str("seqgate.logging.level"), config.str("seqgate.logging.format"), file)
     except OSError as error:
         raise StartFailed(f"seqgate.logging.file {file} can't be written to: {error.strerror}") from None
+    audit_file = config.optional_str("seqgate.audit.file")
+    if audit_file is not None:
+        try:
+            log_output.begin_audit(audit_file)
+        except OSError as error:
+            raise StartFailed(
+                f"seqgate.audit.file {audit_file} can't be written to: {error.strerror}"
+            ) from None
 
 
 async def _serve(config: Config, guide: bool) -> None:

@@ -61,6 +61,22 @@ AUTHORIZATION_SETTINGS = (
         doc="Whether every client may do everything with a resource to which no entry applies. As soon as one entry of anybody "
         "applies to a resource, only entries count for it.",
     ),
+    Setting(
+        name="seqgate.audit.enable",
+        type=SettingType.BOOLEAN,
+        default=True,
+        section=_SECTION,
+        doc="Whether a gateway with an authorizer writes an audit log: a JSON object for each refused request and each administrative "
+        "change, with principal, address, listener, client id, operation and resource. Repeated refusals are counted each minute.",
+    ),
+    Setting(
+        name="seqgate.audit.file",
+        type=SettingType.STRING,
+        default=None,
+        section=_SECTION,
+        doc="The file that lines of the audit log are appended to; without it they go where the gateway's other log lines go, "
+        "under the logger `seqgate.audit`. A file that log rotation has renamed is opened again with the next line.",
+    ),
     whole_number(
         _SECTION,
         "seqgate.acls.max",

@@ -46,6 +46,13 @@ def is_flexible(api_key: int, version: int) -> bool:
 
 
 @cache
+def request_name(api_key: int, version: int) -> str:
+    """Return the name of an API, such as DescribeAcls."""
+    entity_type: Any = load_request_schema(api_key, version)
+    return str(entity_type.__name__).removesuffix("Request")
+
+
+@cache
 def response_module(api_key: int, version: int) -> ModuleType:
     """Return kio's module with the response class of this API and version, and the classes of its nested fields."""
     return load_payload_module(api_key, version, EntityType.response)

@@ -17,6 +17,7 @@ from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.loop.audit import AuditLog
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import TaskList
 from gateway.runtime.partitions.cold_reads import ColdReads
@@ -62,9 +63,13 @@ class NodeServices:
     """What each principal may do."""
     tasks: TaskList = field(init=False)
     """The background tasks."""
+    audit: AuditLog = field(init=False)
+    """The log of refused requests and administrative changes."""
 
     def __post_init__(self) -> None:
         self.tasks = TaskList(self.clock)
+        is_audited = self.access.is_on and self.config.bool("seqgate.audit.enable")
+        self.audit = AuditLog(self.loop, is_on=is_audited)
 
 
 @dataclass(slots=True)

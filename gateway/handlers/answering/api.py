@@ -6,7 +6,9 @@ from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Generic, Protocol, TypeVar
 
+from gateway.protocol.messages import request_name
 from gateway.protocol.schema_reader import Read
+from gateway.runtime.loop.audit import Refusal, Requester
 from gateway.runtime.services import NodeServices, Services
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
@@ -156,10 +158,33 @@ class RequestContext(Generic[R]):
         self.peer_host = peer.peer_host
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Return whether the client may carry out the operation on the resource."""
+        """Return whether the client may carry out the operation on the resource, for which it asked; audit a refusal."""
+        if self.could(operation, resource_type, name):
+            return True
+        self.audit_refusal(operation, resource_type, name)
+        return False
+
+    def could(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Return the same as `may` without a line in the audit log, for a list that leaves out what the client may not see."""
         access = self.node.access
         return not access.is_on or access.allows(
             self.peer.principal, self.peer_host, operation, resource_type, name
+        )
+
+    def audit_refusal(self, operation: Operation, resource_type: ResourceType, name: str) -> None:
+        """Note in the audit log that the client lacks a right for which it asked."""
+        audit = self.node.audit
+        if audit.is_on:
+            audit.refused(Refusal(self.requester(), operation.name, resource_type.name, name))
+
+    def requester(self) -> Requester:
+        """Return who sent the request, for the audit log."""
+        return Requester(
+            self.peer.principal,
+            self.peer_host,
+            self.listener_name,
+            self.client_id,
+            request_name(self.api_key, self.api_version),
         )
 
     def may_topic(self, operation: Operation, topic: str) -> bool:

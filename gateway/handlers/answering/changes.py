@@ -24,6 +24,9 @@ def log_change(context: RequestContext[Any], action: str, names: Sequence[str]) 
         return
     more = len(names) - NAMES_IN_A_LINE
     listed = ", ".join(names[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
+    context.node.audit.changed(
+        context.requester(), action.rstrip(":"), names[:NAMES_IN_A_LINE], others=max(more, 0)
+    )
     logger.info(
         "%s %s, by %s at %s (client %r)",
         action,

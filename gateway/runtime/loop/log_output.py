@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -12,7 +13,7 @@ from logging.handlers import WatchedFileHandler
 from typing import Final
 
 from gateway.runtime.loop import loggers
-from gateway.runtime.loop.log_rate_limit import LineLimit
+from gateway.runtime.loop.log_rate_limit import AUDIT, LineLimit
 
 TEXT, JSON = "text", "json"
 FORMATS: Final = (TEXT, JSON)
@@ -27,16 +28,29 @@ class _Utc(logging.Formatter):
         return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
 
 
-class JsonLines(_Utc):
-    """One JSON object per line: time, level, logger, message, and error when there is a traceback."""
+class _AuditLines(_Utc):
+    """One JSON object per line: the time, and what the audit log says."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {
+        return json.dumps({"time": self.formatTime(record), **json.loads(record.getMessage())})
+
+
+class JsonLines(_Utc):
+    """One JSON object per line: time, level, logger, message, and error when there is a traceback.
+
+    A line of the audit log has its own fields in place of the message.
+    """
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
             "time": self.formatTime(record),
             "level": record.levelname,
             "logger": record.name,
-            "message": record.getMessage(),
         }
+        if record.name == AUDIT:
+            line.update(json.loads(record.getMessage()))
+        else:
+            line["message"] = record.getMessage()
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return json.dumps(line, ensure_ascii=False)
@@ -59,3 +73,16 @@ def begin(level: str, line_format: str, file: str | None) -> None:
     """Send all log lines of this process from `level` up to stderr or to `file`. Raises OSError."""
     logging.basicConfig(handlers=[handler_for(line_format, file, time.monotonic)])
     loggers.set_start_level(level)
+
+
+def begin_audit(file: str) -> None:
+    """Send the lines of the audit log to a file of their own, which only the owner may read. Raises OSError."""
+    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+    handler = WatchedFileHandler(file, encoding="utf-8")
+    handler.setFormatter(_AuditLines())
+    audit = logging.getLogger(AUDIT)
+    for former in audit.handlers[:]:
+        audit.removeHandler(former)
+        former.close()
+    audit.addHandler(handler)
+    audit.propagate = False

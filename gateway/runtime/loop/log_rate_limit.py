@@ -10,6 +10,8 @@ from typing import Final
 LINES_PER_SECOND = 20
 UNLIMITED: Final = "gateway.changes"
 """The logger whose lines always pass: the record of who changed what must be whole. Each line needs a durable change."""
+AUDIT: Final = "seqgate.audit"
+"""The logger of the audit log, which bounds its lines itself: each is a whole JSON object in ASCII."""
 KINDS = 1000
 """The number of kinds of lines that are remembered. Beyond it all counts start again."""
 MAX_CHARACTERS: Final = 2_000
@@ -31,6 +33,8 @@ class LineLimit(logging.Filter):
         self._kinds: dict[tuple[str, int], tuple[int, int, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
+        if record.name == AUDIT:
+            return True
         if record.name == UNLIMITED or (record.levelno >= logging.ERROR and not record.exc_info):
             _make_harmless(record)
             return True

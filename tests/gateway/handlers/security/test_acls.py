@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import pytest
 from gateway.handlers.answering.api import CloseConnection
 from gateway.handlers.security import create_acls, delete_acls, describe_acls
 from gateway.metadata import acls as stored_acls
+from gateway.runtime.loop.log_rate_limit import AUDIT
 from gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.support import Node, open_node, versions
@@ -234,3 +236,40 @@ async def test_changes_are_logged(node: Node, caplog: pytest.LogCaptureFixture) 
         f"created access control entry: {both}{by}",
         f"deleted access control entry: {both}{by}",
     ]
+
+
+async def test_refusals_and_changes_are_audited(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger=AUDIT)
+    await create(node, row())
+    node.peer.principal = "User:nobody"
+    await create(node, row(), row("x"))
+    lines = [json.loads(found.getMessage()) for found in caplog.records if found.name == AUDIT]
+    who = {"address": "127.0.0.1", "listener": "PLAINTEXT", "client_id": "test", "request": "CreateAcls"}
+    assert lines == [
+        {
+            "event": "changed",
+            "principal": "User:ANONYMOUS",
+            **who,
+            "action": "created access control entry",
+            "resources": ["User:a may READ topic t from *"],
+        },
+        {
+            "event": "refused",
+            "principal": "User:nobody",
+            **who,
+            "operation": "ALTER",
+            "resource_type": "CLUSTER",
+            "resource": CLUSTER_NAME,
+            "count": 1,
+        },
+    ]
+
+
+async def test_what_a_list_leaves_out_is_not_audited(node: Node, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO", logger=AUDIT)
+    node.peer.principal = "User:nobody"
+    context = node.context(describe_acls.API, 3)
+    assert not context.could(Operation.DESCRIBE, ResourceType.TOPIC, "t")
+    assert not caplog.records
+    assert not context.may(Operation.DESCRIBE, ResourceType.TOPIC, "t")
+    assert len(caplog.records) == 1
