@@ -15,6 +15,7 @@ from tests.support.setup_peers import CACHE, POMS, class_archive, kafka_libs
 TOOL_TIMEOUT_S = COMPILE_TIMEOUT_S = 180.0
 
 TOOL_CLASSES = {
+    "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
     "kafka-get-offsets": "org.apache.kafka.tools.GetOffsetShell",
