@@ -34,6 +34,9 @@ Written by `python -m gateway.documentation docs` (`make docs`) from the command
 | `groups`, `transactions`, `producers` | with `--bootstrap` the same; without it the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
 | the others | the gateway that runs on `--data-dir`, over its control socket, or the directory of a stopped one |
 
+A cluster with TLS or logins needs `--command-config FILE` beside `--bootstrap`, a file of Kafka's client properties
+([security.md](security.md#commands)).
+
 The Kafka protocol reports less than the control socket: not when an offset was committed, which offsets a transaction holds, which records of a
 share group are acquired, or which batches a gateway remembers of a producer. Such fields are `-` in tables and `null` in JSON.
 

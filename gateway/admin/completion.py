@@ -42,7 +42,7 @@ def configured_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def _offered(ctx: typer.Context, incomplete: str, kind: str) -> list[str]:
     try:
-        names = _names(kind, _addresses(ctx.params))
+        names = _names(kind, _addresses(ctx.params), ctx.params.get("command_config"))
     except Exception:  # noqa: BLE001 - a shell shows neither errors nor tracebacks in place of names
         return []
     fitting = {name for name in names if name.startswith(incomplete) and _is_one_word(name)}
@@ -75,7 +75,10 @@ def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
     return tuple((LOOPBACK.get(host, host), port) for host, port in parse_addresses(bound))
 
 
-def _names(kind: str, addresses: tuple[Address, ...]) -> list[str]:
+def _names(kind: str, addresses: tuple[Address, ...], command_config: Path | None) -> list[str]:
     from gateway.admin.remote import names  # noqa: PLC0415 - slow to import
+    from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+    from gateway.admin.remote.connection import BrokerAddress  # noqa: PLC0415 - slow to import
 
-    return names.FIND[kind](addresses[0], TIMEOUT_S)
+    security = read_client_security(command_config)
+    return names.FIND[kind](BrokerAddress(*addresses[0], security), TIMEOUT_S)

@@ -63,6 +63,17 @@ OtherCluster = Annotated[
         show_default=False,
     ),
 ]
+CommandConfig = Annotated[
+    Path | None,
+    typer.Option(
+        "--command-config",
+        metavar="FILE",
+        help="Kafka's client properties for a cluster with TLS or logins: security.protocol, ssl.*, sasl.mechanism, sasl.jaas.config.",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+    ),
+]
 A = TypeVar("A")
 
 
@@ -107,29 +118,43 @@ class Asker(Protocol):
 
 
 @contextmanager
-def asking_either(bootstrap: str | None, config_file: Path | None, data_dir: Path | None) -> Iterator[Asker]:
+def asking_either(
+    bootstrap: str | None, config_file: Path | None, data_dir: Path | None, command_config: Path | None
+) -> Iterator[Asker]:
     """Yield a client of the cluster at `bootstrap`, or else of the gateway on the data directory."""
     if bootstrap is None:
+        needs_bootstrap(command_config)
         with asking(config_file, data_dir) as client:
             yield client
         return
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.remote.operations import RemoteClient  # noqa: PLC0415 - slow to import
 
         yield RemoteClient(cluster)
 
 
 @contextmanager
-def reaching(bootstrap: str | None, config_file: Path | None, data_dir: Path | None) -> Iterator[Cluster]:
+def reaching(
+    bootstrap: str | None, config_file: Path | None, data_dir: Path | None, command_config: Path | None
+) -> Iterator[Cluster]:
     """Yield the cluster that the options name; an error ends the command with its sentence."""
     addresses = _addresses(bootstrap, config_file, data_dir)
+    from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
     from gateway.admin.remote.cluster import connected  # noqa: PLC0415 - slow to import
 
     try:
-        with connected(addresses) as cluster:
+        with connected(addresses, read_client_security(command_config)) as cluster:
             yield cluster
     except ControlError as error:
         raise stop(str(error)) from None
+
+
+def needs_bootstrap(command_config: Path | None) -> None:
+    """End the command with a usage error when `--command-config` is given to a command that asks by the control socket."""
+    if command_config is not None:
+        raise stop(
+            "--command-config needs --bootstrap: the control socket has neither TLS nor logins", code=2
+        )
 
 
 def _addresses(

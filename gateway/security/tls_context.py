@@ -14,7 +14,7 @@ from gateway.security.cipher_suites import suites_of
 from gateway.security.errors import StoreError
 from gateway.security.stores import KeyPair, Store, read_authorities, read_key_pair
 
-_VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
+VERSIONS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
 _CLIENT_AUTH: Final = {
     "none": ssl.CERT_NONE,
     "requested": ssl.CERT_OPTIONAL,
@@ -29,7 +29,7 @@ class TlsSettings:
     key_store: Store
     trust_store: Store
     client_auth: str = "none"
-    versions: tuple[str, ...] = tuple(_VERSIONS)
+    versions: tuple[str, ...] = tuple(VERSIONS)
     cipher_suites: tuple[str, ...] = ()
 
 
@@ -47,7 +47,7 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION | ssl.OP_IGNORE_UNEXPECTED_EOF
     _limit_versions(context, settings)
-    _load_key_pair(context, pair)
+    load_key_pair(context, pair)
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
         if settings.trust_store:
@@ -58,7 +58,7 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
 
 
 def _limit_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
-    allowed = [_VERSIONS[version] for version in settings.versions]
+    allowed = [VERSIONS[version] for version in settings.versions]
     if settings.cipher_suites:
         suites = suites_of(settings.cipher_suites)
         if not suites.allows_tls_1_3:
@@ -81,7 +81,7 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
     context.set_ciphers(":".join(names))
 
 
-def _load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
+def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
     """Load the key into the context. OpenSSL reads keys from files only, so the files exist in memory only."""
     with ExitStack() as opened:
         paths = []

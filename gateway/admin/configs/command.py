@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from gateway.admin.completion import configured_names
 from gateway.admin.configs.messages import ConfigChange, ConfigListing
-from gateway.admin.options import AsJson, Bootstrap, ConfigFile, DataDir, name_values, reaching
+from gateway.admin.options import AsJson, Bootstrap, CommandConfig, ConfigFile, DataDir, name_values, reaching
 from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
 from gateway.admin.request import ControlError
 
@@ -49,6 +50,7 @@ def get(
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Also those that have their defaults.")] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -62,7 +64,7 @@ def get(
       seqgate configs get broker 1 --all
       seqgate configs get broker default
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
 
         listing = remote.get(
@@ -85,6 +87,7 @@ def set_configs(
         ),
     ],
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -103,6 +106,7 @@ def set_configs(
         name_values(settings, "configs set"),
         [],
         bootstrap,
+        command_config,
         data_dir,
         config_file,
         as_json=as_json,
@@ -120,12 +124,13 @@ def unset_configs(
         ),
     ],
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Give configurations of a topic, broker or group their defaults again: all of them, or none."""
-    _change(kind, name, {}, names, bootstrap, data_dir, config_file, as_json=as_json)
+    _change(kind, name, {}, names, bootstrap, command_config, data_dir, config_file, as_json=as_json)
 
 
 def _change(
@@ -134,12 +139,13 @@ def _change(
     settings: dict[str, str],
     unset: list[str],
     bootstrap: str | None,
+    command_config: Path | None,
     data_dir: DataDir,
     config_file: ConfigFile,
     *,
     as_json: bool,
 ) -> None:
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.configs import remote  # noqa: PLC0415 - slow to import
 
         resource = remote.existing(cluster, kind, name)

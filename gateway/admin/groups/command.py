@@ -15,7 +15,15 @@ from gateway.admin.groups.messages import (
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from gateway.admin.options import AsJson, ConfigFile, DataDir, OtherCluster, asking_either, stop
+from gateway.admin.options import (
+    AsJson,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    OtherCluster,
+    asking_either,
+    stop,
+)
 from gateway.admin.printing import moment, print_json, print_lines, shown
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -51,6 +59,7 @@ def list_groups(
         ),
     ] = None,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -73,7 +82,7 @@ def list_groups(
       NotReady              topics of the application are missing, or have a wrong number of partitions (group.protocol=streams)
       Stable                its members read
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         pages = client.ask_all(ListGroupsRequest(states or []))
     rows = [row for page in pages for row in page.groups]
     offline = pages[-1].offline_partitions
@@ -87,6 +96,7 @@ def list_groups(
 def describe(
     group: Group,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -126,7 +136,7 @@ def describe(
       standby           tasks whose state it follows, ready to take them over
       warm-up           tasks whose state it follows until they move to it
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         pages = client.ask_all(DescribeGroupRequest(group))
     partitions = [row for page in pages for row in page.partitions]
     description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
@@ -181,6 +191,7 @@ def reset(
     ] = None,
     execute: Execute = False,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -208,7 +219,7 @@ def reset(
         selections = None if topics is None else reset_options.topic_selections(topics)
     except ValueError as error:
         raise stop(str(error), code=2) from None
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         done = client.ask(ResetOffsetsRequest(group, target, value, selections, execute))
     if as_json:
         print_json(done)
@@ -228,6 +239,7 @@ def delete(
     ],
     execute: Execute = False,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -238,7 +250,7 @@ def delete(
     deleted. Consumers that return to a deleted group begin at auto.offset.reset. Exits with 1 when a group can't be
     deleted.
     """
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         done = client.ask(DeleteGroupsRequest(groups, execute))
     if as_json:
         print_json(done)

@@ -7,7 +7,15 @@ from typing import Annotated, Final
 import typer
 
 from gateway.admin.completion import topic_names
-from gateway.admin.options import AsJson, ConfigFile, DataDir, OtherCluster, asking_either, stop
+from gateway.admin.options import (
+    AsJson,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    OtherCluster,
+    asking_either,
+    stop,
+)
 from gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table
 from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 
@@ -32,6 +40,7 @@ def producers(
         ),
     ] = None,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -52,7 +61,7 @@ def producers(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         pages = client.ask_all(ListProducersRequest(topic, partition))
     rows = [row for page in pages for row in page.producers]
     counters = pages[-1].counters

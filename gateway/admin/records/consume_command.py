@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from gateway.admin.completion import topic_names
-from gateway.admin.options import Bootstrap, ConfigFile, DataDir, reaching, stop
+from gateway.admin.options import Bootstrap, CommandConfig, ConfigFile, DataDir, reaching, stop
 from gateway.admin.printing import shown
 from gateway.admin.records.start import FROM_THE_BEGINNING, Start, parse_start
 from gateway.admin.records.texts import json_line, parse_fields, text_line
@@ -90,6 +90,7 @@ def consume(
         ),
     ] = "",
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print each record as one line of JSON.")] = False,
@@ -107,7 +108,7 @@ def consume(
     """  # noqa: D301 - \b keeps the lines of the list apart
     begin = _start(start, since)
     printed = _printer(topic, fields, separator, null, as_json=as_json)
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.records import consuming  # noqa: PLC0415 - slow to import
 
         records = consuming.consume(

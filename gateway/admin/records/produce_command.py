@@ -10,7 +10,16 @@ from typing import Annotated, BinaryIO, Literal
 import typer
 
 from gateway.admin.completion import topic_names
-from gateway.admin.options import AsJson, Bootstrap, ConfigFile, DataDir, name_values, reaching, stop
+from gateway.admin.options import (
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    name_values,
+    reaching,
+    stop,
+)
 from gateway.admin.printing import counted, print_json, print_lines, shown
 from gateway.admin.records.messages import ProducedReport
 from gateway.admin.records.texts import LineFormat, ProducedRecord, parse_json
@@ -104,6 +113,7 @@ def produce(
         typer.Option("--create", help="Create the topic, with the cluster's defaults, when it is missing."),
     ] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -135,7 +145,7 @@ def produce(
         keeps_partitions=keep_partitions,
     )
     parse = (lambda line: parse_json(line, defaults)) if from_json else defaults.parse
-    with reaching(bootstrap, config_file, data_dir) as cluster, _opened(file) as lines:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster, _opened(file) as lines:
         from gateway.admin.records import producing  # noqa: PLC0415 - slow to import
         from gateway.admin.topics import remote as topics  # noqa: PLC0415 - slow to import
 

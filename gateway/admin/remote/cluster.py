@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
 
 from gateway.admin.remote.addresses import shown_address
+from gateway.admin.remote.client_security import OPEN, ClientSecurity
+from gateway.admin.remote.connection import BrokerAddress, check_connection
 from gateway.admin.remote.errors import no_topic, sentence
 from gateway.admin.request import ControlError
 
@@ -24,6 +25,11 @@ BOOTSTRAP_TIMEOUT_MS: Final = 10_000
 """Time for the first answer over the Kafka protocol."""
 REQUEST_TIMEOUT_MS: Final = 30_000
 
+_ADVICE: Final = {
+    True: "; if its listener needs TLS or a login, name a file with client properties by --command-config",
+    False: "",
+}
+
 logging.getLogger("kafka").setLevel(logging.CRITICAL)  # a command prints one sentence for an error
 
 
@@ -32,7 +38,7 @@ class Cluster:
     """A cluster that answered: the addresses that were given, the one that was reached, and kafka-python's admin client."""
 
     addresses: tuple[str, ...]
-    reached: tuple[str, int]
+    reached: BrokerAddress
     admin: Any
 
     def all_topics(self) -> list[dict[str, Any]]:
@@ -60,30 +66,32 @@ class Cluster:
             "bootstrap_timeout_ms": BOOTSTRAP_TIMEOUT_MS,
             "request_timeout_ms": REQUEST_TIMEOUT_MS,
             "metrics_enabled": False,
+            **self.reached.security.client_settings(),
         }
 
 
 @contextmanager
-def connected(addresses: Sequence[tuple[str, int]]) -> Iterator[Cluster]:
-    """Yield the cluster at these addresses. Raises ControlError, also in place of the errors of kafka-python."""
-    reached = _first_that_listens(addresses)
+def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = OPEN) -> Iterator[Cluster]:
+    """Yield the cluster at these addresses, connected as `security` says. Raises ControlError, also in place of the errors of kafka-python."""
+    reached = _first_that_listens([BrokerAddress(*address, security) for address in addresses])
     shown = tuple(shown_address(*address) for address in addresses)
     try:
         admin = KafkaAdminClient(
-            bootstrap_servers=[shown_address(*reached)],
+            bootstrap_servers=[reached.shown],
             client_id=CLIENT_ID,
             bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
+            **security.client_settings(),
         )
     except kafka_errors.KafkaError as error:
         raise ControlError(
-            f"{shown_address(*reached)} accepts connections, but does not answer over the Kafka protocol: {sentence(error)}"
+            f"{reached.shown} accepts connections, but does not answer over the Kafka protocol: {sentence(error)}{_ADVICE[security is OPEN]}"
         ) from error
     try:
         yield Cluster(shown, reached, admin)
     except (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError) as error:
         raise ControlError(
-            f"{shown_address(*reached)} answers, but the address that it tells clients can't be reached: {sentence(error)}; "
+            f"{reached.shown} answers, but the address that it tells clients can't be reached: {sentence(error)}; "
             "check advertised.listeners of the cluster"
         ) from error
     except kafka_errors.KafkaError as error:
@@ -92,16 +100,17 @@ def connected(addresses: Sequence[tuple[str, int]]) -> Iterator[Cluster]:
         admin.close()
 
 
-def _first_that_listens(addresses: Sequence[tuple[str, int]]) -> tuple[str, int]:
-    """Return the first address that accepts a connection. Raises ControlError when none does."""
+def _first_that_listens(addresses: Sequence[BrokerAddress]) -> BrokerAddress:
+    """Return the first address that accepts a connection and the login. Raises ControlError when none does."""
     reasons = []
     for address in addresses:
         try:
-            with socket.create_connection(address, CONNECT_TIMEOUT_S):
-                return address
+            check_connection(address, CONNECT_TIMEOUT_S)
         except OSError as error:
             reason = "no answer in time" if isinstance(error, TimeoutError) else error.strerror or str(error)
-            reasons.append(f"{shown_address(*address)} ({reason})")
+            reasons.append(f"{address.shown} ({reason})")
+        else:
+            return address
     raise ControlError(
         f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with --bootstrap"
     )

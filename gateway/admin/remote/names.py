@@ -13,6 +13,7 @@ from kio.schema.list_groups.v3.response import ListGroupsResponse
 from kio.schema.metadata.v9.request import MetadataRequest
 from kio.schema.metadata.v9.response import MetadataResponse
 
+from gateway.admin.remote.connection import BrokerAddress
 from gateway.admin.remote.requests import ask_broker
 
 ALL_BROKERS: Final = "default"
@@ -20,32 +21,33 @@ ALL_BROKERS: Final = "default"
 _BROKERS_ASKED: Final = 10
 """Brokers that are asked for their groups; the groups of further ones are left out."""
 
-Address = tuple[str, int]
 
-
-def topics(address: Address, timeout_s: float) -> list[str]:
+def topics(address: BrokerAddress, timeout_s: float) -> list[str]:
     """Return the names of all topics."""
     return [str(topic.name) for topic in metadata(address, timeout_s).topics]
 
 
-def brokers(address: Address, timeout_s: float) -> list[str]:
+def brokers(address: BrokerAddress, timeout_s: float) -> list[str]:
     """Return the node ids of the brokers, and the name that stands for all of them."""
     found = metadata(address, timeout_s, with_topics=False).brokers
     return [ALL_BROKERS, *(str(broker.node_id) for broker in found)]
 
 
-def groups(address: Address, timeout_s: float) -> list[str]:
+def groups(address: BrokerAddress, timeout_s: float) -> list[str]:
     """Return the ids of the groups, of all kinds."""
     found: list[str] = []
     for broker in metadata(address, timeout_s, with_topics=False).brokers[:_BROKERS_ASKED]:
         of_broker = ask_broker(
-            (broker.host, int(broker.port)), ListGroupsRequest(), ListGroupsResponse, timeout_s=timeout_s
+            address.other(broker.host, int(broker.port)),
+            ListGroupsRequest(),
+            ListGroupsResponse,
+            timeout_s=timeout_s,
         )
         found += (str(group.group_id) for group in of_broker.groups)
     return found
 
 
-def metadata(address: Address, timeout_s: float, *, with_topics: bool = True) -> MetadataResponse:
+def metadata(address: BrokerAddress, timeout_s: float, *, with_topics: bool = True) -> MetadataResponse:
     """Return the brokers, and all topics with their partitions."""
     request = MetadataRequest(
         topics=None if with_topics else (),
@@ -56,7 +58,7 @@ def metadata(address: Address, timeout_s: float, *, with_topics: bool = True) ->
     return ask_broker(address, request, MetadataResponse, timeout_s=timeout_s)
 
 
-FIND: Final[Mapping[str, Callable[[Address, float], list[str]]]] = {
+FIND: Final[Mapping[str, Callable[[BrokerAddress, float], list[str]]]] = {
     "topic": topics,
     "group": groups,
     "broker": brokers,

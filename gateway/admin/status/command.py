@@ -7,7 +7,16 @@ from pathlib import Path
 import typer
 
 from gateway.admin.damage.messages import DamagedRow
-from gateway.admin.options import AsJson, ConfigFile, DataDir, OtherCluster, asking, reaching
+from gateway.admin.options import (
+    AsJson,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    OtherCluster,
+    asking,
+    needs_bootstrap,
+    reaching,
+)
 from gateway.admin.printing import Column, count, counted, duration, print_json, print_table
 from gateway.admin.status.cluster_table import cluster_rows
 from gateway.admin.status.messages import Status, StatusRequest
@@ -15,6 +24,7 @@ from gateway.admin.status.messages import Status, StatusRequest
 
 def status(
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -28,8 +38,9 @@ def status(
     partitions without a leader, and partitions whose replicas are not all in sync. Each broker answers within 5 s.
     """
     if bootstrap is not None:
-        _show_cluster(bootstrap, config_file, data_dir, as_json=as_json)
+        _show_cluster(bootstrap, command_config, config_file, data_dir, as_json=as_json)
         return
+    needs_bootstrap(command_config)
     with asking(config_file, data_dir) as client:
         answer = client.ask(StatusRequest())
     if as_json:
@@ -39,8 +50,15 @@ def status(
     raise typer.Exit(1 if _is_wrong(answer) else 0)
 
 
-def _show_cluster(bootstrap: str, config_file: Path | None, data_dir: Path | None, *, as_json: bool) -> None:
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+def _show_cluster(
+    bootstrap: str,
+    command_config: Path | None,
+    config_file: Path | None,
+    data_dir: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.status import remote  # noqa: PLC0415 - slow to import
 
         answer = remote.cluster_status(cluster)

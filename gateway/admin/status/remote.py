@@ -9,8 +9,8 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from gateway.admin.remote.addresses import shown_address
 from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.connection import BrokerAddress
 from gateway.admin.remote.errors import refusal
 from gateway.admin.remote.names import metadata as cluster_metadata
 from gateway.admin.remote.requests import ask_broker
@@ -26,7 +26,7 @@ def cluster_status(cluster: Cluster) -> ClusterStatus:
     """Return the state of a cluster."""
     metadata = cluster_metadata(cluster.reached, _BROKER_TIMEOUT_S)
     versions = _versions(cluster.reached)
-    brokers = [_broker(entry) for entry in sorted(metadata.brokers, key=lambda entry: entry.node_id)]
+    brokers = [_broker(cluster, entry) for entry in sorted(metadata.brokers, key=lambda entry: entry.node_id)]
     rows = [_partition(topic.name, partition) for topic in metadata.topics for partition in topic.partitions]
     offline = [row for row in rows if row.leader is None]
     under_replicated = [
@@ -66,13 +66,13 @@ def _partition(topic: str, row: Any) -> TroubledPartition:
     )
 
 
-def _versions(address: tuple[str, int]) -> ApiVersionsResponse:
+def _versions(address: BrokerAddress) -> ApiVersionsResponse:
     request = ApiVersionsRequest(client_software_name=_SOFTWARE, client_software_version="1")
     return ask_broker(address, request, ApiVersionsResponse, timeout_s=_BROKER_TIMEOUT_S)
 
 
-def _broker(entry: Any) -> Broker:
-    address = entry.host, int(entry.port)
+def _broker(cluster: Cluster, entry: Any) -> Broker:
+    address = cluster.reached.other(entry.host, int(entry.port))
     error, log_dirs, apis = None, [], {}
     try:
         apis = {
@@ -84,7 +84,7 @@ def _broker(entry: Any) -> Broker:
         error = str(failed)
     return Broker(
         node_id=int(entry.node_id),
-        address=shown_address(*address),
+        address=address.shown,
         rack=entry.rack or None,
         error=error,
         log_dirs=log_dirs,
@@ -92,7 +92,7 @@ def _broker(entry: Any) -> Broker:
     )
 
 
-def _log_dirs(address: tuple[str, int]) -> list[LogDir]:
+def _log_dirs(address: BrokerAddress) -> list[LogDir]:
     answer = ask_broker(
         address, DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse, timeout_s=_BROKER_TIMEOUT_S
     )

@@ -11,6 +11,7 @@ from gateway.admin.completion import topic_names
 from gateway.admin.options import (
     AsJson,
     Bootstrap,
+    CommandConfig,
     ConfigFile,
     DataDir,
     is_confirmed,
@@ -51,12 +52,13 @@ def list_topics(
         bool, typer.Option("--internal", help="Also topics of the cluster's own, such as __consumer_offsets.")
     ] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """List the topics."""
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         rows = remote.list_topics(cluster, internal=internal)
@@ -70,6 +72,7 @@ def list_topics(
 def describe(
     topics: Topics,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -83,7 +86,7 @@ def describe(
       log start   the offset of the oldest record
       log end     the offset after the newest record that consumers can see (the high watermark)
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         found = remote.describe(cluster, list(dict.fromkeys(topics)))
@@ -124,6 +127,7 @@ def create(
         bool, typer.Option("--dry-run", help="Let the cluster check the topics, and create none.")
     ] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -136,7 +140,7 @@ def create(
       seqgate topics create ledger --set cleanup.policy=compact --set segment.ms=3600000
     """  # noqa: D301 - \b keeps the lines of the list apart
     wanted = name_values(settings or [], "--set")
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         outcomes = remote.create(
@@ -180,6 +184,7 @@ def alter(
         ),
     ] = None,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -196,7 +201,7 @@ def alter(
     if partitions is None and not settings and not unset:
         raise stop("nothing to alter: give --partitions, --set or --unset", code=2)
     wanted = name_values(settings or [], "--set")
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         outcome = remote.alter(cluster, topic, partitions=partitions, settings=wanted, unset=unset or [])
@@ -208,6 +213,7 @@ def delete(
     topics: Topics,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -217,7 +223,7 @@ def delete(
     With --json the command never asks: without --yes it only reports which topics it would delete.
     """
     names = list(dict.fromkeys(topics))
-    with reaching(bootstrap, config_file, data_dir) as cluster:
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
         from gateway.admin.topics import remote  # noqa: PLC0415 - slow to import
 
         found = remote.describe(cluster, names)

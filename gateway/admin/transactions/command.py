@@ -13,6 +13,7 @@ from gateway.admin.completion import topic_names
 from gateway.admin.options import (
     AsJson,
     Asker,
+    CommandConfig,
     ConfigFile,
     DataDir,
     OtherCluster,
@@ -89,6 +90,7 @@ def list_transactions(
         ),
     ] = None,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -112,7 +114,7 @@ def list_transactions(
       CompleteAbort    the last one was aborted
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = ListTransactionsRequest(states or [], producer_ids or [], _duration_ms(longer_than), pattern)
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         gateway, pages = client.ask_or_read_all(request)
     rows = [row for page in pages for row in page.transactions]
     listing = TransactionListing(gateway, rows, pages[-1].offline_partitions)
@@ -126,6 +128,7 @@ def list_transactions(
 def describe(
     name: Name,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -141,7 +144,7 @@ def describe(
     Then the offsets that the transaction holds, which are committed or dropped with the transaction. A superseded offset never
     takes effect, because the group has committed another one since.
     """  # noqa: D301 - \b keeps the lines of the list apart
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         gateway, pages = client.ask_or_read_all(DescribeTransactionRequest(name))
     partitions = [row for page in pages for row in page.partitions]
     description = msgspec.structs.replace(pages[0], partitions=partitions, complete=True)
@@ -156,6 +159,7 @@ def find_hanging(
     topic: Topic = None,
     partition: Partition = None,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -173,7 +177,7 @@ def find_hanging(
     """  # noqa: D301 - \b keeps the lines of the list apart
     if partition is not None and topic is None:
         raise stop("--partition needs --topic", code=2)
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         pages = client.ask_all(FindHangingRequest(topic, partition))
     rows = [row for page in pages for row in page.hanging]
     offline = pages[-1].offline_partitions
@@ -209,6 +213,7 @@ def abort(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
@@ -226,7 +231,7 @@ def abort(
       seqgate transactions abort --topic orders --partition 3 --start-offset 1042 --yes
     """  # noqa: D301 - \b keeps the lines of the list apart
     request = _abort_request(name, topic, partition, start_offset)
-    with asking_either(bootstrap, config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         if as_json:
             print_json(_abort(client, request, execute=yes))
             return

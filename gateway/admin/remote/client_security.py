@@ -1,0 +1,196 @@
+"""How a command connects to a cluster: TLS and login, by Kafka's client properties (`--command-config`).
+
+No message of an error quotes a value that may be secret.
+"""
+
+from __future__ import annotations
+
+import re
+import ssl
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from gateway.admin.remote.properties import parse_properties
+from gateway.admin.request import ControlError
+
+_PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
+_MECHANISMS: Final = ("PLAIN", *_SCRAM)
+_MODULES: Final = {"PlainLoginModule": ("PLAIN",), "ScramLoginModule": _SCRAM}
+"""The login modules of Kafka that take a user name and a password, and their mechanisms."""
+_SUPPORTED: Final = frozenset(
+    (
+        "security.protocol",
+        "sasl.mechanism",
+        "sasl.jaas.config",
+        "sasl.username",
+        "sasl.password",
+        "ssl.truststore.location",
+        "ssl.truststore.type",
+        "ssl.truststore.password",
+        "ssl.truststore.certificates",
+        "ssl.keystore.location",
+        "ssl.keystore.type",
+        "ssl.keystore.password",
+        "ssl.keystore.key",
+        "ssl.keystore.certificate.chain",
+        "ssl.key.password",
+        "ssl.enabled.protocols",
+        "ssl.endpoint.identification.algorithm",
+        "ssl.protocol",
+    )
+)
+_SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.")
+_JAAS: Final = re.compile(
+    r"\s*(?:[\w$]+\.)*([\w$]+)\s+(required|requisite|sufficient|optional)\b(.*);\s*", re.DOTALL
+)
+_JAAS_OPTION: Final = re.compile(
+    r"""\s*([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s"';=]+))""", re.DOTALL
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ClientSecurity:
+    """How to connect. `mechanism` is empty without a login. The password is not shown."""
+
+    protocol: str = "PLAINTEXT"
+    context: ssl.SSLContext | None = None
+    mechanism: str = ""
+    username: str = ""
+    password: str = field(default="", repr=False)
+
+    @property
+    def login_name(self) -> str:
+        """The user name as kafka-python needs it: it does not escape what SCRAM has escaped."""
+        if self.mechanism not in _SCRAM:
+            return self.username
+        return self.username.replace("=", "=3D").replace(",", "=2C")
+
+    def client_settings(self) -> dict[str, Any]:
+        """Return the settings of kafka-python's clients."""
+        settings: dict[str, Any] = {"security_protocol": self.protocol}
+        if self.context is not None:
+            settings["ssl_context"] = self.context
+        if self.mechanism:
+            settings |= {
+                "sasl_mechanism": self.mechanism,
+                "sasl_plain_username": self.login_name,
+                "sasl_plain_password": self.password,
+            }
+        return settings
+
+
+OPEN: Final = ClientSecurity()
+"""A connection without TLS and login."""
+
+
+def read_client_security(file: Path | None) -> ClientSecurity:
+    """Return how to connect by a file of Kafka's client properties, or OPEN without a file. Raises ControlError."""
+    if file is None:
+        return OPEN
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ControlError(f"--command-config {file} can't be read: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ControlError(f"--command-config {file} can't be read: it is not UTF-8") from None
+    try:
+        return client_security(parse_properties(text))
+    except ControlError as error:
+        raise ControlError(f"--command-config {file}: {error}") from None
+
+
+def client_security(properties: Mapping[str, str]) -> ClientSecurity:
+    """Return how to connect by Kafka's client properties; those of other subjects are ignored. Raises ControlError."""
+    given = {name.strip(): value.strip() for name, value in properties.items()}
+    for name in given:
+        if name.startswith(_SECURITY_PREFIXES) and name not in _SUPPORTED:
+            raise ControlError(f"{name} has no effect on this command; remove it, or use Kafka's own tools")
+    protocol = given.get("security.protocol", "PLAINTEXT").upper()
+    if protocol not in _PROTOCOLS:
+        raise ControlError(f"security.protocol must be one of {', '.join(_PROTOCOLS)}, not {protocol}")
+    context = _context(given) if protocol.endswith("SSL") else None
+    if not protocol.startswith("SASL"):
+        return ClientSecurity(protocol, context)
+    mechanism, username, password = _login(given)
+    return ClientSecurity(protocol, context, mechanism, username, password)
+
+
+def _login(given: Mapping[str, str]) -> tuple[str, str, str]:
+    mechanism = given.get("sasl.mechanism", "")
+    if mechanism not in _MECHANISMS:
+        found = f", not {mechanism}" if mechanism else ""
+        raise ControlError(f"sasl.mechanism must be one of {', '.join(_MECHANISMS)}{found}")
+    jaas = given.get("sasl.jaas.config")
+    if jaas is not None:
+        return mechanism, *_jaas_login(jaas, mechanism)
+    if not (given.get("sasl.username") and given.get("sasl.password")):
+        raise ControlError("a login needs sasl.jaas.config, or both sasl.username and sasl.password")
+    return mechanism, given["sasl.username"], given["sasl.password"]
+
+
+def _jaas_login(text: str, mechanism: str) -> tuple[str, str]:
+    found = _JAAS.fullmatch(text)
+    if found is None:
+        raise ControlError('sasl.jaas.config must have the form MODULE required username="…" password="…";')
+    module, _, rest = found.groups()
+    if module not in _MODULES:
+        raise ControlError(
+            f"sasl.jaas.config must have one of the modules {', '.join(_MODULES)}, not {module}"
+        )
+    if mechanism not in _MODULES[module]:
+        raise ControlError(f"{module} of sasl.jaas.config does not log in by sasl.mechanism {mechanism}")
+    options = {}
+    position = 0
+    while rest[position:].strip():
+        option = _JAAS_OPTION.match(rest, position)
+        if option is None:
+            raise ControlError('an option of sasl.jaas.config does not have the form NAME="VALUE"')
+        name, *values = option.groups()
+        options[name] = re.sub(r"\\(.)", r"\1", next(value for value in values if value is not None))
+        position = option.end()
+    if options.get("tokenauth", "").lower() == "true":
+        raise ControlError("this command can't log in with a delegation token (tokenauth); use a password")
+    if not (options.get("username") and options.get("password")):
+        raise ControlError("sasl.jaas.config must have username and password")
+    return options["username"], options["password"]
+
+
+def _context(given: Mapping[str, str]) -> ssl.SSLContext:
+    """Return the TLS context of a client. Raises ControlError."""
+    # most commands connect without TLS, and need no cryptography for their start
+    from gateway.security.client_tls import ClientTls, client_context  # noqa: PLC0415
+    from gateway.security.errors import StoreError  # noqa: PLC0415
+    from gateway.security.stores import Store  # noqa: PLC0415
+
+    names = given.get("ssl.endpoint.identification.algorithm", "https").lower()
+    if names not in {"https", ""}:
+        raise ControlError("ssl.endpoint.identification.algorithm must be https or empty")
+    versions = tuple(
+        part.strip() for part in given.get("ssl.enabled.protocols", "").split(",") if part.strip()
+    )
+    try:
+        return client_context(
+            ClientTls(
+                key_store=Store(
+                    given.get("ssl.keystore.location"),
+                    given.get("ssl.keystore.type"),
+                    given.get("ssl.keystore.password"),
+                    given.get("ssl.keystore.key"),
+                    given.get("ssl.keystore.certificate.chain"),
+                    given.get("ssl.key.password"),
+                ),
+                trust_store=Store(
+                    given.get("ssl.truststore.location"),
+                    given.get("ssl.truststore.type"),
+                    given.get("ssl.truststore.password"),
+                    certificates=given.get("ssl.truststore.certificates"),
+                ),
+                checks_names=names == "https",
+                versions=versions,
+            )
+        )
+    except StoreError as error:
+        raise ControlError(str(error)) from None
