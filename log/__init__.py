@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from log import cleaning, lookups, markers, measures, reopening, retention, settings
 from log.config import LogConfig
-from log.directory.known_damage import known_damage
+from log.directory.known_damage import known_cut_bytes, known_damage
 from log.directory.log_directory import LogDirectory
 from log.durability.durability import Durability, LocalDurability
 from log.durability.flush_ticket import FlushTicket
@@ -42,7 +42,7 @@ from log.partition_log import PartitionLog
 from log.recovery.recovering import Recovery
 from log.removal.retention_rules import NOT_HELD, DeletedSegment, DeletionReason
 from log.retention import RemovalTicket
-from log.segments.damage import DamagedRange
+from log.segments.damage import CutBytes, DamagedRange
 from log.segments.regions import (
     Appended,
     FileRegion,
@@ -58,6 +58,7 @@ __all__ = [
     "NOT_HELD",
     "Appended",
     "CorruptRecord",
+    "CutBytes",
     "DamagedRange",
     "DelayedLimitReached",
     "DeletedSegment",
@@ -102,6 +103,7 @@ __all__ = [
     "UnsupportedCompressionType",
     "UnsupportedForMessageFormat",
     "cleaning",
+    "known_cut_bytes",
     "known_damage",
     "lookups",
     "markers",

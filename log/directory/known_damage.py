@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from log.directory.log_directory import LogDirectory
-    from log.segments.damage import DamagedRange
+    from log.segments.damage import CutBytes, DamagedRange
 
 
 def known_damage(directory: LogDirectory) -> Iterator[tuple[str, int, DamagedRange]]:
@@ -24,4 +24,14 @@ def known_damage(directory: LogDirectory) -> Iterator[tuple[str, int, DamagedRan
             if log is None or (
                 found.segment_base_offset in log.segments.bases and found.end_offset > log.log_start_offset
             ):
+                yield (*key, found)
+
+
+def known_cut_bytes(directory: LogDirectory) -> Iterator[tuple[str, int, CutBytes]]:
+    """Yield (topic, partition, cut bytes) of all files of cut bytes that nobody has deleted since."""
+    storage = directory.environment.storage
+    for path, files in sorted(directory.environment.damage.cut().items()):
+        key = parse_partition_directory(path.rpartition("/")[2])
+        for found in files:
+            if key is not None and storage.exists(f"{path}/{found.file_name}"):
                 yield (*key, found)

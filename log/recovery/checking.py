@@ -196,7 +196,7 @@ class Checking:
 
     def _keep(self, segment: Segment, position: int, end: int, next_offset: int) -> None:
         now_ms = self._listing.now_ms
-        keep_cut_bytes(self._storage, self._durability, segment, position, end, next_offset, now_ms)
+        keep_cut_bytes(self._listing.environment, segment, position, end, next_offset, now_ms)
 
     def _sync(self, segment: Segment) -> None:
         self._storage.descriptors.pin(segment.file)

@@ -13,12 +13,11 @@ import logging
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.files.data_file import DataFile
-from log.segments.damage import DamagedRange
+from log.segments.damage import CutBytes, DamagedRange
 from log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
 
 if TYPE_CHECKING:
-    from log.files.durable_files import DurableFiles
-    from log.files.storage import Storage
+    from log.environment import LogEnvironment
     from log.segments.segment import Segment
 
 _logger = logging.getLogger(__name__)
@@ -35,21 +34,22 @@ class _Sound(NamedTuple):
 
 
 def keep_cut_bytes(
-    storage: Storage,
-    durable: DurableFiles,
+    environment: LogEnvironment,
     segment: Segment,
     position: int,
     end: int,
     next_offset: int,
     now_ms: int,
 ) -> None:
-    """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among them. Raises OSError.
+    """Copy the bytes between two positions of a segment file to a durable file, if a sound batch is among them, and register the file.
+    Raises OSError.
 
     Call this before the bytes are cut off. `next_offset` is the offset that would follow at `position`.
     """
     found = _sound_batches(segment, position, end, next_offset)
     if found is None:
         return
+    storage = environment.storage
     kept = DataFile(f"{segment.file.path}.{position}.{now_ms}{CUT_SUFFIX}")
     storage.create(kept)
     storage.descriptors.pin(kept)
@@ -59,10 +59,16 @@ def keep_cut_bytes(
             if storage.write(kept, (data,), at - position) != len(data):
                 raise OSError(f"{kept.path} can't be written; check that the disk is not full")
             at += len(data)
-        durable.sync(data=[kept], directories=[segment.directory])
+        environment.durability.sync(data=[kept], directories=[segment.directory])
     finally:
         storage.descriptors.unpin(kept)
         storage.descriptors.release(kept)
+    environment.damage.note_cut(
+        segment.directory,
+        CutBytes(
+            kept.path.rpartition("/")[2], end - position, found.records, found.first_offset, found.last_offset
+        ),
+    )
     _logger.error(
         "%s: the %d bytes from position %d on are cut off, because the batch there is damaged, but %d sound batches with %d records "
         "(offsets %d to %d) follow; if they were acknowledged, damage has lost them, not the crash; the bytes are kept in %s",

@@ -47,6 +47,18 @@ class DamagedRange(NamedTuple):
         )
 
 
+class CutBytes(NamedTuple):
+    """Bytes that a start cut off the end of a log, with sound batches among them, and the file that keeps them."""
+
+    file_name: str
+    """The file in the partition's directory."""
+    size_bytes: int
+    records: int
+    """The records of the sound batches."""
+    first_offset: int
+    last_offset: int
+
+
 def range_holding(ranges: Iterable[DamagedRange], offset: int) -> DamagedRange | None:
     """Return the damaged range that covers the offset; None without one."""
     return next((found for found in ranges if found.first_offset <= offset < found.end_offset), None)

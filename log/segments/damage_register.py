@@ -1,6 +1,6 @@
 """Persists the known damaged ranges of all partitions of a data directory in one file.
 
-`damaged-batches`: JSON with `version`, `ranges` per partition directory, and `checksum`, the CRC-32 of `ranges`. A start after a
+`damaged-batches`: JSON with `version`, `ranges` and `cut` per partition directory, and `checksum`, the CRC-32 of `ranges`. A start after a
 clean stop does not read the segments again, so only this file tells the start about their damage.
 """
 
@@ -15,7 +15,7 @@ import msgspec
 
 from log.errors import IncompatibleFormat
 from log.files.file_names import TEMPORARY_SUFFIX
-from log.segments.damage import DamagedRange
+from log.segments.damage import CutBytes, DamagedRange
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -37,6 +37,7 @@ class _Content(msgspec.Struct):
     version: int
     ranges: dict[str, list[DamagedRange]]
     checksum: int
+    cut: dict[str, list[CutBytes]] = {}
 
     def is_whole(self) -> bool:
         return self.checksum == crc32(msgspec.json.encode(self.ranges))
@@ -50,6 +51,7 @@ class DamageRegister:
         self._lock = threading.Lock()
         """Held while the ranges change and the file is written."""
         self._ranges: dict[str, tuple[DamagedRange, ...]] = {}
+        self._cut: dict[str, tuple[CutBytes, ...]] = {}
         self._storage: Storage | None = None
         self._durable: DurableFiles | None = None
         self._path = ""
@@ -76,6 +78,7 @@ class DamageRegister:
             self.is_lost = True
             return
         self._ranges = {f"{root}/{name}": tuple(ranges) for name, ranges in decoded.ranges.items()}
+        self._cut = {f"{root}/{name}": tuple(cut) for name, cut in decoded.cut.items()}
 
     def of(self, directory: str) -> tuple[DamagedRange, ...]:
         """Return the damaged ranges of a partition, in ascending order."""
@@ -84,6 +87,16 @@ class DamageRegister:
     def all(self) -> Mapping[str, Sequence[DamagedRange]]:
         """Return all damaged ranges by partition directory."""
         return self._ranges
+
+    def cut(self) -> Mapping[str, Sequence[CutBytes]]:
+        """Return all files of cut bytes by partition directory; a person may have deleted some."""
+        return self._cut
+
+    def note_cut(self, directory: str, found: CutBytes) -> None:
+        """Add a file of cut bytes of a partition, and make the file of all damage durable. Raises OSError."""
+        with self._lock:
+            self._cut[directory] = (*self._cut.get(directory, ()), found)
+            self._write(is_durable=True)
 
     def note(self, directory: str, ranges: Sequence[DamagedRange], *, is_durable: bool) -> None:
         """Replace the ranges of a partition and write the file, with a flush if `is_durable`. Raises OSError."""
@@ -97,8 +110,13 @@ class DamageRegister:
             self._write(is_durable=is_durable)
 
     def forget(self, directory: str) -> None:
-        """Drop the ranges of a partition that is deleted. Raises OSError."""
-        self.note(directory, (), is_durable=False)
+        """Drop the damage of a partition that is deleted. Raises OSError."""
+        if directory not in self._ranges and directory not in self._cut:
+            return
+        with self._lock:
+            self._ranges.pop(directory, None)
+            self._cut.pop(directory, None)
+            self._write(is_durable=False)
 
     def found_again(self) -> None:
         """Rewrite a damaged file, after every log was checked. Raises OSError."""
@@ -110,8 +128,9 @@ class DamageRegister:
         if self._storage is None or self._durable is None:
             return
         ranges = {path.rpartition("/")[2]: list(found) for path, found in sorted(self._ranges.items())}
+        cut = {path.rpartition("/")[2]: list(found) for path, found in sorted(self._cut.items())}
         content = msgspec.json.encode(
-            _Content(DAMAGED_BATCHES_VERSION, ranges, crc32(msgspec.json.encode(ranges)))
+            _Content(DAMAGED_BATCHES_VERSION, ranges, crc32(msgspec.json.encode(ranges)), cut)
         )
         if is_durable:
             self._durable.replace(self._path, content)

@@ -24,6 +24,20 @@ class DamagedRow(msgspec.Struct, frozen=True):
     undecided_from: int | None
 
 
+class CutRow(msgspec.Struct, frozen=True):
+    """Bytes that a start cut off the end of a partition, because a batch was damaged that was not known to be durable, although sound
+    batches followed. `file`, a path in the data directory, keeps the bytes until somebody deletes the file.
+    """
+
+    topic: str
+    partition: int
+    records: int
+    first_offset: int
+    last_offset: int
+    file: str
+    size_bytes: int
+
+
 class Repair(msgspec.Struct, frozen=True):
     """The damage of a data directory. `given_up` says that the damaged bytes were removed from the logs."""
 

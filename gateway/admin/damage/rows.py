@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.admin.damage.messages import DamagedRow
-from log import DamagedRange
+from gateway.admin.damage.messages import CutRow, DamagedRow
+from log import CutBytes, DamagedRange
 
 
 def damaged_row(topic: str, partition: int, found: DamagedRange) -> DamagedRow:
@@ -19,4 +19,17 @@ def damaged_row(topic: str, partition: int, found: DamagedRange) -> DamagedRow:
         size_bytes=found.size_bytes,
         reason=found.reason,
         undecided_from=None if found.undecided_from < 0 else found.undecided_from,
+    )
+
+
+def cut_row(topic: str, partition: int, found: CutBytes) -> CutRow:
+    """Return the row of a file of cut bytes."""
+    return CutRow(
+        topic=topic,
+        partition=partition,
+        records=found.records,
+        first_offset=found.first_offset,
+        last_offset=found.last_offset,
+        file=f"{topic}-{partition}/{found.file_name}",
+        size_bytes=found.size_bytes,
     )

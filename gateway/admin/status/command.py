@@ -6,7 +6,7 @@ from pathlib import Path
 
 import typer
 
-from gateway.admin.damage.messages import DamagedRow
+from gateway.admin.damage.messages import CutRow, DamagedRow
 from gateway.admin.options import (
     AsJson,
     CommandConfig,
@@ -32,7 +32,7 @@ def status(
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
     Exits with 1 when something is wrong: no gateway runs, producers are refused because the disk is short of room, a partition is
-    offline, stored batches are damaged, or the store of producer ids does not answer.
+    offline, stored batches are damaged, sound records were cut off a log, or the store of producer ids does not answer.
 
     Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory that is offline,
     partitions without a leader, and partitions whose replicas are not all in sync. Each broker answers within 5 s.
@@ -74,6 +74,7 @@ def _is_wrong(answer: Status) -> bool:
         answer.is_disk_short
         or answer.offline_partitions
         or answer.damaged
+        or answer.cut
         or answer.producer_id_store_error is not None
     )
 
@@ -123,6 +124,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         for partition in answer.offline_partitions
     ]
     rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
+    rows += [("CUT OFF", _cut(row)) for row in answer.cut]
     return rows
 
 
@@ -130,4 +132,11 @@ def _damage(row: DamagedRow) -> str:
     return (
         f"{row.topic}-{row.partition}: offsets {row.first_offset} to {row.end_offset - 1}, {row.size_bytes} bytes at position "
         f"{row.position} of {row.file}: {row.reason}"
+    )
+
+
+def _cut(row: CutRow) -> str:
+    return (
+        f"{row.topic}-{row.partition}: {counted(row.records, 'sound record')} behind a damaged batch, offsets {row.first_offset} to "
+        f"{row.last_offset}; the bytes are kept in {row.file}; delete the file when you no longer need them"
     )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from gateway.admin.damage.rows import damaged_row
+from gateway.admin.damage.rows import cut_row, damaged_row
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.names.live import name_counters
 from gateway.admin.producers.live import producer_counters
 from gateway.admin.status.messages import OfflinePartition, Status, StatusRequest
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
-from log import known_damage
+from log import known_cut_bytes, known_damage
 
 
 def status(gateway: LiveGateway, _: StatusRequest) -> Status:
@@ -38,6 +38,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         disk_refusals=services.upkeep.disk_room.refused_batches,
         offline_partitions=_offline(services.partitions.registry),
         damaged=[damaged_row(*found) for found in known_damage(services.partitions.log_directory)],
+        cut=[cut_row(*found) for found in known_cut_bytes(services.partitions.log_directory)],
         connections=traffic.connections,
         refused_connections=traffic.refused_connections,
         requests=traffic.requests,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from gateway.admin.damage.messages import DamagedRow
+from gateway.admin.damage.messages import CutRow, DamagedRow
 from gateway.admin.names.messages import NameCounters
 from gateway.admin.producers.messages import ProducerCounters
 from gateway.admin.request import Request
@@ -41,6 +41,7 @@ class Status(msgspec.Struct, frozen=True):
     disk_refusals: int
     offline_partitions: list[OfflinePartition]
     damaged: list[DamagedRow]
+    cut: list[CutRow]
     connections: int
     refused_connections: int
     requests: int

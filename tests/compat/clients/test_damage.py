@@ -8,6 +8,9 @@ it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -68,6 +71,37 @@ def damaged(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 def test_status_lists_the_batch(damaged: Damaged) -> None:
     (found,) = ask(damaged[0].data_dir, StatusRequest()).damaged
     assert (found.topic, found.first_offset, found.end_offset) == (TOPIC, DAMAGED, DAMAGED + 1)
+
+
+def test_status_lists_bytes_that_were_cut_off_until_their_file_is_deleted(tmp_path: Path) -> None:
+    gateway = GatewayProcess(tmp_path / "data")
+    gateway.start()
+    with contextlib.closing(KafkaProducer(bootstrap_servers=gateway.bootstrap, acks="all")) as producer:
+        for number in range(RECORDS):
+            producer.send(TOPIC, f"value {number}".encode(), partition=0).get(TIMEOUT_S)
+    gateway.kill()
+    segment = tmp_path / "data" / f"{TOPIC}-0" / f"{0:020d}.log"
+    content = bytearray(segment.read_bytes())
+    position, _ = list(whole_batches(content))[DAMAGED]
+    content[position + 70] ^= 1
+    segment.write_bytes(content)
+    with gateway:
+        (found,) = ask(gateway.data_dir, StatusRequest()).cut
+        assert (found.records, found.first_offset, found.last_offset) == (
+            RECORDS - DAMAGED - 1,
+            DAMAGED + 1,
+            RECORDS - 1,
+        )
+        assert "CUT OFF" in _status(gateway.data_dir, code=1)
+        (gateway.data_dir / found.file).unlink()
+        assert "CUT OFF" not in _status(gateway.data_dir, code=0)
+
+
+def _status(data_dir: Path, *, code: int) -> str:
+    command = [sys.executable, "-m", "gateway", "status", "--data-dir", str(data_dir)]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False, timeout=TIMEOUT_S)
+    assert ended.returncode == code, ended.stderr
+    return ended.stdout
 
 
 def test_producers_go_on_behind_the_old_end(damaged: Damaged) -> None:

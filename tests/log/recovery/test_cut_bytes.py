@@ -42,6 +42,9 @@ def test_flushed_batches_behind_damage_are_kept_and_reported(
     assert kept.read_bytes() == tail
     assert "1 sound batches with 1 records (offsets 4 to 4) follow" in caplog.text
     assert str(kept) in caplog.text
+    [(place, [found])] = again.environment.damage.cut().items()
+    assert f"{place}/{found.file_name}" == str(kept)
+    assert found[1:] == (len(tail), 1, 4, 4)
 
 
 def test_a_torn_last_batch_is_not_kept(tmp_path: Path) -> None:
