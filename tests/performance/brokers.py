@@ -14,7 +14,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.support.gateway_process import GatewayProcess, free_port
-from tests.support.kafka_peer import PROPERTIES
+from tests.support.kafka_peer import server_properties
 from tests.support.kafka_tools import run_tool
 from tests.support.setup_peers import POMS, kafka_libs
 from tests.support.wire import Closed, Wire
@@ -145,9 +145,7 @@ class KafkaBroker(Broker):
         port = free_port()
         self.bootstrap = f"127.0.0.1:{port}"
         properties = self._directory / "server.properties"
-        text = PROPERTIES.format(port=port, controller_port=free_port(), directory=self._directory)
-        # of two lines for one property, Kafka takes the second
-        properties.write_text(text + "".join(f"{name}={value}\n" for name, value in self._settings.items()))
+        properties.write_text(server_properties(self._directory, port, properties=self._settings))
         # A leading "-" would read as an option, so begin with a fixed byte.
         cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         run_tool(

@@ -6,6 +6,7 @@ import subprocess
 import time
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,11 +23,11 @@ PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.bootstrap.servers=127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{more_listeners}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{more_listeners}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
-listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT
+listener.security.protocol.map=CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL
 log.dirs={directory}/data
 auto.create.topics.enable=true
 num.partitions=1
@@ -53,17 +54,37 @@ log.initial.task.delay.ms=86400000
 """
 
 
+def server_properties(
+    directory: Path, port: int, also_listen: Sequence[str] = (), properties: Mapping[str, str] | None = None
+) -> str:
+    """Return the text of a server.properties with `also_listen` as further listeners, such as SSL://127.0.0.1:9093."""
+    text = PROPERTIES.format(
+        port=port,
+        controller_port=free_port(),
+        directory=directory,
+        more_listeners="".join(f",{listener}" for listener in also_listen),
+    )
+    # of two lines for one property, Kafka takes the second
+    return text + "".join(f"{name}={value}\n" for name, value in (properties or {}).items())
+
+
 class KafkaPeer:
     """A Kafka node that runs while its context is entered; all its files lie below `directory`."""
 
     def __init__(
-        self, directory: Path, *, properties: dict[str, str] | None = None, heap: str = "512m"
+        self,
+        directory: Path,
+        *,
+        properties: dict[str, str] | None = None,
+        heap: str = "512m",
+        also_listen: Sequence[str] = (),
     ) -> None:
         self.directory = directory
         self.port = free_port()
         self.log_path = directory / "server.log"
         self._properties = properties or {}
         self._heap = heap
+        self._also_listen = tuple(also_listen)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -73,8 +94,9 @@ class KafkaPeer:
     def start(self) -> Self:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
-        text = PROPERTIES.format(port=self.port, controller_port=free_port(), directory=self.directory)
-        properties.write_text(text + "".join(f"{name}={value}\n" for name, value in self._properties.items()))
+        properties.write_text(
+            server_properties(self.directory, self.port, self._also_listen, self._properties)
+        )
         # A leading "-" would read as an option, so begin with a fixed byte.
         cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         run_tool(

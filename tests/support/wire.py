@@ -11,6 +11,7 @@ import datetime as dt
 import io
 import select
 import socket
+import ssl
 import struct
 import uuid
 from collections.abc import Mapping
@@ -219,10 +220,13 @@ def decode(api: str, version: int, frame: bytes, *, correlation_id: int = 1) -> 
 class Wire:
     """One connection. Requests may be sent ahead of their answers; answers come in the order of the requests."""
 
-    def __init__(self, bootstrap: str, *, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, bootstrap: str, *, timeout_s: float = TIMEOUT_S, tls: ssl.SSLContext | None = None
+    ) -> None:
         host, _, port = bootstrap.rpartition(":")
-        self._socket = socket.create_connection((host, int(port)), timeout_s)
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connected = socket.create_connection((host, int(port)), timeout_s)
+        connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._socket = connected if tls is None else tls.wrap_socket(connected, server_hostname=host)
         self._timeout_s = timeout_s
         self._correlation_id = 0
 

@@ -83,6 +83,8 @@ class Normaliser:
             "topic_configs": lambda value: sorted(self._value(value), key=lambda row: str(row["key"])),
             "entries": self._quotas,
             "active_producers": self._active_producers,
+            "matching_acls": lambda value: sorted(self._value(value), key=str),
+            "acls": lambda value: sorted(self._value(value), key=str),
             "transaction_states": self._transaction_states,
         }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ssl
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -85,10 +86,17 @@ class Peer:
     """A connection that records its exchanges. `connect` opens another connection with the same transcript."""
 
     def __init__(
-        self, bootstrap: str, prefix: str, transcript: Transcript | None = None, timeout_s: float = TIMEOUT_S
+        self,
+        bootstrap: str,
+        prefix: str,
+        transcript: Transcript | None = None,
+        timeout_s: float = TIMEOUT_S,
+        *,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self.bootstrap = bootstrap
         self._timeout_s = timeout_s
+        self._tls = tls
         self.transcript = transcript or Transcript(prefix)
         self._wire: Wire | None = None
         self._others: list[Peer] = []
@@ -98,11 +106,11 @@ class Peer:
     @property
     def wire(self) -> Wire:
         if self._wire is None:
-            self._wire = Wire(self.bootstrap, timeout_s=self._timeout_s)
+            self._wire = Wire(self.bootstrap, timeout_s=self._timeout_s, tls=self._tls)
         return self._wire
 
     def connect(self, *, timeout_s: float = TIMEOUT_S) -> Peer:
-        other = Peer(self.bootstrap, self.transcript.prefix, self.transcript, timeout_s)
+        other = Peer(self.bootstrap, self.transcript.prefix, self.transcript, timeout_s, tls=self._tls)
         self._others.append(other)
         return other
 
@@ -151,7 +159,7 @@ class Peer:
     def call_briefly(self, api: str, version: int, /, **request: Any) -> Plain:
         """Send a request to an endpoint that may never answer it; wait only briefly for the answer."""
         self._disconnect()
-        self._wire = Wire(self.bootstrap, timeout_s=SILENCE_S)
+        self._wire = Wire(self.bootstrap, timeout_s=SILENCE_S, tls=self._tls)
         result = self.call(api, version, **request)
         self._disconnect()
         return result

@@ -1,0 +1,45 @@
+"""The APIs of ACLs, which the cluster's rights guard."""
+
+from __future__ import annotations
+
+from tests.compat.differential.rights.stage import Stage
+from tests.compat.differential.rights.table import ALTER_CLUSTER, DESCRIBE_CLUSTER, row
+from tests.support.wire import Plain
+
+TOPIC, LITERAL, READ, ALLOW = 2, 3, 3, 3
+
+
+def _filter(stage: Stage) -> Plain:
+    return {
+        "resource_type_filter": TOPIC,
+        "resource_name_filter": stage.name("acl"),
+        "pattern_type_filter": LITERAL,
+        "principal_filter": None,
+        "host_filter": None,
+        "operation": READ,
+        "permission_type": ALLOW,
+    }
+
+
+@row(DESCRIBE_CLUSTER, cases=(1, 3))
+def describe_acls(stage: Stage, version: int) -> None:
+    stage.user.call("describe_acls", version, **_filter(stage))
+
+
+@row(ALTER_CLUSTER, cases=(1, 3))
+def create_acls(stage: Stage, version: int) -> None:
+    creation = {
+        "resource_type": TOPIC,
+        "resource_name": stage.name("acl"),
+        "resource_pattern_type": LITERAL,
+        "principal": "User:nobody",
+        "host": "*",
+        "operation": READ,
+        "permission_type": ALLOW,
+    }
+    stage.user.call("create_acls", version, creations=[creation])
+
+
+@row(ALTER_CLUSTER, cases=(1, 3))
+def delete_acls(stage: Stage, version: int) -> None:
+    stage.user.call("delete_acls", version, filters=[_filter(stage)])
