@@ -24,7 +24,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.fresh_ids import fresh_topic_id
 from gateway.handlers.answering.metadata_change import change_metadata
-from gateway.handlers.answering.rights import NOTHING, refused_topics
+from gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics, unseen_topics
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import describe_topic
 from gateway.metadata.topic_names import METADATA_TOPIC
@@ -79,7 +79,7 @@ async def _denied(context: RequestContext[TopicServices], topics: Sequence[Any])
 
     Repeated names and the name of the metadata log are refused for that, whatever the client may do.
     """
-    if context.may_cluster(Operation.CREATE):
+    if has_on_cluster(context, Operation.CREATE):
         return NOTHING
     times = Counter(topic.name for topic in topics)
     asked = (name for name, count in times.items() if count == 1 and name != METADATA_TOPIC)
@@ -90,7 +90,7 @@ async def _undescribed(context: RequestContext[TopicServices], topics: Sequence[
     """Return the names of the topics whose configuration the client may not see."""
     if context.api_version < FIRST_WITH_CONFIGS:
         return NOTHING
-    return await refused_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in topics))
+    return await unseen_topics(context, Operation.DESCRIBE_CONFIGS, (topic.name for topic in topics))
 
 
 def _new_topic(topic: Any) -> NewTopic:

@@ -16,6 +16,7 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.rights import has_on_cluster
 from gateway.metadata.decision import ApiError
 from gateway.metadata.topic_deletion import DeletionRight, TopicToDelete, delete_topics
 from gateway.metadata.topics import TopicResult
@@ -58,7 +59,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
 
 def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], DeletionRight] | None:
     """Return the function that tells what the client may do with a topic; None if it may delete all topics."""
-    if context.may_cluster(Operation.DELETE):
+    if has_on_cluster(context, Operation.DELETE):
         return None
 
     def right(name: str) -> DeletionRight:

@@ -17,7 +17,7 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.authorized_operations import NOT_ASKED, topic_operations
 from gateway.handlers.answering.partition_state import partition_state
-from gateway.handlers.answering.rights import refused_topics
+from gateway.handlers.answering.rights import refused_topics, unseen_topics
 from gateway.metadata.image import TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 from gateway.protocol.messages import build, response_module
@@ -41,7 +41,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     topics = []
     next_cursor = None
     asked = sorted(name for name in names or by_name if name >= start)
-    denied = await refused_topics(context, Operation.DESCRIBE, asked)
+    deny = refused_topics if names else unseen_topics
+    denied = await deny(context, Operation.DESCRIBE, asked)
     for name in asked:
         if name in denied:
             continue

@@ -37,7 +37,13 @@ from gateway.handlers.answering.authorized_operations import (
 from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.fresh_ids import fresh_topic_id
 from gateway.handlers.answering.partition_state import PartitionState, partition_state
-from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics
+from gateway.handlers.answering.rights import (
+    NOTHING,
+    has_on_cluster,
+    refused_ids,
+    refused_topics,
+    unseen_topics,
+)
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_complaint
@@ -119,7 +125,7 @@ async def _topics(context: RequestContext[Services], module: ModuleType, request
     if request.topics is None or (context.api_version == 0 and not request.topics):
         # other requests create and delete topics between the slices
         topics = list(image.topics_by_name.values())
-        denied = await refused_topics(context, Operation.DESCRIBE, (topic.name for topic in topics))
+        denied = await unseen_topics(context, Operation.DESCRIBE, (topic.name for topic in topics))
         shown = (topic for topic in topics if topic.name not in denied)
         return (_topic(context, module, topic, operations_asked) for topic in shown)
     ids = dict.fromkeys(
@@ -136,7 +142,7 @@ async def _topics(context: RequestContext[Services], module: ModuleType, request
         context.api_version < 4 or request.allow_auto_topic_creation
     )
     named = _Named.of(image, names, denied, creates=creates)
-    if named.unknown and creates and not context.may_cluster(Operation.CREATE):
+    if named.unknown and creates and not has_on_cluster(context, Operation.CREATE):
         named.not_created = await refused_topics(context, Operation.CREATE, named.unknown)
     return _topics_by_name(context, module, named, operations_asked)
 

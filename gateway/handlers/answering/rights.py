@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering.api import RequestContext
 from gateway.metadata.decision import ApiError
 from gateway.runtime.loop.slices import in_slices
+from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 
 K = TypeVar("K", bound=Hashable)
@@ -52,6 +53,18 @@ async def refused_names(
     return {name async for name in in_slices(asked) if not context.may(operation, resource_type, name)}
 
 
+async def unseen_topics(
+    context: RequestContext[Any], operation: Operation, names: Iterable[str]
+) -> AbstractSet[str]:
+    """Return the same as `refused_topics` without lines in the audit log, for topics that the client did not name, and for
+    rights that it need not have.
+    """
+    if not context.node.access.is_on:
+        return NOTHING
+    asked = dict.fromkeys(names)
+    return {name async for name in in_slices(asked) if not context.could(operation, ResourceType.TOPIC, name)}
+
+
 def refused_topics_now(
     context: RequestContext[Any], operation: Operation, names: Iterable[str]
 ) -> AbstractSet[str]:
@@ -84,6 +97,11 @@ def refused_ids_now(
     known = {topic_id: topic.name for topic_id in ids if (topic := topics.get(topic_id)) is not None}
     refused = refused_topics_now(context, operation, known.values())
     return {topic_id for topic_id, name in known.items() if name in refused}
+
+
+def has_on_cluster(context: RequestContext[Any], operation: Operation) -> bool:
+    """Return whether the client has a right on the cluster, where a right on the topic does as well."""
+    return context.could(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
 
 def cluster_refusal(context: RequestContext[Any], operation: Operation) -> ApiError | None:

@@ -15,7 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.rights import NOTHING, refused_topics
+from gateway.handlers.answering.rights import NOTHING, has_on_cluster, refused_topics
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import PartitionServices
@@ -51,7 +51,7 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
 
 async def _denied(context: RequestContext[PartitionServices], request: Any) -> AbstractSet[str]:
     """Return the names of the topics that are refused, because they may not be described."""
-    if context.may_cluster(Operation.CLUSTER_ACTION):
+    if has_on_cluster(context, Operation.CLUSTER_ACTION):
         return NOTHING
     return await refused_topics(context, Operation.DESCRIBE, (topic.topic for topic in request.topics))
 

@@ -140,7 +140,7 @@ class ProduceRepeats:
             return
         key, (entry,) = request.topics[0]
         topic = context.services.partitions.by_key.get(key)
-        if topic is None or not context.may_topic(Operation.WRITE, topic.name):
+        if topic is None or not context.could(Operation.WRITE, ResourceType.TOPIC, topic.name):
             return
         partition = topic.get(entry.partition)
         client_id_bytes = int.from_bytes(frame[8:10], "big", signed=True)

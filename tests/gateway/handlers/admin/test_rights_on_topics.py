@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from gateway.runtime.loop.log_rate_limit import AUDIT
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
@@ -141,6 +143,31 @@ class TestMetadata:
             "none": NOT_ASKED,
         }
         assert answer["cluster_authorized_operations"] == 0
+
+
+async def test_only_topics_that_a_client_names_are_audited_as_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", logger=AUDIT)
+    async with open_node(
+        tmp_path,
+        "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users=User:root",
+    ) as node:
+        node.peer.principal = "User:root"
+        await create(node, "hidden")
+        client = Asking(node, "User:nobody")
+        caplog.clear()
+        await client.ask("metadata", 12, topics=None)
+        await client.ask("describe_topic_partitions", 0, topics=[], response_partition_limit=1)
+        assert not [record for record in caplog.records if record.name == AUDIT]
+        await client.ask("metadata", 12, topics=[{"name": "hidden"}], allow_auto_topic_creation=True)
+        await client.ask("create_topics", 7, topics=[{"name": "new"}], timeout=30_000)
+        lines = [json.loads(record.getMessage()) for record in caplog.records if record.name == AUDIT]
+        assert [(line["request"], line["operation"], line["resource"]) for line in lines] == [
+            ("Metadata", "DESCRIBE", "hidden"),
+            ("CreateTopics", "CREATE", "new"),
+        ]
 
 
 class TestDescribeTopicPartitions:
