@@ -10,6 +10,7 @@ from typing import Annotated
 
 import typer
 
+from gateway.admin.acls import command as acls
 from gateway.admin.backlog import command as backlog
 from gateway.admin.configs import command as configs
 from gateway.admin.damage import command as damage
@@ -144,6 +145,7 @@ def demo(
 
 app.add_typer(topics.app, name="topics", help=topics.HELP)
 app.add_typer(configs.app, name="configs", help=configs.HELP)
+app.add_typer(acls.app, name="acls", help=acls.HELP)
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(groups.app, name="groups", help=groups.HELP)

@@ -1,0 +1,1 @@
+"""The access control entries of a cluster."""

@@ -1,0 +1,347 @@
+"""`seqgate acls`: the access control entries of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Literal
+
+import typer
+
+from gateway.admin.acls.messages import AclOutcome, row_of
+from gateway.admin.acls.wanted import Actions, Holders, Resource, WrongOptions, entries, filter_of, filters
+from gateway.admin.completion import topic_names
+from gateway.admin.options import (
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    is_confirmed,
+    reaching,
+    stop,
+)
+from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from gateway.security.acls.access import CLUSTER_NAME
+from gateway.security.acls.codes import PatternType, ResourceType
+from gateway.security.acls.entry import AclEntry
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+HELP = """List, add and remove access control entries: who may do what.
+
+The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
+The options are those of kafka-acls. docs/security.md has the operation that each request needs.
+"""
+
+Topics = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--topic",
+        metavar="TOPIC",
+        help="A topic; * is every topic. May be repeated.",
+        autocompletion=topic_names,
+        show_default=False,
+    ),
+]
+Groups = Annotated[
+    list[str] | None,
+    typer.Option("--group", metavar="GROUP", help="A group; * is every group.", show_default=False),
+]
+OfCluster = Annotated[bool, typer.Option("--cluster", help="The cluster itself.")]
+TransactionalIds = Annotated[
+    list[str] | None,
+    typer.Option("--transactional-id", metavar="ID", help="A transactional id.", show_default=False),
+]
+Tokens = Annotated[
+    list[str] | None,
+    typer.Option("--delegation-token", metavar="ID", help="A delegation token.", show_default=False),
+]
+Users = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--user",
+        metavar="PRINCIPAL",
+        help="A user, such as User:alice, for whom tokens are made.",
+        show_default=False,
+    ),
+]
+Pattern = Annotated[
+    Literal["literal", "prefixed"],
+    typer.Option(
+        "--resource-pattern-type",
+        metavar="literal|prefixed",
+        help="Whether names stand for themselves or for all names that begin so.",
+    ),
+]
+FoundPattern = Annotated[
+    Literal["literal", "prefixed", "any", "match"],
+    typer.Option(
+        "--resource-pattern-type",
+        metavar="literal|prefixed|any|match",
+        help="Find names of these patterns; match finds all entries that apply to a resource of the name.",
+    ),
+]
+Allowed = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-principal",
+        metavar="PRINCIPAL",
+        help="Who may, such as User:alice; User:* is everybody.",
+        show_default=False,
+    ),
+]
+Denied = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deny-principal",
+        metavar="PRINCIPAL",
+        help="Who may not, whatever other entries allow.",
+        show_default=False,
+    ),
+]
+AllowedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--allow-host",
+        metavar="ADDRESS",
+        help="Allow from this address only. [default: from everywhere]",
+        show_default=False,
+    ),
+]
+DeniedHosts = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--deny-host",
+        metavar="ADDRESS",
+        help="Deny from this address only. [default: from everywhere]",
+        show_default=False,
+    ),
+]
+Operations = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--operation",
+        metavar="OPERATION",
+        help="What: read, write, create, delete, alter, describe, describe-configs, alter-configs, idempotent-write, all, …",
+        show_default=False,
+    ),
+]
+Producer = Annotated[
+    bool,
+    typer.Option(
+        "--producer",
+        help="What a producer needs: write, describe and create on topics, write and describe on transactional ids.",
+    ),
+]
+Consumer = Annotated[
+    bool,
+    typer.Option("--consumer", help="What a consumer needs: read and describe on topics, read on groups."),
+]
+Idempotent = Annotated[
+    bool,
+    typer.Option(
+        "--idempotent",
+        help="What an idempotent producer needed before Kafka 3: idempotent-write on the cluster.",
+    ),
+]
+ForPrincipal = Annotated[
+    str | None,
+    typer.Option(
+        "--principal", metavar="PRINCIPAL", help="Only entries of this principal.", show_default=False
+    ),
+]
+
+
+@app.command("list")
+def list_acls(
+    principal: ForPrincipal = None,
+    topics: Topics = None,
+    groups: Groups = None,
+    cluster: OfCluster = False,
+    transactional_ids: TransactionalIds = None,
+    tokens: Tokens = None,
+    users: Users = None,
+    pattern: FoundPattern = "any",
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List entries: of resources, of a principal, or all.
+
+    \b
+    For example:
+      seqgate acls list
+      seqgate acls list --topic orders --resource-pattern-type match
+      seqgate acls list --principal User:alice
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
+    with reaching(bootstrap, config_file, data_dir, command_config) as reached:
+        from gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+
+        found = remote.find(reached, filters(resources, PatternType[pattern.upper()], principal))
+    if as_json:
+        print_json({"acls": [row_of(entry) for entry in found]})
+    else:
+        _print(found)
+
+
+@app.command("add")
+def add(
+    allowed: Allowed = None,
+    denied: Denied = None,
+    operations: Operations = None,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    idempotent: Idempotent = False,
+    topics: Topics = None,
+    groups: Groups = None,
+    cluster: OfCluster = False,
+    transactional_ids: TransactionalIds = None,
+    tokens: Tokens = None,
+    users: Users = None,
+    pattern: Pattern = "literal",
+    allowed_hosts: AllowedHosts = None,
+    denied_hosts: DeniedHosts = None,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add entries: for each principal, resource and operation. They count at once, on open connections too.
+
+    \b
+    For example:
+      seqgate acls add --allow-principal User:alice --producer --topic orders
+      seqgate acls add --allow-principal User:bob --consumer --topic orders- --resource-pattern-type prefixed --group billing
+      seqgate acls add --deny-principal 'User:*' --deny-host 192.0.2.7 --operation all --topic '*'
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
+    holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
+    actions = Actions(operations or (), producer, consumer, idempotent)
+    wanted = _entries(resources, pattern, holders, actions)
+    with reaching(bootstrap, config_file, data_dir, command_config) as reached:
+        from gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+
+        errors = remote.create(reached, wanted)
+    if as_json:
+        outcomes = zip(wanted, errors, strict=True)
+        print_json({"acls": [AclOutcome(row_of(entry), error) for entry, error in outcomes]})
+    else:
+        for entry, error in zip(wanted, errors, strict=True):
+            print_lines(f"{shown(str(entry))}: {'added' if error is None else shown(error)}")
+    if any(error is not None for error in errors):
+        raise typer.Exit(1)
+
+
+@app.command("remove")
+def remove(
+    allowed: Allowed = None,
+    denied: Denied = None,
+    operations: Operations = None,
+    producer: Producer = False,
+    consumer: Consumer = False,
+    idempotent: Idempotent = False,
+    principal: ForPrincipal = None,
+    topics: Topics = None,
+    groups: Groups = None,
+    cluster: OfCluster = False,
+    transactional_ids: TransactionalIds = None,
+    tokens: Tokens = None,
+    users: Users = None,
+    pattern: FoundPattern = "literal",
+    allowed_hosts: AllowedHosts = None,
+    denied_hosts: DeniedHosts = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Remove without asking.")] = False,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove the entries that `add` makes of the same options, or else all entries of resources or of a principal.
+
+    \b
+    For example:
+      seqgate acls remove --allow-principal User:alice --producer --topic orders
+      seqgate acls remove --topic orders
+      seqgate acls remove --principal User:alice --resource-pattern-type any --yes
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    resources = _resources(topics, groups, transactional_ids, tokens, users, cluster=cluster)
+    holders = Holders(allowed or (), denied or (), allowed_hosts or (), denied_hosts or ())
+    actions = Actions(operations or (), producer, consumer, idempotent)
+    if allowed or denied or actions.names_any:
+        if principal is not None or pattern in ("any", "match"):
+            raise stop("name single entries, or all entries of a --principal or a pattern, not both", code=2)
+        wanted = [filter_of(entry) for entry in _entries(resources, pattern, holders, actions)]
+    elif resources or principal is not None:
+        wanted = filters(resources, PatternType[pattern.upper()], principal)
+    else:
+        raise stop("name the entries to remove: a resource such as --topic, or a --principal", code=2)
+    with reaching(bootstrap, config_file, data_dir, command_config) as reached:
+        from gateway.admin.acls import remote  # noqa: PLC0415 - slow to import
+
+        if not yes:
+            found = remote.find(reached, wanted)
+            _print(found)
+            if found and not is_confirmed(f"Remove {counted(len(found), 'entry', 'entries')}?"):
+                print_lines("Nothing is removed. --yes removes without asking.")
+                raise typer.Exit(1)
+        removed = remote.delete(reached, wanted)
+    if as_json:
+        print_json({"acls": [row_of(entry) for entry in removed]})
+    else:
+        print_lines(f"{counted(len(removed), 'entry', 'entries')} removed.")
+
+
+def _entries(
+    resources: Sequence[Resource], pattern: str, holders: Holders, actions: Actions
+) -> list[AclEntry]:
+    try:
+        return entries(resources, PatternType[pattern.upper()], holders, actions)
+    except WrongOptions as error:
+        raise stop(str(error), code=2) from None
+
+
+def _resources(
+    topics: Sequence[str] | None,
+    groups: Sequence[str] | None,
+    transactional_ids: Sequence[str] | None,
+    tokens: Sequence[str] | None,
+    users: Sequence[str] | None,
+    *,
+    cluster: bool,
+) -> list[Resource]:
+    named = {
+        ResourceType.TOPIC: topics,
+        ResourceType.GROUP: groups,
+        ResourceType.CLUSTER: [CLUSTER_NAME] if cluster else (),
+        ResourceType.TRANSACTIONAL_ID: transactional_ids,
+        ResourceType.DELEGATION_TOKEN: tokens,
+        ResourceType.USER: users,
+    }
+    return [(kind, name) for kind, names in named.items() for name in names or ()]
+
+
+def _print(found: Sequence[AclEntry]) -> None:
+    if not found:
+        print_lines("There are no such entries.")
+        return
+    headings = ("resource", "name", "pattern", "principal", "host", "operation", "permission")
+    print_table(
+        [Column(heading) for heading in headings],
+        [
+            (
+                entry.resource_type.name.lower().replace("_", " "),
+                shown(entry.name),
+                entry.pattern_type.name.lower(),
+                shown(entry.principal),
+                shown(entry.host),
+                entry.operation.name,
+                entry.permission.name.lower(),
+            )
+            for entry in found
+        ],
+    )
