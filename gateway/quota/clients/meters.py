@@ -1,0 +1,61 @@
+"""The meters of clients: what each client used. Memory is bounded whatever names clients make up.
+
+A meter that was idle for an hour is dropped, as Kafka's sensors are. When as many clients as allowed have a meter, the
+further clients of a default quota share one meter of that quota, until others are dropped.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from typing import Final, Generic, TypeVar
+
+from gateway.quota.clients.limits import Client, Entity, Quota
+
+M = TypeVar("M")
+
+IDLE_MS: Final = 3_600_000
+"""A meter without use for this time is dropped (ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS)."""
+DROPPED_AT_ONCE: Final = 4
+"""Idle meters dropped with one look-up; the rest go with the next look-ups."""
+
+
+class Meters(Generic[M]):
+    """At most `most` meters of clients that defaults apply to, and one of each client with a quota under its name."""
+
+    __slots__ = ("_make", "_meters", "most")
+
+    def __init__(self, make: Callable[[], M], most: int) -> None:
+        self._make = make
+        self.most = most
+        self._meters: OrderedDict[Client | Entity | tuple[Entity], tuple[M, list[int]]] = OrderedDict()
+        """The meters and the times of their last use, the longest idle first."""
+
+    def __len__(self) -> int:
+        return len(self._meters)
+
+    def of(self, quota: Quota, now_ms: int) -> M:
+        """Return the meter of a client."""
+        meters = self._meters
+        key: Client | tuple[Entity] = quota.client
+        found = meters.get(key)
+        if found is None:
+            self._drop_idle(now_ms)
+            if quota.is_default and len(meters) >= self.most:
+                key = (quota.entity,)
+                found = meters.get(key)
+            if found is None:
+                found = meters[key] = self._make(), [now_ms]
+        found[1][0] = now_ms
+        meters.move_to_end(key)
+        return found[0]
+
+    def _drop_idle(self, now_ms: int) -> None:
+        meters = self._meters
+        for _ in range(DROPPED_AT_ONCE):
+            if not meters:
+                return
+            _, (_, used_ms) = next(iter(meters.items()))
+            if now_ms - used_ms[0] < IDLE_MS:
+                return
+            meters.popitem(last=False)
