@@ -24,6 +24,7 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.runtime.services import (
     CoordinatorServices,
     NodeServices,
@@ -93,6 +94,8 @@ async def compose(
         TransactionMarkers(machine.clock, partitions, metadata_log.image),
         flusher,
     )
+    quotas = ClientQuotas(config, machine.clock, machine.seconds)
+    quotas.follow(metadata_log)
     services = Services(
         node=NodeServices(
             config,
@@ -100,6 +103,7 @@ async def compose(
             asyncio.get_running_loop(),
             config.int("node.id"),
             directory.cluster_id,
+            quotas,
             access=access,
         ),
         partitions=PartitionServices(

@@ -26,6 +26,7 @@ from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
@@ -55,6 +56,8 @@ class NodeServices:
     loop: asyncio.AbstractEventLoop
     node_id: int
     cluster_id: str
+    quotas: ClientQuotas
+    """The client quotas that requests are charged to."""
     advertised: dict[str, Endpoint] = field(default_factory=dict)
     """The advertised address of each listener, by its name."""
     bound: dict[str, Endpoint] = field(default_factory=dict)

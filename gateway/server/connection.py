@@ -93,10 +93,15 @@ class Connection(asyncio.BufferedProtocol):
         if connected is not None:
             self._server.suit_peer(connected, self.peer_host)
         self.last_active_s = self._server.loop.time()
-        if self._server.admit(self):
+        refused_after_s = self._server.admit(self)
+        if refused_after_s is None:
             return True
         self._intake.stops |= CLOSING
-        transport.abort()
+        if refused_after_s:
+            transport.pause_reading()
+            self._server.loop.call_later(refused_after_s, transport.abort)
+        else:
+            transport.abort()
         return False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -188,6 +193,10 @@ class Connection(asyncio.BufferedProtocol):
         """Drop the callback of this key."""
         if self._gone_callbacks is not None:
             self._gone_callbacks.pop(key, None)
+
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing from the client for this time, because it is over a quota."""
+        self._intake.mute(throttle_ms)
 
     # requests
 
@@ -339,9 +348,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waits_unread(self) -> bool:
-        """Whether a long poll has paused reading, so that nothing reports that the client has hung up."""
-        stops = self._intake.stops
-        return self._intake.is_paused and bool(stops & HELD_BACK) and not stops & CLOSING
+        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung up."""
+        return self._intake.waits_unread
 
     def fileno(self) -> int:
         """The descriptor of the socket; −1 when the socket is closed, and for a transport without a socket."""

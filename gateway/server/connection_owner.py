@@ -27,8 +27,8 @@ class ConnectionOwner(Buffers, Protocol[Owned_contra]):
     def suit_peer(self, connected: socket.socket, peer_host: str) -> None:
         """Set the socket options that suit the address of the peer."""
 
-    def admit(self, connection: Owned_contra) -> bool:
-        """Count a new connection and return True, or return False when it exceeds a limit."""
+    def admit(self, connection: Owned_contra) -> float | None:
+        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit."""
 
     def dismiss(self, connection: Owned_contra) -> None:
         """Stop counting a connection that is gone."""

@@ -29,7 +29,10 @@ from gateway.protocol.messages import (
     is_flexible,
     request_schema,
 )
+from gateway.protocol.throttle_time import PRODUCE
+from gateway.runtime.quotas.charge import Charge
 from gateway.runtime.services import Services
+from gateway.server.charged_answer import ChargedAnswer
 from gateway.server.eager import Timed, Waiting, begin
 
 logger = logging.getLogger(__name__)
@@ -53,6 +56,7 @@ class Dispatcher:
     def __init__(self, apis: Sequence[Api[Any]], services: Services) -> None:
         self._apis = {api.key: api for api in apis}
         self._node = services.node
+        self._quotas = services.node.quotas
         self._reached = {api.key: api.reaches(services) for api in apis}
         """The services that each API reaches, by its key."""
         self._schemas: dict[tuple[int, int], tuple[Api[Any], RequestSchema]] = {}
@@ -67,6 +71,8 @@ class Dispatcher:
         Raises MalformedRequest or CloseConnection when the connection must be closed.
         """
         self.requests += 1
+        if self._quotas.is_on:
+            return self._begin_charged(frame, peer)
         if len(frame) >= _START.size:
             kind, correlation_id, client_id_bytes = _unpack_start(frame)
             repeats = self._repeats.get(kind)
@@ -76,7 +82,28 @@ class Dispatcher:
                     return begun
         return self._begin_new(frame, peer)
 
-    def _begin_new(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+    def _begin_charged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+        """Begin a request while there are client quotas."""
+        api_key, api_version, correlation_id, client_id, _ = parse_request_header(frame)
+        quotas = self._quotas
+        repeats = self._repeats.get(api_key << _VERSION_BITS | api_version)
+        if repeats is not None and not quotas.leaves_repeats:
+            begun = repeats.begin(peer, frame, correlation_id, _unpack_start(frame)[2])
+            if not isinstance(begun, NotRepeated):
+                return begun
+        charge = Charge(quotas, peer.principal, client_id)
+        begun_s = quotas.seconds()
+        answer = self._begin_new(frame, peer, charge)
+        api = self._apis.get(api_key)
+        if api is not None and api.begin is not None:
+            charge.busy_s += quotas.seconds() - begun_s
+        if api_key == PRODUCE:
+            charge.count_produced(len(frame))
+        return ChargedAnswer(charge, peer, api_key, api_version).of(answer)
+
+    def _begin_new(
+        self, frame: memoryview, peer: Peer, charge: Charge | None = None
+    ) -> Answer | Deferred | None:
         api_key, api_version, correlation_id, client_id, position = parse_request_header(frame)
         found = self._schemas.get((api_key, api_version))
         if found is None:
@@ -94,6 +121,7 @@ class Dispatcher:
             correlation_id,
             client_id,
             peer,
+            charge,
         )
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s (client id %r) asks %s v%d", peer.name, client_id, api.name, api_version)
@@ -219,6 +247,7 @@ class Dispatcher:
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Any:
         """Decode the request in a thread; return None for a malformed one."""
+        begun_s = self._quotas.seconds()
         try:
             request, _ = await asyncio.to_thread(schema.read, memoryview(frame), position)
         except MalformedRequest as error:
@@ -226,14 +255,18 @@ class Dispatcher:
                 "%s v%d of %s is malformed: %s", api.name, context.api_version, context.peer.name, error
             )
             return None
+        if context.charge is not None:
+            context.charge.busy_s += self._quotas.seconds() - begun_s
         return request
 
     async def _answer(self, api: Api[Any], context: RequestContext[Any], request: Any) -> bytes | None:
         """Return the frame of the answer; None when a bug prevented it."""
         assert api.handle is not None
         try:
-            work: Timed[Any] = Timed(api.handle(context, request), self._node.loop.time)
+            work: Timed[Any] = Timed(api.handle(context, request), self._quotas.seconds)
             response = await work
+            if context.charge is not None:
+                context.charge.busy_s += work.busy_s
             if api.is_long or work.busy_s > LONG_S:
                 return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)
             return encode_response(api.key, context.correlation_id, response)

@@ -7,6 +7,7 @@ client's own socket fills up and nothing grows here:
     too many answers are outstanding         (seqgate.connection.max.in.flight.requests)
     the client does not read its answers     (seqgate.connection.response.backlog.bytes; large ones at all)
     there is no room for its next request    (queued.max.request.bytes)
+    its client is over a quota               (client quotas; nothing is read until the time is over)
     it had its share of this turn            (REQUESTS_PER_TURN, TURN_S)
 """
 
@@ -29,6 +30,7 @@ DRAINING: Final = 32
 CLOSING: Final = 64
 SENDING: Final = 128
 GONE: Final = 256
+MUTED: Final = 512
 NO_MEMORY: Final = "there is no memory for its request"
 HEADWAY_BYTES: Final = 64 << 10
 """A request that grows by less than this between two checks is stalled."""
@@ -72,8 +74,10 @@ class Intake:
         "_buffers",
         "_headway",
         "_held",
+        "_muted_until_s",
         "_requester",
         "_transport",
+        "_unmuting",
         "is_consuming",
         "is_paused",
         "reader",
@@ -93,6 +97,8 @@ class Intake:
         """Whether the transport reads nothing."""
         self._held: bytes = b""
         """Bytes that arrived while no more requests were allowed to begin."""
+        self._muted_until_s = 0.0
+        self._unmuting: asyncio.TimerHandle | None = None
         self._headway = (0, 0, 0.0)
         """The number of frames that came in parts, the bytes of the present one, and the time since which it is stalled."""
 
@@ -109,6 +115,8 @@ class Intake:
         """Drop all received bytes, because the client has hung up."""
         self._hold(b"")
         self._buffers.memory.give_back(self)
+        if self._unmuting is not None:
+            self._unmuting.cancel()
         self._transport = None
         self._requester = None  # the intake and its connection refer to each other
 
@@ -159,6 +167,32 @@ class Intake:
         if not self.is_paused and not self.stops & CLOSING and self._transport is not None:
             self.is_paused = True
             self._transport.pause_reading()
+
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing for this time, counted from now; a longer silence that has begun goes on."""
+        loop = self._buffers.loop
+        until_s = loop.time() + throttle_ms / 1000
+        if self._transport is None or until_s <= self._muted_until_s:
+            return
+        self._muted_until_s = until_s
+        self.stops |= MUTED
+        self.pause()
+        if self._unmuting is None:
+            self._unmuting = loop.call_at(until_s, self._unmute)
+
+    def _unmute(self) -> None:
+        loop = self._buffers.loop
+        if loop.time() < self._muted_until_s:
+            self._unmuting = loop.call_at(self._muted_until_s, self._unmute)
+            return
+        self._unmuting = None
+        self.stops &= ~MUTED
+        self.resume()
+
+    @property
+    def waits_unread(self) -> bool:
+        """Whether a long poll or a quota has paused reading, so that nothing reports that the client has hung up."""
+        return self.is_paused and bool(self.stops & (HELD_BACK | MUTED)) and not self.stops & CLOSING
 
     def _abort(self) -> None:
         if self._requester is not None:

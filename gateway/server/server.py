@@ -17,6 +17,7 @@ from gateway.config.exposure import is_loopback
 from gateway.config.protocols import SecurityProtocol
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits
@@ -52,6 +53,7 @@ class Server:
         dispatcher: Dispatcher,
         cold_reads: ColdReads | None = None,
         *,
+        quotas: ClientQuotas | None = None,
         handles_limit: int = sys.maxsize,
     ) -> None:
         """Without `cold_reads` the event loop waits for records that are not in the page cache.
@@ -62,6 +64,7 @@ class Server:
         self.loop = loop
         self.cold_reads = cold_reads
         self.dispatcher = dispatcher
+        self._quotas = quotas
         self.limits: ConnectionLimits
         self.memory = RequestMemory(config.int("queued.max.request.bytes"))
         self._whole_buffer = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
@@ -157,13 +160,17 @@ class Server:
     def __len__(self) -> int:
         return len(self._connections)
 
-    def admit(self, connection: Connection) -> bool:
-        """Count a new connection and return True, or return False when it exceeds a limit."""
+    def admit(self, connection: Connection) -> float | None:
+        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit.
+
+        The late end keeps an address that makes too many connections from trying again at once (Kafka's ConnectionQuotas).
+        """
         limit = self._config.int("max.connections")
         overrides = parse_overrides(self._config.str("max.connections.per.ip.overrides"))
         per_host = overrides.get(connection.peer_host, self._config.int("max.connections.per.ip"))
         self._connections[connection] = None
         self._per_host[connection.peer_host] += 1
+        delay_ms = 0
         handles = split_file_handles(self._handles_limit, self._config.int("seqgate.log.max.open.files"))
         if len(self._connections) > limit:
             reason = f"max.connections is {limit}"
@@ -172,11 +179,15 @@ class Server:
         elif self._per_host[connection.peer_host] > per_host:
             reason = f"max.connections.per.ip is {per_host} for it"
         else:
-            logger.debug("%s has connected", connection.name)
-            return True
+            reason = "its address is over its connection_creation_rate"
+            if self._quotas is not None and self._quotas.limits_connections:
+                delay_ms = self._quotas.delay_of_connection(connection.peer_host)
+            if not delay_ms:
+                logger.debug("%s has connected", connection.name)
+                return None
         self.refused_connections += 1
         logger.warning("refused a connection of %s: %s", connection.name, reason)
-        return False
+        return delay_ms / 1000
 
     def dismiss(self, connection: Connection) -> None:
         """Stop counting a connection that is gone."""

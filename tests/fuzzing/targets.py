@@ -10,7 +10,6 @@ NAMES = (
     "partition_files",
     "record_batches",
     "requests",
-    "scram_messages",
     "small_formats",
     "start_up",
     "stored_state",

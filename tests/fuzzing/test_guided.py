@@ -16,7 +16,6 @@ INPUTS = {
     "partition_files": 200,
     "record_batches": 8_000,
     "requests": 600,
-    "scram_messages": 4_000,
     "small_formats": 8_000,
     "start_up": 50,
     "stored_state": 6_000,

@@ -7,22 +7,28 @@ the topic exists. Source: Kafka's ControllerApis.createPartitions, ReplicationCo
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.admin.mutation_quota import charge_mutations
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.metadata_change import change_metadata
 from gateway.handlers.answering.rights import refused_topics
 from gateway.metadata.decision import ApiError
+from gateway.metadata.image import MetadataImage
 from gateway.metadata.topics import MorePartitions, TopicResult, create_partitions
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.codes import Operation
 
 _DENIED: Final = ApiError(ErrorCode.topic_authorization_failed)
+
+STRICT_SINCE: Final = 3
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
@@ -32,22 +38,26 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     once = (name for name, count in times.items() if count == 1)
     denied = await refused_topics(context, Operation.ALTER, once)
     topics = [_more_partitions(topic) for topic in request.topics if topic.name not in denied]
-    results = await change_metadata(
+    counts = {topic.name: topic.count for topic in topics}
+    decide = charge_mutations(
         context,
-        lambda image: create_partitions(
+        topics,
+        lambda image, some: create_partitions(
             image,
-            topics,
+            some,
             config=node.config,
             node_id=node.node_id,
             validate_only=request.validate_only,
         ),
-        request.timeout,
+        key=lambda topic: topic.name,
+        partitions=lambda image, result: _added(image, str(result.name), counts),
+        strict_since=STRICT_SINCE,
     )
+    results = await change_metadata(context, decide, request.timeout)
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
     results = [TopicResult(name=name, error=_DENIED) for name in sorted(denied)] + results
     if not request.validate_only:
-        counts = {topic.name: topic.count for topic in topics}
         grown = [str(result.name) for result in results if not result.error]
         log_change(context, "added partitions to topic", [f"{name} (now {counts[name]})" for name in grown])
     module = response_module(37, context.api_version)
@@ -63,6 +73,10 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
             for result in results
         ),
     )
+
+
+def _added(image: MetadataImage, name: str, counts: Mapping[str, int]) -> int:
+    return counts[name] - len(image.topics_by_name[name].partitions)
 
 
 def _more_partitions(topic: Any) -> MorePartitions:

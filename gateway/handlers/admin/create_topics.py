@@ -19,6 +19,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.admin.mutation_quota import charge_mutations
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change, partitions_text
@@ -35,6 +36,8 @@ from gateway.runtime.services import TopicServices
 from gateway.security.acls.codes import Operation
 
 FIRST_WITH_CONFIGS: Final = 5
+STRICT_SINCE: Final = 6
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
 _DENIED: Final = ApiError(ErrorCode.topic_authorization_failed, "Authorization failed.")
 
 
@@ -43,22 +46,25 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     node = context.node
     denied = await _denied(context, request.topics)
     undescribed = await _undescribed(context, request.topics)
-    topics = [_new_topic(topic) for topic in request.topics if topic.name not in denied]
-    fresh_ids = [fresh_topic_id() for _ in topics]
-    results = await change_metadata(
+    topics = [(_new_topic(topic), fresh_topic_id()) for topic in request.topics if topic.name not in denied]
+    decide = charge_mutations(
         context,
-        lambda image: create_topics(
+        topics,
+        lambda image, some: create_topics(
             image,
-            topics,
-            fresh_ids=fresh_ids,
+            [topic for topic, _ in some],
+            fresh_ids=[fresh_id for _, fresh_id in some],
             config=node.config,
             node_id=node.node_id,
             validate_only=request.validate_only,
         ),
-        request.timeout,
+        key=lambda pair: pair[0].name,
+        partitions=lambda _, result: result.num_partitions,
+        strict_since=STRICT_SINCE,
     )
+    results = await change_metadata(context, decide, request.timeout)
     if isinstance(results, ApiError):
-        results = [TopicResult(name=topic.name, error=results) for topic in topics]
+        results = [TopicResult(name=topic.name, error=results) for topic, _ in topics]
     results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
     if not request.validate_only:
         created = [result for result in results if not result.error]

@@ -8,10 +8,11 @@ Source: Kafka's ControllerApis.deleteTopics. The results come in the order of th
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.admin.mutation_quota import charge_mutations
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
@@ -24,6 +25,9 @@ from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.codes import Operation
 
+STRICT_SINCE: Final = 5
+"""The first version whose clients know THROTTLING_QUOTA_EXCEEDED."""
+
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Delete the topics, unless `delete.topic.enable` is off."""
@@ -33,9 +37,15 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         topics = [TopicToDelete(name=name) for name in request.topic_names]
     results: list[TopicResult] | ApiError
     if context.node.config.bool("delete.topic.enable"):
-        results = await change_metadata(
-            context, lambda image: delete_topics(image, topics, _right_on(context)), request.timeout
+        decide = charge_mutations(
+            context,
+            topics,
+            lambda image, some: delete_topics(image, some, _right_on(context)),
+            key=lambda topic: topic.name or topic.topic_id,
+            partitions=lambda image, result: len(image.topics_by_name[str(result.name)].partitions),
+            strict_since=STRICT_SINCE,
         )
+        results = await change_metadata(context, decide, request.timeout)
     else:
         results = _disabled(context.api_version)
     if isinstance(results, ApiError):

@@ -9,6 +9,7 @@ from typing import Any, Final, Generic, Protocol, TypeVar
 from gateway.protocol.messages import request_name
 from gateway.protocol.schema_reader import Read
 from gateway.runtime.loop.audit import Refusal, Requester
+from gateway.runtime.quotas.charge import Charge
 from gateway.runtime.services import NodeServices, Services
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
@@ -121,6 +122,9 @@ class Peer(Protocol):
     def forget_gone(self, key: Hashable) -> None:
         """Cancel the callback of this key."""
 
+    def mute(self, throttle_ms: int) -> None:
+        """Read nothing from the connection for this time."""
+
 
 class RequestContext(Generic[R]):
     """The surroundings of one request: its header fields, its connection, the node, and the services that its API reaches."""
@@ -128,6 +132,7 @@ class RequestContext(Generic[R]):
     __slots__ = (
         "api_key",
         "api_version",
+        "charge",
         "client_id",
         "correlation_id",
         "listener_name",
@@ -146,7 +151,9 @@ class RequestContext(Generic[R]):
         correlation_id: int,
         client_id: str,
         peer: Peer,
+        charge: Charge | None = None,
     ) -> None:
+        """`charge` is where the request's use of client quotas counts, while there are any."""
         self.node = node
         self.services = services
         self.api_key = api_key
@@ -154,6 +161,7 @@ class RequestContext(Generic[R]):
         self.correlation_id = correlation_id
         self.client_id = client_id
         self.peer = peer
+        self.charge = charge
         self.listener_name = peer.listener_name
         self.peer_host = peer.peer_host
 

@@ -73,6 +73,8 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
         fetch_context.rights = FetchRights(context, request)
     limit = context.node.config.int("fetch.max.bytes")
     max_bytes = max(0, min(request.max_bytes, limit))
+    if context.charge is not None:
+        max_bytes = context.charge.most_fetched(max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
     max_wait_ms = request.max_wait_ms
     if fetch_context.count > MANY_PARTITIONS:
@@ -204,10 +206,18 @@ class _Waiting:
 
 
 def _answer(context: RequestContext[PartitionServices], fetch_context: FetchContext, read: _Read) -> Answer:
+    charge = context.charge
+    if charge is not None and not charge.may_fetch(read.record_bytes):
+        # a whole fetch gets no session; the client takes an empty answer with a throttle time for what it is (KIP-219)
+        session_id = fetch_context.session_id
+        return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, ()))
     if read.missing:
         context.services.cold_reads.bring_in_ahead(read.missing)
     session_id, topics = fetch_context.answer(read.rows, context)
-    return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics))
+    pieces = encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics)
+    if charge is not None:
+        charge.count_fetched_beside(sum(map(len, pieces)) - read.record_bytes)
+    return _frame(pieces)
 
 
 def _frame(pieces: list[Piece]) -> Answer:

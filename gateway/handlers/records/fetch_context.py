@@ -52,6 +52,11 @@ class FetchContext:
         """Return the number of partitions to read."""
         return len(self.positions)
 
+    @property
+    def session_id(self) -> int:
+        """The id of the session that the fetch belongs to already."""
+        return SESSIONLESS
+
     def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
         """Return the partitions to read, in order."""
         return self.positions.items()
@@ -88,6 +93,10 @@ class IncrementalFetchContext(FetchContext):
     @property
     def count(self) -> int:
         return len(self.session.partitions)
+
+    @property
+    def session_id(self) -> int:
+        return self.session.session_id
 
     def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
         return [(key, cached.position) for key, cached in self.session.partitions.items()]

@@ -52,12 +52,17 @@ class FakePeer:
 
     def __init__(self) -> None:
         self.callbacks: dict[Hashable, Callable[[], None]] = {}
+        self.muted_ms: list[int] = []
+        """The times for which the connection was muted."""
 
     def when_gone(self, key: Hashable, callback: Callable[[], None]) -> None:
         self.callbacks[key] = callback
 
     def forget_gone(self, key: Hashable) -> None:
         self.callbacks.pop(key, None)
+
+    def mute(self, throttle_ms: int) -> None:
+        self.muted_ms.append(throttle_ms)
 
     def hang_up(self) -> None:
         for callback in list(self.callbacks.values()):

@@ -78,8 +78,10 @@ class FakeServer:
     def count_held(self, more_bytes: int) -> None:
         self.held_bytes += more_bytes
 
-    def admit(self, connection: Connection) -> bool:
-        return True
+    def admit(self, connection: Connection) -> float | None:
+        return None
+
+    def dismiss(self, connection: Connection) -> None: ...
 
     def begin(self, frame: memoryview, peer: Connection) -> Any:
         self.begun.append(bytes(frame))
@@ -144,7 +146,6 @@ async def test_requests_that_take_long_to_begin_let_others_go_first(monkeypatch:
 
 async def test_one_that_is_lost_meanwhile_begins_nothing_more() -> None:
     server, connection, _ = connect()
-    server.dismiss = lambda connection: None  # type: ignore[attr-defined]
     bodies, data = frames(2 * REQUESTS_PER_TURN)
     receive(connection, data)
     connection.connection_lost(None)
@@ -153,8 +154,7 @@ async def test_one_that_is_lost_meanwhile_begins_nothing_more() -> None:
 
 
 async def test_who_asks_to_hear_of_the_end_is_called_once() -> None:
-    server, connection, _ = connect()
-    server.dismiss = lambda connection: None  # type: ignore[attr-defined]
+    _, connection, _ = connect()
     called: list[str] = []
     connection.when_gone("a", lambda: called.append("first"))
     connection.when_gone("a", lambda: called.append("second"))

@@ -143,5 +143,5 @@ def test_connections_leave_file_handles_to_the_segments() -> None:
         handles_limit=SPARE_HANDLES + 20,
     )
     admitted = [server.admit(cast("Any", FakeConnection())) for _ in range(11)]
-    assert admitted == [True] * 10 + [False]
+    assert admitted == [None] * 10 + [0]
     assert server.refused_connections == 1

@@ -1,0 +1,302 @@
+"""Requests and connections under client quotas: charged, throttled, muted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers import APIS
+from gateway.handlers.answering.api import Deferred
+from gateway.metadata.client_quotas import QuotaAlteration, QuotaChange, alter_client_quotas, entity_of
+from gateway.server.dispatcher import Dispatcher
+from gateway.server.server import Server
+from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
+from tests.support.batches import Batch, records
+from tests.support.wire import Plain, decode, encode
+
+ANYBODY = (("user", None),)
+
+
+@dataclass
+class Client:
+    """Sends requests to the dispatcher of a node, as a connection does."""
+
+    node: Node
+    dispatcher: Dispatcher
+    peer: FakePeer
+
+    async def begin(self, api: str, version: int, **request: Any) -> Any:
+        """Begin a request and return the frame of its answer as bytes; None for no answer."""
+        begun = self.dispatcher.begin(memoryview(encode(api, version, request)), self.peer)
+        if isinstance(begun, Deferred):
+            if begun.answer is None:
+                done = asyncio.Event()
+                begun.when_resolved(done.set)
+                await done.wait()
+            assert not begun.failed
+            begun = begun.answer
+        if begun is None or isinstance(begun, bytes):
+            return begun
+        return b"".join(piece if isinstance(piece, bytes) else piece.read() for piece in begun)
+
+    async def ask(self, api: str, version: int, **request: Any) -> Plain:
+        """Return the decoded answer."""
+        return decode(api, version, (await self.begin(api, version, **request))[4:]).fields
+
+    async def produce(self, size: int = 1000, *, acks: int = -1, version: int = 9) -> Plain | None:
+        batch = Batch(records(1, size), base_timestamp=NOW_MS).encode()
+        topic = {"name": "orders", "partition_data": [{"index": 0, "records": batch}]}
+        frame = await self.begin(
+            "produce", version, acks=acks, timeout=1000, topic_data=[topic], transactional_id=None
+        )
+        return None if frame is None else decode("produce", version, frame[4:]).fields
+
+    async def fetch(self, *, session_id: int = 0, session_epoch: int = -1, version: int = 12) -> Plain:
+        partition = {
+            "partition": 0,
+            "current_leader_epoch": -1,
+            "fetch_offset": 0,
+            "last_fetched_epoch": -1,
+            "log_start_offset": -1,
+            "partition_max_bytes": 1 << 20,
+        }
+        topics = [{"topic": "orders", "partitions": [partition]}] if session_epoch <= 0 else []
+        return await self.ask(
+            "fetch",
+            version,
+            replica_id=-1,
+            max_wait=0,
+            min_bytes=0,
+            max_bytes=1 << 20,
+            isolation_level=0,
+            session_id=session_id,
+            session_epoch=session_epoch,
+            topics=topics,
+            forgotten_topics_data=[],
+            rack_id="",
+        )
+
+    async def create(self, name: str, *, version: int = 7, partitions: int = 1, **more: Any) -> Plain:
+        topic = {"name": name, "num_partitions": partitions, "replication_factor": 1}
+        return await self.ask("create_topics", version, topics=[topic], timeout=5000, **more)
+
+
+async def limit(
+    node: Node, key: str, value: float | None, entity: tuple[tuple[str, str | None], ...] = ANYBODY
+) -> None:
+    alteration = QuotaAlteration(entity_of(entity), [QuotaChange(key, value)])
+    await node.services.topics.metadata_log.commit(
+        lambda image: alter_client_quotas(image, [alteration], max_entities=9, validate_only=False)
+    )
+
+
+@asynccontextmanager
+async def serving(path: Path, *settings: str) -> AsyncIterator[Client]:
+    async with open_node(path, *settings) as node:
+        client = Client(node, Dispatcher(APIS, node.services), node.peer)
+        await client.create("orders")
+        yield client
+
+
+async def test_a_produce_over_quota_is_stored_and_throttled(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await client.produce()
+        await limit(client.node, "producer_byte_rate", 100.0)
+        first = await client.produce(800)
+        assert first is not None
+        assert first["throttle_time"] == 0
+        second = await client.produce(800)
+        assert second is not None
+        (muted_ms,) = set(client.peer.muted_ms)
+        assert second["throttle_time"] == muted_ms
+        assert 7_000 < muted_ms < 10_000
+        offset = second["responses"][0]["partition_responses"][0]["base_offset"]
+        assert offset == 2
+
+
+async def test_a_produce_without_an_answer_mutes_its_connection(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await limit(client.node, "producer_byte_rate", 100.0)
+        for _ in range(2):
+            assert await client.produce(800, acks=0) is None
+        assert len(client.peer.muted_ms) == 1
+
+
+async def test_repeats_are_charged_too_and_take_the_short_way_again_without_a_quota(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        for _ in range(3):
+            await client.produce()
+        await limit(client.node, "producer_byte_rate", 100.0)
+        answers = [await client.produce() for _ in range(3)]
+        assert [bool(answer and answer["throttle_time"]) for answer in answers] == [True, True, True]
+        await limit(client.node, "producer_byte_rate", None)
+        answer = await client.produce()
+        assert answer is not None
+        assert answer["throttle_time"] == 0
+        assert not client.node.services.node.quotas.is_on
+
+
+async def test_the_quota_of_another_user_and_another_kind_do_not_matter(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await limit(client.node, "producer_byte_rate", 1.0, (("user", "ann"),))
+        await limit(client.node, "consumer_byte_rate", 1.0)
+        answer = await client.produce()
+        assert answer is not None
+        assert answer["throttle_time"] == 0
+        assert client.peer.muted_ms == []
+        client.peer.principal = "User:ann"
+        answer = await client.produce()
+        assert answer is not None
+        assert answer["throttle_time"] > 0
+
+
+async def test_a_fetch_over_quota_has_a_throttle_time_and_no_records(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await client.produce(5000)
+        await limit(client.node, "consumer_byte_rate", 100.0)
+        first = await client.fetch()
+        assert first["throttle_time"] == 0
+        assert len(first["responses"][0]["partitions"][0]["records"]) > 5000
+        second = await client.fetch(session_epoch=0)
+        assert second["throttle_time"] > 0
+        assert (second["error_code"], second["session_id"], second["responses"]) == (0, 0, [])
+        assert client.peer.muted_ms == [second["throttle_time"]]
+        client.node.clock.time_ms += 11_000
+        third = await client.fetch()
+        assert third["throttle_time"] == 0
+        assert third["responses"]
+
+
+async def test_a_throttled_fetch_keeps_its_session(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await client.produce(5000)
+        await limit(client.node, "consumer_byte_rate", 100.0)
+        first = await client.fetch(session_epoch=0)
+        session_id = first["session_id"]
+        assert session_id
+        throttled = await client.fetch(session_id=session_id, session_epoch=1)
+        assert throttled["throttle_time"] > 0
+        assert (throttled["session_id"], throttled["responses"]) == (session_id, [])
+        client.node.clock.time_ms += 11_000
+        third = await client.fetch(session_id=session_id, session_epoch=2)
+        assert (third["error_code"], third["throttle_time"]) == (0, 0)
+        assert third["responses"]
+
+
+async def test_no_fetch_reads_more_than_the_windows_allow(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        for _ in range(10):
+            await client.produce(1000)
+        await limit(client.node, "consumer_byte_rate", 300.0)
+        answer = await client.fetch()
+        assert 1000 < len(answer["responses"][0]["partitions"][0]["records"]) <= 3000
+
+
+async def test_time_over_quota_throttles_for_a_window_at_most(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        node = client.node
+        await limit(node, "request_percentage", 0.001)
+        seconds = iter(range(10**6))
+        node.services.node.quotas.seconds = lambda: next(seconds)
+        answer = await client.ask("metadata", 9, topics=[])
+        assert answer["throttle_time"] == 1000
+        assert client.peer.muted_ms == [1000]
+        produced = await client.produce()
+        assert produced is not None
+        assert produced["throttle_time"] == 1000
+
+
+@pytest.mark.parametrize("version", [5, 7])
+async def test_changes_of_topics_over_quota(tmp_path: Path, version: int) -> None:
+    """Versions whose clients know THROTTLING_QUOTA_EXCEEDED are refused; older ones are throttled."""
+    async with serving(tmp_path) as client:
+        await limit(client.node, "controller_mutation_rate", 1.0)
+        answers = [
+            await client.create(name, version=version, partitions=8) for name in ("one", "two", "three")
+        ]
+        codes = [answer["topics"][0]["error_code"] for answer in answers]
+        throttled = [answer["throttle_time"] for answer in answers]
+        if version == 7:
+            assert codes == [0, 0, 89]
+            assert throttled == [0, 0, 5000]
+        else:
+            assert codes == [0, 0, 0]
+            assert throttled == [0, 5000, 13000]
+        names = client.node.services.topics.metadata_log.image.topics_by_name
+        assert ("three" in names) == (version == 5)
+
+
+async def test_deleting_and_growing_topics_over_quota(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        for name in ("one", "two"):
+            await client.create(name, partitions=6)
+        await limit(client.node, "controller_mutation_rate", 1.0)
+
+        def grown(name: str) -> Plain:
+            return {"name": name, "count": 12, "assignments": None}
+
+        answer = await client.ask(
+            "create_partitions", 3, topics=[grown("one"), grown("two"), grown("nowhere")], timeout=5000
+        )
+        assert {row["name"]: row["error_code"] for row in answer["results"]} == {
+            "one": 0,
+            "two": 0,
+            "nowhere": 3,
+        }
+        assert answer["throttle_time"] == 0
+        answer = await client.ask("create_partitions", 3, topics=[grown("orders")], timeout=5000)
+        assert answer["results"][0]["error_code"] == 89
+        assert answer["throttle_time"] == 1000
+        client.node.clock.time_ms += 2000
+        answer = await client.ask(
+            "delete_topics",
+            6,
+            topics=[{"name": name, "topic_id": None} for name in ("one", "two")],
+            timeout=5000,
+        )
+        assert {row["name"]: row["error_code"] for row in answer["responses"]} == {"one": 0, "two": 89}
+        assert answer["throttle_time"] == 11_000
+        assert set(client.node.services.topics.metadata_log.image.topics_by_name) == {"orders", "two"}
+
+
+async def test_validate_only_is_charged_as_in_kafka(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await limit(client.node, "controller_mutation_rate", 1.0)
+        await client.create("one", partitions=12, validate_only=True)
+        answer = await client.create("two", validate_only=True)
+        assert answer["topics"][0]["error_code"] == 89
+
+
+async def test_quotas_of_the_metadata_count_after_a_restart(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await limit(client.node, "producer_byte_rate", 1.0)
+    async with open_node(tmp_path) as node:
+        again = Client(node, Dispatcher(APIS, node.services), node.peer)
+        answer = await again.produce()
+        assert answer is not None
+        assert answer["throttle_time"] > 0
+
+
+async def test_an_address_over_quota_is_refused_late(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        await limit(node, "connection_creation_rate", 1.0, (("ip", "127.0.0.1"),))
+        server = Server(
+            asyncio.get_running_loop(),
+            node.services.node.config,
+            Dispatcher(APIS, node.services),
+            quotas=node.services.node.quotas,
+        )
+        peers: list[Any] = [FakePeer() for _ in range(12)]
+        closing_s = [server.admit(peer) for peer in peers]
+        assert closing_s[:10] == [None] * 10
+        assert closing_s[10:] == [1.0, 1.0]
+        other: Any = FakePeer()
+        other.peer_host = "192.0.2.1"
+        assert server.admit(other) is None
+        assert not node.services.node.quotas.is_on
