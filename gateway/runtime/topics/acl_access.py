@@ -5,8 +5,9 @@ A change counts before its request is answered: the metadata log calls its liste
 
 from __future__ import annotations
 
+import logging
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from gateway.config import Config
 from gateway.config.authorization import parse_super_users
@@ -21,26 +22,37 @@ from gateway.security.acls.access import Access, EverythingAllowed
 from gateway.security.acls.authorizer import Authorizer
 from gateway.security.acls.entry import AclEntry
 
+logger = logging.getLogger(__name__)
+
 
 def open_access(config: Config, metadata_log: MetadataLog) -> Access:
     """Return the authorizer that the settings ask for, with all entries of the metadata; without one everything is allowed."""
     if not config.str("authorizer.class.name"):
         return EverythingAllowed()
-    authorizer = Authorizer(
-        parse_super_users(config.str("super.users")),
-        allow_everyone_if_no_acl=config.bool("allow.everyone.if.no.acl.found"),
-    )
-    metadata_log.add_listener(_Following(authorizer, metadata_log.image.acls.by_id.items()).metadata_changed)
+    super_users = parse_super_users(config.str("super.users"))
+    everyone = config.bool("allow.everyone.if.no.acl.found")
+    authorizer = Authorizer(super_users, allow_everyone_if_no_acl=everyone)
+    entries = _stored_entries(metadata_log)
+    metadata_log.add_listener(_Following(authorizer, entries).metadata_changed)
+    logger.info("the authorizer is on: entries %d, super users %d", len(entries), len(super_users))
+    if not super_users and not entries and not everyone:
+        logger.warning(
+            "nobody may do anything: there is no access control entry, and super.users names nobody who could add the first"
+        )
     return authorizer
+
+
+def _stored_entries(metadata_log: MetadataLog) -> dict[uuid.UUID, AclEntry]:
+    return dict(metadata_log.image.acls.by_id)
 
 
 class _Following:
     """Adds to an authorizer what the metadata log adds, and removes what it removes."""
 
-    def __init__(self, authorizer: Authorizer, entries: Iterable[tuple[uuid.UUID, AclEntry]]) -> None:
+    def __init__(self, authorizer: Authorizer, entries: dict[uuid.UUID, AclEntry]) -> None:
         self._authorizer = authorizer
-        self._entries = dict(entries)
-        for entry in self._entries.values():
+        self._entries = entries
+        for entry in entries.values():
             authorizer.add(entry)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
