@@ -41,7 +41,7 @@ class ClientQuotas:
             config.int("controller.quota.window.num"),
             config.int("controller.quota.window.size.seconds") * 1000,
         )
-        most = config.int("seqgate.client.quotas.measured.max")
+        most = 0  # `_take_limit` sets it below, and after each change
         self.produce = RateQuota(windows, most)
         self.fetch = RateQuota(windows, most)
         self.request = RateQuota(windows, most, longest_ms=windows.length_ms)

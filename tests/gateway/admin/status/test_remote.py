@@ -10,6 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.connection import BrokerAddress
 from gateway.admin.request import ControlError
 from gateway.admin.status import remote
 from gateway.admin.status.cluster_messages import ClusterStatus
@@ -74,7 +75,7 @@ def status(fake: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> ClusterStatus:
     monkeypatch.setattr(
         remote, "cluster_metadata", lambda address, _: fake.ask(address, _Named("MetadataRequest")(), Any)
     )
-    return remote.cluster_status(Cluster(("h:1",), ("h", 1), None))
+    return remote.cluster_status(Cluster(("h:1",), BrokerAddress("h", 1), None))
 
 
 def _Named(name: str) -> type[Any]:  # noqa: N802 - returns a class
