@@ -31,6 +31,7 @@ from gateway.config.streams_groups import STREAMS_GROUP_SETTINGS
 from gateway.config.tls import TLS_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
 from gateway.config.transactions import TRANSACTION_SETTINGS
+from gateway.config.users import USER_SETTINGS
 
 SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
@@ -38,6 +39,7 @@ SETTINGS: tuple[Setting, ...] = (
     *TLS_SETTINGS,
     *AUTHORIZATION_SETTINGS,
     *OAUTHBEARER_SETTINGS,
+    *USER_SETTINGS,
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *CLIENT_QUOTA_SETTINGS,

@@ -49,10 +49,12 @@ from gateway.handlers.groups import (
 from gateway.handlers.records import delete_records, fetch, list_offsets, offset_for_leader_epoch, produce
 from gateway.handlers.security import (
     alter_client_quotas,
+    alter_user_scram_credentials,
     create_acls,
     delete_acls,
     describe_acls,
     describe_client_quotas,
+    describe_user_scram_credentials,
 )
 from gateway.handlers.sharing import (
     alter_share_group_offsets,
@@ -115,6 +117,8 @@ _SERVED: tuple[Api[Any], ...] = (
     offset_delete.API,
     describe_client_quotas.API,
     alter_client_quotas.API,
+    describe_user_scram_credentials.API,
+    alter_user_scram_credentials.API,
     describe_quorum.API,
     update_features.API,
     describe_cluster.API,

@@ -1,5 +1,5 @@
 """The state that the metadata log describes: topics, configurations, producer-id blocks, access control entries,
-client quotas.
+client quotas, SCRAM users.
 
 Only `replay` changes the image, live and at the start. It changes in place and every look-up is O(1), so that a change
 costs the same with a hundred thousand partitions.
@@ -23,9 +23,12 @@ from gateway.metadata.records import (
     QuotaEntity,
     RemoveAccessControlEntryRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
+    UserScramCredentialRecord,
 )
 from gateway.metadata.topic_names import unify_collision_characters
+from gateway.metadata.users import StoredUsers
 
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
@@ -72,6 +75,7 @@ class MetadataImage:
         self.removed_topic_ids: set[uuid.UUID] | None = set()
         """The ids of deleted topics; None once the start no longer needs them."""
         self.acls = StoredAcls()
+        self.users = StoredUsers()
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         """The quotas of each entity that has any, by their keys."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
@@ -111,6 +115,8 @@ class MetadataImage:
             self._replay_removal(record)
         elif isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
             self.acls.replay(record)
+        elif isinstance(record, UserScramCredentialRecord | RemoveUserScramCredentialRecord):
+            self.users.replay(record)
         elif isinstance(record, ClientQuotaRecord):
             self._replay_client_quota(record)
         else:

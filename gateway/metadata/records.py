@@ -101,6 +101,28 @@ class ClientQuotaRecord(msgspec.Struct, frozen=True):
     remove: bool = False
 
 
+class UserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A user's credential for a SCRAM mechanism was set."""
+
+    name: str
+    mechanism: int
+    salt: bytes
+    stored_key: bytes
+    server_key: bytes
+    iterations: int
+
+    def __repr__(self) -> str:
+        """Return the text for logs, without the keys."""
+        return f"UserScramCredentialRecord(name={self.name!r}, mechanism={self.mechanism})"
+
+
+class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A user's credential for a SCRAM mechanism was deleted."""
+
+    name: str
+    mechanism: int
+
+
 MetadataRecord = (
     TopicRecord
     | PartitionRecord
@@ -110,6 +132,8 @@ MetadataRecord = (
     | AccessControlEntryRecord
     | RemoveAccessControlEntryRecord
     | ClientQuotaRecord
+    | UserScramCredentialRecord
+    | RemoveUserScramCredentialRecord
 )
 
 _TYPE_NAMES: dict[type[Any], str] = {
@@ -121,6 +145,8 @@ _TYPE_NAMES: dict[type[Any], str] = {
     AccessControlEntryRecord: "ACCESS_CONTROL_ENTRY_RECORD",
     RemoveAccessControlEntryRecord: "REMOVE_ACCESS_CONTROL_ENTRY_RECORD",
     ClientQuotaRecord: "CLIENT_QUOTA_RECORD",
+    UserScramCredentialRecord: "USER_SCRAM_CREDENTIAL_RECORD",
+    RemoveUserScramCredentialRecord: "REMOVE_USER_SCRAM_CREDENTIAL_RECORD",
 }
 _TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
 _ID_FIELDS: dict[type[Any], tuple[str, ...]] = {

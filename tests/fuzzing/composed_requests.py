@@ -7,6 +7,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import random
+import struct
 import uuid
 from collections.abc import Callable
 from dataclasses import Field, fields, is_dataclass
@@ -88,8 +89,8 @@ def request(chance: random.Random) -> bytes:
         buffer = io.BytesIO()
         try:
             entity_writer(request_type)(buffer, _entity(request_type, chance))
-        except (ValueError, TypeError, OverflowError):
-            continue  # kio can't write a string that is too long for its field
+        except (ValueError, TypeError, OverflowError, struct.error):
+            continue  # kio can't write a value that is too long for its field, or null in an entity
         header = encode_header(api_key, version, 7, flexible=request_type.__flexible__, client_id=CLIENT_ID)
         frame = header + buffer.getvalue()
         return len(frame).to_bytes(4, "big") + frame

@@ -50,8 +50,10 @@ from gateway.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnknownRecordError,
+    UserScramCredentialRecord,
     decode_record,
     encode_record,
 )
@@ -213,6 +215,8 @@ def _metadata_records() -> list[Any]:
         ConfigRecord(2, "plain", "retention.ms", None),
         ProducerIdsRecord(1, 0, 1000, 0, "owner", NOW_MS),
         ClientQuotaRecord((("client-id", None), ("user", "ann")), "producer_byte_rate", 1024.0),
+        UserScramCredentialRecord("ann", 1, b"salt", b"stored", b"server", 4096),
+        RemoveUserScramCredentialRecord("ann", 1),
         RemoveTopicRecord(topic_id),
     ]
 

@@ -10,6 +10,7 @@ NAMES = (
     "partition_files",
     "record_batches",
     "requests",
+    "scram_messages",
     "small_formats",
     "start_up",
     "stored_state",

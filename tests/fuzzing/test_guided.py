@@ -16,6 +16,7 @@ INPUTS = {
     "partition_files": 200,
     "record_batches": 8_000,
     "requests": 600,
+    "scram_messages": 4_000,
     "small_formats": 8_000,
     "start_up": 50,
     "stored_state": 6_000,

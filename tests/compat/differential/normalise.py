@@ -198,8 +198,10 @@ class Normaliser:
         return [self._value(member) for member in (sorted(value, key=order) if sent else value)]
 
     def _results(self, value: list[Plain]) -> list[Plain]:
-        """Sort deleted groups: their order has no meaning."""
-        return sorted(self._value(value), key=lambda result: str(result.get("group_id")))
+        """Sort deleted groups and SCRAM users: their order has no meaning."""
+        return sorted(
+            self._value(value), key=lambda result: (str(result.get("group_id")), str(result.get("user")))
+        )
 
     def _active_producers(self, value: list[Plain]) -> list[Plain]:
         """Sort the producers of a partition: their order has no meaning."""

@@ -72,6 +72,8 @@ VERSIONS = {
     "delete_share_group_offsets": (0, 0),
     "describe_client_quotas": (0, 1),
     "alter_client_quotas": (0, 1),
+    "describe_user_scram_credentials": (0, 0),
+    "alter_user_scram_credentials": (0, 0),
     "describe_quorum": (0, 2),
     "elect_leaders": (0, 2),
     "alter_partition_reassignments": (0, 1),

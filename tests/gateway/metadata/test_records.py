@@ -13,8 +13,10 @@ from gateway.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     RemoveTopicRecord,
+    RemoveUserScramCredentialRecord,
     TopicRecord,
     UnknownRecordError,
+    UserScramCredentialRecord,
     decode_record,
     encode_record,
     topic_id_from_text,
@@ -51,6 +53,8 @@ TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
         ClientQuotaRecord((("client-id", None), ("user", "ann")), "producer_byte_rate", 1024.0),
         ClientQuotaRecord((("ip", "192.0.2.1"),), "connection_creation_rate", remove=True),
         ClientQuotaRecord((("user", "ann"),), "request_percentage", float("inf")),
+        UserScramCredentialRecord("ann", 1, b"\x00salt", b"stored", b"", 4096),
+        RemoveUserScramCredentialRecord("ann", 2),
     ],
     ids=lambda record: type(record).__name__,
 )
@@ -77,6 +81,31 @@ def test_a_quota_has_the_fields_of_kafkas_tools() -> None:
             "remove": False,
         },
     }
+
+
+def test_a_credential_has_the_fields_of_kafkas_tools() -> None:
+    record = UserScramCredentialRecord("ann", 2, b"salt", b"stored", b"server", 8192)
+    assert json.loads(encode_record(record)) == {
+        "type": "USER_SCRAM_CREDENTIAL_RECORD",
+        "version": 0,
+        "data": {
+            "name": "ann",
+            "mechanism": 2,
+            "salt": "c2FsdA==",
+            "storedKey": "c3RvcmVk",
+            "serverKey": "c2VydmVy",
+            "iterations": 8192,
+        },
+    }
+
+
+def test_the_text_of_a_credential_has_no_key() -> None:
+    record = UserScramCredentialRecord("ann", 2, b"salt", b"stored", b"server", 8192)
+    for text in (repr(record), str(record), repr([record]), f"{record}"):
+        assert "ann" in text
+        assert "stored" not in text
+        assert "server" not in text
+        assert "salt" not in text
 
 
 def test_the_stored_form_is_that_of_kafkas_tools() -> None:

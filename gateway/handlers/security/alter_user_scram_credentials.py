@@ -1,0 +1,81 @@
+"""AlterUserScramCredentials (key 51, version 0): set and delete the SCRAM credentials of users.
+
+A change counts for the next login; open connections keep theirs. Source: Kafka's
+ControllerApis.handleAlterUserScramCredentials, ScramControlManager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.metadata.decision import ApiError
+from gateway.metadata.users import Deletion, Upsertion, alter_users
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
+from gateway.security.acls.codes import Operation
+
+API_KEY: Final = 51
+
+
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Set and delete the credentials of each user."""
+    deletions = [Deletion(entry.name, entry.mechanism) for entry in request.deletions]
+    upsertions = [
+        Upsertion(entry.name, entry.mechanism, entry.iterations, entry.salt, entry.salted_password)
+        for entry in request.upsertions
+    ]
+    outcomes = await _alter(context, deletions, upsertions)
+    module = response_module(API_KEY, context.api_version)
+    return build(
+        module.AlterUserScramCredentialsResponse,
+        results=tuple(
+            build(
+                module.AlterUserScramCredentialsResult,
+                user=name,
+                error_code=error.error_code if error else ErrorCode.none,
+                error_message=error.message if error else None,
+            )
+            for name, error in outcomes.items()
+        ),
+    )
+
+
+async def _alter(
+    context: RequestContext[TopicServices], deletions: Sequence[Deletion], upsertions: Sequence[Upsertion]
+) -> Mapping[str, ApiError | None]:
+    names = [deletion.name for deletion in deletions] + [upsertion.name for upsertion in upsertions]
+    if not context.may_cluster(Operation.ALTER):
+        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
+        return dict.fromkeys(names, refusal)
+    most = context.node.config.int("seqgate.scram.users.max")
+    outcomes = await change_metadata(
+        context, lambda image: alter_users(image.users, deletions, upsertions, most=most)
+    )
+    if isinstance(outcomes, ApiError):
+        return dict.fromkeys(names, outcomes)
+    log_change(
+        context, "deleted the SCRAM credential of", [name for name, _ in deletions if not outcomes[name]]
+    )
+    log_change(
+        context,
+        "set the SCRAM credential of",
+        [change.name for change in upsertions if not outcomes[change.name]],
+    )
+    return outcomes
+
+
+API = Api(
+    key=API_KEY,
+    name="AlterUserScramCredentials",
+    min_version=0,
+    max_version=0,
+    reaches=reach.topics,
+    handle=handle,
+)

@@ -1,0 +1,154 @@
+"""SCRAM-SHA-256 and SCRAM-SHA-512: a client proves that it knows a password, without sending it.
+
+Source: RFC 5802, Kafka's ScramSaslServer. As in Kafka, an unknown user is refused at the first message, the `c=` of the last
+message is not compared, and unknown extensions are ignored.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from gateway.security.principals import user
+from gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Step
+from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
+from gateway.security.sasl.scram_messages import (
+    FirstMessage,
+    parse_final,
+    parse_first,
+    server_final,
+    server_first,
+)
+
+FindCredential = Callable[[ScramHash, str], ScramCredential | None]
+"""Returns the credential of a user for a mechanism; None when the user has none."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenLogin:
+    """A delegation token as a login needs it. Its owner is a user's name."""
+
+    credential: ScramCredential
+    owner: str
+    expires_at_ms: int
+
+
+class FindToken(Protocol):
+    """Finds delegation tokens."""
+
+    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:
+        """Return the token of an id; None when there is no such token, or it has expired."""
+
+
+class NoTokens:
+    """No delegation tokens at all."""
+
+    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - the port's
+        """Return None."""
+        return None
+
+
+class Scram:
+    """A SCRAM mechanism of a listener. `new_nonce` returns random printable ASCII without commas."""
+
+    def __init__(
+        self,
+        hashing: ScramHash,
+        find_credential: FindCredential,
+        tokens: FindToken,
+        new_nonce: Callable[[], bytes],
+    ) -> None:
+        self.name = hashing.mechanism
+        self._hashing = hashing
+        self._find_credential = find_credential
+        self._tokens = tokens
+        self._new_nonce = new_nonce
+
+    def begin(self) -> Exchange:
+        """Begin a login."""
+        return _Login(self._hashing, self._find_credential, self._tokens, self._new_nonce)
+
+
+@dataclass(frozen=True, slots=True)
+class _Challenge:
+    """The state between the two messages of a client."""
+
+    credential: ScramCredential
+    nonce: bytes
+    signed: bytes
+    """The part of the signed text that is known: the bare first message and its answer."""
+    logged_in: LoggedIn
+
+
+class _Login:
+    """One login with a SCRAM mechanism."""
+
+    def __init__(
+        self,
+        hashing: ScramHash,
+        find_credential: FindCredential,
+        tokens: FindToken,
+        new_nonce: Callable[[], bytes],
+    ) -> None:
+        self._hashing = hashing
+        self._find_credential = find_credential
+        self._tokens = tokens
+        self._new_nonce = new_nonce
+        self._challenge: _Challenge | None = None
+        self._is_over = False
+
+    async def step(self, token: bytes) -> Step:
+        """Answer the client's next message. Raises LoginRefused."""
+        if self._is_over:
+            raise LoginRefused("the login is over; the client sent a further message")
+        self._is_over = True  # unless the first message is answered
+        challenge = self._challenge
+        if challenge is not None:
+            return self._finish(challenge, token)
+        step = await self._answer_first(parse_first(token))
+        self._is_over = False
+        return step
+
+    async def _answer_first(self, first: FirstMessage) -> Step:
+        credential, logged_in = await self._known(first)
+        if first.authorization_id not in {"", first.name}:
+            raise LoginRefused("the authorization id is not the name of the user")
+        nonce = first.nonce + self._new_nonce()
+        answer = server_first(nonce, credential.salt, credential.iterations)
+        self._challenge = _Challenge(credential, nonce, first.bare + b"," + answer, logged_in)
+        return Step(answer)
+
+    async def _known(self, first: FirstMessage) -> tuple[ScramCredential, LoggedIn]:
+        if first.is_token:
+            token = await self._tokens.find(self._hashing, first.name)
+            if token is not None:
+                return token.credential, LoggedIn(user(token.owner), token.expires_at_ms, first.name)
+        else:
+            credential = self._find_credential(self._hashing, first.name)
+            if credential is not None:
+                return credential, LoggedIn(user(first.name))
+        raise self._refusal()
+
+    def _finish(self, challenge: _Challenge, message: bytes) -> Step:
+        final = parse_final(message)
+        hashing, credential = self._hashing, challenge.credential
+        if not hmac.compare_digest(final.nonce, challenge.nonce):
+            raise LoginRefused("the last message of the client has another nonce than the server's answer")
+        signed = challenge.signed + b"," + final.without_proof
+        signature = hashing.hmac(credential.stored_key, signed)
+        if len(final.proof) != len(signature):
+            raise self._refusal()
+        client_key = bytes(
+            proof ^ signed_byte for proof, signed_byte in zip(final.proof, signature, strict=True)
+        )
+        if not hmac.compare_digest(hashing.digest(client_key), credential.stored_key):
+            raise self._refusal()
+        return Step(server_final(hashing.hmac(credential.server_key, signed)), challenge.logged_in)
+
+    def _refusal(self) -> LoginRefused:
+        """Return the one refusal of unknown users and wrong passwords."""
+        return LoginRefused(
+            f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._hashing.mechanism}"
+        )
