@@ -9,7 +9,9 @@ import gc
 import logging
 import os
 import resource
+import shlex
 import signal
+import stat
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -308,6 +310,7 @@ async def _serve(config: Config, guide: bool) -> None:
     gateway = Gateway(config)
     with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
         await gateway.start()
+        _warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
         _announce(gateway, guide)
@@ -329,6 +332,18 @@ def _signals_taken(stop: Callable[[], object]) -> Iterator[None]:
     finally:
         for number in (signal.SIGINT, signal.SIGTERM):
             signal.signal(number, signal.SIG_IGN)
+
+
+def _warn_of_readers(directory: str) -> None:
+    """Warn when other users can read the data directory. The gateway makes directories private, but does not change existing ones."""
+    mode = stat.S_IMODE(os.stat(directory).st_mode)  # noqa: PTH116 - a path as in the settings
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning(
+            "other users of this machine can read the data directory %s (mode %04o); make it private: chmod 700 %s",
+            directory,
+            mode,
+            shlex.quote(directory),
+        )
 
 
 def _announce(gateway: Gateway, guide: bool) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -49,7 +50,10 @@ def load_config(
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
-            raise ConfigError(f"The flag {override!r} must have the form NAME=VALUE.")
+            # what follows the name may be a secret with a wrong sign before it
+            begin = re.match(r"[\w.-]*", override)
+            shown = begin[0] if begin else ""
+            raise ConfigError(f"The flag that begins with {shown!r} must have the form NAME=VALUE.")
         static[name.strip()] = _parse(name.strip(), text, "given as a flag")
     _check_together(static)
     return Config(static)

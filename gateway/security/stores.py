@@ -6,7 +6,7 @@ Source: Kafka's DefaultSslEngineFactory.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -43,10 +43,10 @@ class Store:
 
     location: str | None = None
     type: str | None = None
-    password: str | None = None
-    key: str | None = None
-    certificates: str | None = None
-    key_password: str | None = None
+    password: str | None = field(default=None, repr=False)
+    key: str | None = field(default=None, repr=False)
+    certificates: str | None = field(default=None, repr=False)
+    key_password: str | None = field(default=None, repr=False)
 
     def __bool__(self) -> bool:
         return bool(self.location or self.key or self.certificates)
@@ -56,7 +56,7 @@ class Store:
 class KeyPair:
     """A private key and its chain, both in PEM, and the listener's own certificate."""
 
-    key: bytes
+    key: bytes = field(repr=False)
     chain: bytes
     certificate: x509.Certificate
 

@@ -13,6 +13,7 @@ import weakref
 from typing import TYPE_CHECKING, Final
 
 from log.files.data_file import CLOSED, DataFile
+from log.files.disk import FILE_MODE
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -61,12 +62,12 @@ class Descriptors:
     def _descriptor_of(self, path: str, flags: int) -> int:
         """Open a data file. If the process has no descriptor left, close another data file and try again."""
         try:
-            return self._disk.open(path, flags, 0o644)
+            return self._disk.open(path, flags, FILE_MODE)
         except OSError as error:
             if error.errno not in NO_DESCRIPTORS or not any(not file.pins for file in self._open):
                 raise
         self._close_least_recently_used(keep=None, down_to=len(self._open) - 1)
-        return self._disk.open(path, flags, 0o644)
+        return self._disk.open(path, flags, FILE_MODE)
 
     def _adopt(self, file: DataFile, descriptor: int) -> None:
         if not self.reads_ahead:

@@ -1,4 +1,4 @@
-# ruff: noqa: PTH116 - paths are plain strings here, as in the storage
+# ruff: noqa: PTH102, PTH116 - paths are plain strings here, as in the storage
 """The one module that opens data files, with the system calls that the storage needs.
 
 `Disk` declares the calls, `SystemDisk` makes them. Tests use a simulated disk instead, which can fail, or lose bytes that were
@@ -20,6 +20,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from log.format.record_batch import Buffer
+
+
+FILE_MODE: Final = 0o600
+DIRECTORY_MODE: Final = 0o700
+"""Only the owner reads the data, whatever the umask of the process is: records, names of users and their credentials."""
 
 
 class FileEntry(NamedTuple):
@@ -154,11 +159,15 @@ class SystemDisk:
     drop_cached = staticmethod(page_cache.drop)
     replace = staticmethod(os.replace)
     unlink = staticmethod(os.unlink)
-    mkdir = staticmethod(os.mkdir)
     rmdir = staticmethod(os.rmdir)
     exists = staticmethod(os.path.exists)
     is_directory = staticmethod(os.path.isdir)
     list_directory = staticmethod(os.listdir)
+
+    @staticmethod
+    def mkdir(path: str) -> None:
+        """Create a directory, for its owner only, inside of an existing one."""
+        os.mkdir(path, DIRECTORY_MODE)
 
     @staticmethod
     def find_syncfs() -> Callable[[int], None] | None:

@@ -20,7 +20,7 @@ from log.errors import DirectoryLocked
 from log.files import page_cache
 from log.files.data_file import JUST_WRITTEN_BYTES, NEVER, NotCached, Place
 from log.files.descriptors import Descriptors
-from log.files.disk import FileSystemFlush, SystemDisk
+from log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
 from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
 
 if TYPE_CHECKING:
@@ -249,7 +249,7 @@ class Storage:
 
     def write_file(self, path: str, content: bytes) -> None:
         """Write the whole content, neither durably nor atomically."""
-        descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o644)
+        descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         try:
             if self._pwritev(descriptor, (content,), 0) != len(content):
                 raise OSError(errno.ENOSPC, "short write", path)
@@ -344,7 +344,7 @@ class Storage:
 
     def lock(self, path: str) -> None:
         """Lock the file for this process. Raises DirectoryLocked when another process holds the lock."""
-        descriptor = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        descriptor = self._disk.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, FILE_MODE)
         try:
             self._disk.lock(descriptor)
         except OSError as error:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME
+from gateway.config.table import BY_TOPIC_NAME, setting_named
 from gateway.handlers.admin.config_rights import alteration_refusal
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
@@ -113,7 +113,7 @@ def _described(alteration: Alteration) -> str:
 
 
 def _change(change: ConfigChange) -> str:
-    setting = BY_TOPIC_NAME.get(change.name) or BY_NAME.get(change.name)
+    setting = BY_TOPIC_NAME.get(change.name) or setting_named(change.name)
     value = "[hidden]" if setting is not None and setting.sensitive else change.value
     match change.operation:
         case Operation.DELETE:
