@@ -27,6 +27,7 @@ from gateway.admin.status import command as status
 from gateway.admin.sweep import command as sweep
 from gateway.admin.topics import command as topics
 from gateway.admin.transactions import command as transactions
+from gateway.admin.users import command as users
 from gateway.serving import Options
 from gateway.serving import serve as run_gateway
 
@@ -154,6 +155,7 @@ app.command("producers")(producers.producers)
 app.command("names")(names.names)
 app.command("backlog")(backlog.backlog)
 app.add_typer(pids.app, name="pids", help=pids.HELP)
+app.add_typer(users.app, name="users", help=users.HELP)
 app.command("status")(status.status)
 app.command("tasks")(sweep.tasks)
 app.command("reopen")(partitions.reopen)

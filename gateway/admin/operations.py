@@ -49,6 +49,9 @@ from gateway.admin.transactions.messages import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
+from gateway.admin.users import live as users
+from gateway.admin.users import stopped as stopped_users
+from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(StatusRequest, status.status),
@@ -79,6 +82,9 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(SweepRequest, sweep.begin),
     Operation(SweepResultRequest, sweep.result),
     Operation(ListTasksRequest, sweep.tasks),
+    Operation(ListUsersRequest, users.list_users, stopped_users.list_users),
+    Operation(AddUserRequest, users.add_user, stopped_users.add_user),
+    Operation(RemoveUserRequest, users.remove_user, stopped_users.remove_user),
 )
 _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 

@@ -34,18 +34,11 @@ from gateway.admin.pids.messages import (
 from gateway.admin.pids.sources import redis_source
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import locked, metadata_directory, read_image
-from gateway.admin.system_errors import in_words
+from gateway.admin.stored_data import metadata_directory, read_image
+from gateway.admin.stored_metadata import open_metadata
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import UnknownRecordError
-from gateway.metadata.topic_names import METADATA_TOPIC
-from gateway.runtime.loop.clock import SystemClock
-from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
-from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID, MetadataLog
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
-from log import IncompatibleFormat, LocalDurability, LogEnvironment, LogError, PartitionLog, Storage
-from log.stopped import durable_ends
 from pid_allocator import ProducerIdBlock, StoreUnavailable
 
 _OR_REDIS: Final = ", or Redis with --redis"
@@ -131,38 +124,9 @@ def read_embedded(data_dir: Path) -> BlockSource:
 @contextlib.asynccontextmanager
 async def open_embedded(data_dir: Path, node_id: int) -> AsyncIterator[BlockSource]:
     """Yield the blocks in a data directory, under its lock. Raises ControlError, also when a gateway holds the lock."""
-    directory = metadata_directory(data_dir, _OR_REDIS)
-    storage = Storage()
-    with locked(storage, data_dir):
-        flusher = Flusher(asyncio.get_running_loop(), durability=LocalDurability(storage), threads=1)
-        flusher.start()
-        log: PartitionLog | None = None
-        try:
-            log = _open_log(storage, directory)
-            metadata_log = MetadataLog(log, flusher, SystemClock())
-            metadata_log.replay()
-            _check_is_embedded(data_dir, metadata_log.image)
-            yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
-            await metadata_log.close()
-        except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
-            raise ControlError(f"the metadata in {data_dir} can't be used: {in_words(error)}") from error
-        finally:
-            flusher.stop()
-            if log is not None:
-                log.close(clean=True)
-
-
-def _open_log(storage: Storage, directory: Path) -> PartitionLog:
-    return PartitionLog(
-        LogEnvironment(storage),
-        str(directory),
-        topic=METADATA_TOPIC,
-        partition=0,
-        topic_id=METADATA_TOPIC_ID,
-        config=METADATA_LOG_CONFIG,
-        now_ms=SystemClock().now_ms(),
-        recovery_point=durable_ends(storage, str(directory.parent)).get(directory.name, 0),
-    )
+    async with open_metadata(data_dir, _OR_REDIS) as metadata_log:
+        _check_is_embedded(data_dir, metadata_log.image)
+        yield _source(EmbeddedBlockStore(metadata_log, node_id), metadata_log.image)
 
 
 class _ReadOnlyBlocks:

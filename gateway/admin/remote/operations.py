@@ -27,6 +27,8 @@ from gateway.admin.transactions.messages import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
+from gateway.admin.users import remote as users
+from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 
 A = TypeVar("A")
 
@@ -41,6 +43,9 @@ OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
     FindHangingRequest: remote_hanging.find_hanging,
     AbortTransactionRequest: transactions.abort_transaction,
     AbortHangingRequest: remote_hanging.abort_hanging,
+    ListUsersRequest: users.list_users,
+    AddUserRequest: users.add_user,
+    RemoveUserRequest: users.remove_user,
 }
 
 

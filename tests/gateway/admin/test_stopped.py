@@ -24,6 +24,7 @@ from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.sweep.messages import SweepRequest
 from gateway.admin.sweep.stopped import sweep
 from gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
+from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from gateway.config import load_config
 from log import Storage
 from log.stopped import stored_batches
@@ -165,13 +166,18 @@ async def test_a_sweep_removes_only_what_it_is_asked_to(tmp_path: Path) -> None:
         FindOverlapsRequest(),
         ClaimBlockRequest(1, "loader"),
         MoveNextRequest(1),
+        ListUsersRequest(),
+        AddUserRequest("ann", []),
+        RemoveUserRequest("ann"),
     ],
     ids=lambda request: request.operation_name(),
 )
 async def test_what_is_no_data_directory(tmp_path: Path, request_: Request[Any]) -> None:
+    letters = tmp_path / "letters"
+    letters.touch()
     with pytest.raises(ControlError, match="no data directory of a gateway"):
         await answer(tmp_path, request_)
-    assert list(tmp_path.iterdir()) == []
+    assert list(tmp_path.iterdir()) == [letters]
 
 
 def test_every_stopped_operation_is_tried_here() -> None:

@@ -1,0 +1,164 @@
+"""`seqgate users`: the users that log in with SCRAM."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import typer
+
+from gateway.admin.options import (
+    AsJson,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    OtherCluster,
+    asking_either,
+    stop,
+)
+from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
+from gateway.admin.users.messages import (
+    AddUserRequest,
+    ChangedUser,
+    ListUsersRequest,
+    RemoveUserRequest,
+    UserPage,
+)
+from gateway.admin.users.passwords import credential_for, read_password
+from gateway.security.sasl.scram_credential import MAX_ITERATIONS, MIN_ITERATIONS, ScramHash
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+HELP = """Add, remove and list the users that log in with SCRAM.
+
+The commands ask the gateway that runs on --data-dir, or the cluster at --bootstrap over the Kafka protocol. When no gateway runs,
+they read and change the data directory itself, so that the first user is there before the first start.
+"""
+
+_MECHANISMS: Final = {hashing.mechanism: hashing for hashing in ScramHash}
+
+User = Annotated[str, typer.Argument(metavar="USER", help="The name of the user.", show_default=False)]
+Mechanisms = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--mechanism",
+        metavar="MECHANISM",
+        help=f"{' or '.join(_MECHANISMS)}; may be repeated.",
+        show_default="all",
+    ),
+]
+
+
+@app.command("add")
+def add(
+    user: User,
+    password_file: Annotated[
+        str | None,
+        typer.Option(
+            "--password-file",
+            metavar="FILE",
+            help="A file whose first line is the password; - is standard input. [default: ask on the terminal]",
+            show_default=False,
+        ),
+    ] = None,
+    mechanisms: Mechanisms = None,
+    iterations: Annotated[
+        int,
+        typer.Option(
+            "--iterations",
+            metavar="N",
+            help=f"How often the password is hashed: {MIN_ITERATIONS} to {MAX_ITERATIONS} times.",
+        ),
+    ] = MIN_ITERATIONS,
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Add a user, or give the user a new password.
+
+    The gateway stores salted hashes and never sees the password. A new password counts for the next login; open connections stay.
+
+    \b
+    For example:
+      seqgate users add ann
+      seqgate users add ann --password-file ann.password --data-dir data
+      head -c 24 /dev/urandom | base64 | tee ann.password | seqgate users add ann --password-file -
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    hashes = [_MECHANISMS[mechanism] for mechanism in _checked(mechanisms) or _MECHANISMS]
+    if not MIN_ITERATIONS <= iterations <= MAX_ITERATIONS:
+        raise stop(
+            f"--iterations must be between {MIN_ITERATIONS} and {MAX_ITERATIONS}, not {iterations}", code=2
+        )
+    password = read_password(password_file)
+    request = AddUserRequest(user, [credential_for(hashing, password, iterations) for hashing in hashes])
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+        changed: ChangedUser = client.ask_or_read_all(request)[1][0]
+    if as_json:
+        print_json(changed)
+        return
+    if changed.created_data_dir:
+        print_lines("Created the data directory.")
+    print_lines(f"User {shown(user)} can log in with {_listed(changed)}.")
+
+
+@app.command("remove")
+def remove(
+    user: User,
+    mechanisms: Mechanisms = None,
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove a user, or the credentials of some mechanisms.
+
+    The user can't log in any more; open connections stay until they close or must log in again (connections.max.reauth.ms).
+    """
+    request = RemoveUserRequest(user, _checked(mechanisms))
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+        changed: ChangedUser = client.ask_or_read_all(request)[1][0]
+    if as_json:
+        print_json(changed)
+    else:
+        print_lines(f"User {shown(user)} can't log in with {_listed(changed)} any more.")
+
+
+@app.command("list")
+def list_users(
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List the users with their mechanisms."""
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
+        _, pages = client.ask_or_read_all(ListUsersRequest())
+    users = [row for page in pages for row in page.users]
+    if as_json:
+        print_json(UserPage(users, True))
+        return
+    if users:
+        print_table(
+            (Column("user"), Column("mechanism"), Column("iterations", number=True)),
+            [
+                (shown(row.user), credential.mechanism, f"{credential.iterations:,}")
+                for row in users
+                for credential in row.credentials
+            ],
+        )
+    print_lines(f"{counted(len(users), 'user')}.")
+
+
+def _checked(mechanisms: list[str] | None) -> list[str]:
+    """Return the named mechanisms, each once; an unknown one ends the command with a usage error."""
+    for mechanism in mechanisms or ():
+        if mechanism not in _MECHANISMS:
+            raise stop(f"--mechanism must be {' or '.join(_MECHANISMS)}, not {mechanism}", code=2)
+    return list(dict.fromkeys(mechanisms or ()))
+
+
+def _listed(changed: ChangedUser) -> str:
+    return " and ".join(changed.mechanisms)

@@ -1,0 +1,149 @@
+from __future__ import annotations
+
+import asyncio
+import io
+import json
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+import typer
+
+from gateway.admin.operations import answer_stopped
+from gateway.admin.request import ControlError, Request
+from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.users.messages import (
+    AddUserRequest,
+    ChangedUser,
+    CredentialRow,
+    ListUsersRequest,
+    RemoveUserRequest,
+    UserRow,
+)
+from gateway.admin.users.passwords import credential_for, read_password
+from gateway.config import load_config
+from gateway.security.sasl.scram_credential import ScramHash
+from log import Storage
+from log.stopped import LOCK
+from tests.gateway.admin.answers import all_pages
+from tests.gateway.admin.answers import answer as live_answer
+from tests.gateway.handlers.support import NOW_MS, open_node
+
+A = TypeVar("A")
+SHA_256, SHA_512 = (hashing.mechanism for hashing in ScramHash)
+BOTH = [SHA_256, SHA_512]
+ROWS = [CredentialRow(SHA_256, 4096), CredentialRow(SHA_512, 4096)]
+
+
+def adding(user: str, *hashes: ScramHash) -> AddUserRequest:
+    return AddUserRequest(user, [credential_for(each, "pencil", 4096) for each in hashes or ScramHash])
+
+
+async def stopped_answer(data_dir: Path, request: Request[A]) -> A:
+    """Return the answer. A thread finds it, because changes run an event loop of their own."""
+    stopped = StoppedGateway(data_dir, load_config(overrides=[f"log.dirs={data_dir}"]), NOW_MS)
+    result: A = await asyncio.to_thread(answer_stopped, stopped, request)
+    return result
+
+
+async def test_users_of_a_running_gateway(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        assert await live_answer(node, adding("bob")) == ChangedUser("bob", BOTH)
+        assert await live_answer(node, adding("ann", ScramHash.SHA_512)) == ChangedUser("ann", [SHA_512])
+        pages = await all_pages(node, ListUsersRequest(limit=1))
+        assert [row for page in pages for row in page.users] == [
+            UserRow("ann", [CredentialRow(SHA_512, 4096)]),
+            UserRow("bob", ROWS),
+        ]
+        assert await live_answer(node, RemoveUserRequest("bob", [SHA_256])) == ChangedUser("bob", [SHA_256])
+        assert await live_answer(node, RemoveUserRequest("bob")) == ChangedUser("bob", [SHA_512])
+        assert list(node.services.topics.metadata_log.image.users.by_name) == ["ann"]
+
+
+@pytest.mark.parametrize(
+    ("request_", "sentence"),
+    [
+        (RemoveUserRequest("nobody"), "there is no user nobody"),
+        (RemoveUserRequest("ann", [SHA_256]), "user ann has no credential for SCRAM-SHA-256"),
+        (RemoveUserRequest("ann", ["PLAIN"]), "there is no mechanism PLAIN; the mechanisms with"),
+        (adding(""), "Username must not be empty"),
+        (AddUserRequest("ann", [msgspec.structs.replace(adding("x").credentials[0], iterations=1)]), "4096"),
+        (adding("carl"), "1 users have credentials, as many as seqgate.scram.users.max allows"),
+    ],
+)
+async def test_a_refusal_is_a_sentence(tmp_path: Path, request_: Request[Any], sentence: str) -> None:
+    async with open_node(tmp_path, "seqgate.scram.users.max=1") as node:
+        await live_answer(node, adding("ann", ScramHash.SHA_512))
+        with pytest.raises(ControlError, match=sentence):
+            await live_answer(node, request_)
+        assert list(node.services.topics.metadata_log.image.users.by_name["ann"]) == [ScramHash.SHA_512]
+
+
+async def test_the_first_user_is_there_before_the_first_start(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    assert await stopped_answer(data_dir, adding("ann")) == ChangedUser("ann", BOTH, created_data_dir=True)
+    assert await stopped_answer(data_dir, adding("bob", ScramHash.SHA_256)) == ChangedUser("bob", [SHA_256])
+    page = await stopped_answer(data_dir, ListUsersRequest())
+    assert page.users == [UserRow("ann", ROWS), UserRow("bob", [CredentialRow(SHA_256, 4096)])]
+    async with open_node(data_dir) as node:
+        assert list(node.services.topics.metadata_log.image.users.by_name) == ["ann", "bob"]
+        await live_answer(node, adding("carl"))
+    assert await stopped_answer(data_dir, RemoveUserRequest("ann")) == ChangedUser("ann", BOTH)
+    async with open_node(data_dir) as node:
+        assert list(node.services.topics.metadata_log.image.users.by_name) == ["bob", "carl"]
+
+
+async def test_a_directory_of_something_else_gets_no_user(tmp_path: Path) -> None:
+    (tmp_path / "letters.txt").write_text("dear")
+    with pytest.raises(ControlError, match="is no data directory of a gateway"):
+        await stopped_answer(tmp_path, adding("ann"))
+    assert [path.name for path in tmp_path.iterdir()] == ["letters.txt"]
+
+
+async def test_a_directory_in_use_gets_no_user(tmp_path: Path) -> None:
+    await stopped_answer(tmp_path, adding("ann"))
+    storage = Storage()
+    storage.lock(str(tmp_path / LOCK))
+    try:
+        with pytest.raises(ControlError, match="is in use"):
+            await stopped_answer(tmp_path, adding("bob"))
+    finally:
+        storage.unlock(str(tmp_path / LOCK))
+
+
+def test_the_text_of_a_request_has_no_secret() -> None:
+    request = adding("ann")
+    assert str(request.credentials[0].salted_password) not in repr(request)
+    decoded = msgspec.json.decode(msgspec.json.encode(request), type=AddUserRequest)
+    assert decoded == request
+    assert json.loads(msgspec.json.encode(request))["user"] == "ann"
+
+
+@pytest.mark.parametrize("content", ["pencil", "pencil\n", "pencil\r\nsecond line\n"])
+def test_a_password_is_the_first_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: str) -> None:
+    file = tmp_path / "password"
+    file.write_text(content, newline="")
+    assert read_password(str(file)) == "pencil"
+    for option in ("-", None):
+        monkeypatch.setattr("sys.stdin", io.StringIO(content))
+        assert read_password(option) == "pencil"
+
+
+def test_an_empty_or_unreadable_password_ends_the_command(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "password"
+    file.write_text("\nsecond")
+    with pytest.raises(typer.Exit):
+        read_password(str(file))
+    with pytest.raises(typer.Exit):
+        read_password(str(tmp_path / "missing"))
+    file.write_bytes(b"\xff\xfe")
+    with pytest.raises(typer.Exit):
+        read_password(str(file))
+    assert capsys.readouterr().err.splitlines() == [
+        "seqgate: the password must not be empty",
+        f"seqgate: --password-file: {tmp_path / 'missing'} can't be read: No such file or directory",
+        f"seqgate: --password-file: {file} can't be read: it is not UTF-8",
+    ]
