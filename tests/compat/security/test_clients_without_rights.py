@@ -1,0 +1,250 @@
+"""Unmodified clients get their authorization error without hanging, and go on when they have the right.
+
+kafka-python and librdkafka wait for a hidden topic that they were assigned, on Apache Kafka as well; so their consumers may
+describe the topic here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import ssl
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka import TopicPartition as AioTopicPartition
+from aiokafka.errors import TopicAuthorizationFailedError as AioDenied
+from confluent_kafka import Consumer, ElectionType, KafkaError, KafkaException, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer, KafkaProducer
+from kafka import TopicPartition as PythonTopicPartition
+from kafka.errors import TopicAuthorizationFailedError as PythonDenied
+
+from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
+from tests.support.certificates import Authority
+from tests.support.gateway_process import GatewayProcess, free_port
+from tests.support.wire import Wire
+
+TIMEOUT_S = 60.0
+CLUSTER_DENIED, TOPIC_DENIED = (
+    KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+
+
+class Guarded:
+    """A gateway with an authorizer: a listener on which everybody is a super user, and one with certificates."""
+
+    def __init__(self, gateway: GatewayProcess, secured: str, folder: Path, authority: Authority) -> None:
+        self.admin = gateway.bootstrap
+        self.bootstrap = secured
+        self._folder = folder
+        self._authority = authority
+        self._numbers = itertools.count()
+        self.authorities = authority.write(folder / "ca.pem")
+
+    def user(self) -> User:
+        """Return a user without any right."""
+        name = f"user-{next(self._numbers)}"
+        return User(self, name, self._authority.client(name).write_pem(self._folder / f"{name}.pem"))
+
+
+class User:
+    """A principal, with the settings that each library needs to connect as it."""
+
+    def __init__(self, guarded: Guarded, name: str, shown: Path) -> None:
+        self.topic = f"of-{name}"
+        self._guarded = guarded
+        self._name = name
+        self._shown = shown
+        with Wire(guarded.admin) as wire:
+            wire.call(
+                "create_topics",
+                7,
+                topics=[{"name": self.topic, "num_partitions": 1, "replication_factor": 1}],
+                timeout=30_000,
+            )
+
+    def allow(
+        self, *operations: Operation, kind: ResourceType = ResourceType.TOPIC, name: str | None = None
+    ) -> None:
+        entries = [
+            {
+                "resource_type": kind,
+                "resource_name": name or self.topic,
+                "resource_pattern_type": PatternType.LITERAL,
+                "principal": f"User:{self._name}",
+                "host": "*",
+                "operation": operation,
+                "permission_type": Permission.ALLOW,
+            }
+            for operation in operations
+        ]
+        with Wire(self._guarded.admin) as wire:
+            answer = wire.call("create_acls", 3, creations=entries).fields
+        assert not any(row["error_code"] for row in answer["results"])
+
+    @property
+    def python(self) -> dict[str, Any]:
+        files = {
+            "ssl_cafile": str(self._guarded.authorities),
+            "ssl_certfile": str(self._shown),
+            "ssl_keyfile": str(self._shown),
+        }
+        return {"bootstrap_servers": self._guarded.bootstrap, "security_protocol": "SSL", **files}
+
+    @property
+    def aio(self) -> dict[str, Any]:
+        context = ssl.create_default_context(cafile=self._guarded.authorities)
+        context.load_cert_chain(self._shown)
+        return {
+            "bootstrap_servers": self._guarded.bootstrap,
+            "security_protocol": "SSL",
+            "ssl_context": context,
+        }
+
+    @property
+    def librdkafka(self) -> dict[str, Any]:
+        return {
+            "bootstrap.servers": self._guarded.bootstrap,
+            "security.protocol": "ssl",
+            "ssl.ca.location": str(self._guarded.authorities),
+            "ssl.certificate.location": str(self._shown),
+            "ssl.key.location": str(self._shown),
+        }
+
+
+@pytest.fixture(scope="module")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    folder = tmp_path_factory.mktemp("rights")
+    authority = Authority()
+    port = free_port()
+    settings = {
+        "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super.users": "User:ANONYMOUS",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SECURED:SSL",
+        "listener.name.secured.ssl.keystore.location": str(
+            authority.listener().write_pem(folder / "own.pem")
+        ),
+        "listener.name.secured.ssl.truststore.location": str(authority.write(folder / "trusted.pem")),
+        "listener.name.secured.ssl.client.auth": "required",
+        "ssl.principal.mapping.rules": "RULE:^CN=([^,]+),.*$/$1/",
+    }
+    also = [f"SECURED://127.0.0.1:{port}"]
+    with GatewayProcess(folder / "data", settings=settings, also_listen=also) as gateway:
+        yield Guarded(gateway, f"127.0.0.1:{port}", folder, authority)
+
+
+@pytest.fixture
+def user(guarded: Guarded) -> User:
+    return guarded.user()
+
+
+@pytest.mark.parametrize("described", [False, True], ids=["hidden", "described"])
+def test_kafka_python_may_not_write(user: User, described: bool) -> None:
+    if described:
+        user.allow(Operation.DESCRIBE)
+    user.allow(Operation.IDEMPOTENT_WRITE, kind=ResourceType.CLUSTER, name="kafka-cluster")
+    producer = KafkaProducer(**user.python, max_block_ms=TIMEOUT_S * 1000)
+    with pytest.raises(PythonDenied):
+        producer.send(user.topic, b"value").get(TIMEOUT_S)
+    producer.close(TIMEOUT_S)
+    user.allow(Operation.WRITE)
+    producer = KafkaProducer(**user.python)
+    assert producer.send(user.topic, b"value").get(TIMEOUT_S).offset == 0
+    producer.close(TIMEOUT_S)
+
+
+def test_kafka_python_may_not_read(user: User) -> None:
+    user.allow(Operation.DESCRIBE)
+    consumer = KafkaConsumer(**user.python, auto_offset_reset="earliest", group_id=None)
+    consumer.assign([PythonTopicPartition(user.topic, 0)])
+    with pytest.raises(PythonDenied):
+        consumer.poll(TIMEOUT_S * 1000)
+    consumer.close()
+
+
+@pytest.mark.parametrize("described", [False, True], ids=["hidden", "described"])
+def test_aiokafka_may_not_write(user: User, described: bool) -> None:
+    if described:
+        user.allow(Operation.DESCRIBE)
+
+    async def run() -> None:
+        async with AIOKafkaProducer(**user.aio) as producer:
+            with pytest.raises(AioDenied):
+                await asyncio.wait_for(producer.send_and_wait(user.topic, b"value"), TIMEOUT_S)
+            user.allow(Operation.WRITE)
+            sent = await asyncio.wait_for(producer.send_and_wait(user.topic, b"value"), TIMEOUT_S)
+            assert sent.offset == 0
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("described", [False, True], ids=["hidden", "described"])
+def test_aiokafka_may_not_read(user: User, described: bool) -> None:
+    if described:
+        user.allow(Operation.DESCRIBE)
+
+    async def run() -> None:
+        consumer = AIOKafkaConsumer(**user.aio, auto_offset_reset="earliest", group_id=None)
+        consumer.assign([AioTopicPartition(user.topic, 0)])
+        with pytest.raises(AioDenied):
+            async with consumer:
+                await asyncio.wait_for(consumer.getone(), TIMEOUT_S)
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("described", [False, True], ids=["hidden", "described"])
+def test_librdkafka_may_not_write(user: User, described: bool) -> None:
+    if described:
+        user.allow(Operation.DESCRIBE)
+    reports: list[Any] = []
+
+    def produce() -> Any:
+        producer = Producer(user.librdkafka)
+        producer.produce(user.topic, b"value", on_delivery=lambda *report: reports.append(report))
+        assert producer.flush(TIMEOUT_S) == 0
+        return reports.pop()
+
+    error, _ = produce()
+    assert error.code() == TOPIC_DENIED
+    user.allow(Operation.WRITE)
+    error, message = produce()
+    assert error is None
+    assert message.offset() == 0
+
+
+def test_librdkafka_may_not_read(user: User) -> None:
+    user.allow(Operation.READ, kind=ResourceType.GROUP, name="readers")
+    consumer = Consumer({**user.librdkafka, "group.id": "readers", "auto.offset.reset": "earliest"})
+    listed = consumer.list_topics(user.topic, timeout=TIMEOUT_S).topics[user.topic]
+    assert listed.error is not None
+    assert listed.error.code() == TOPIC_DENIED
+    user.allow(Operation.DESCRIBE)
+    consumer.assign([TopicPartition(user.topic, 0, 0)])
+    message = consumer.poll(TIMEOUT_S)
+    assert message is not None
+    assert message.error() is not None
+    assert message.error().code() == TOPIC_DENIED
+    consumer.close()
+
+
+def test_an_administrator_without_rights_is_refused(user: User) -> None:
+    admin = AdminClient(user.librdkafka)
+    with pytest.raises(KafkaException) as refused:
+        admin.create_topics([NewTopic("new", 1, 1)])["new"].result(TIMEOUT_S)
+    assert refused.value.args[0].code() == TOPIC_DENIED
+    with pytest.raises(KafkaException) as refused:
+        admin.delete_topics([user.topic])[user.topic].result(TIMEOUT_S)
+    assert refused.value.args[0].code() == TOPIC_DENIED
+    with pytest.raises(KafkaException) as refused:
+        admin.elect_leaders(ElectionType.PREFERRED).result(TIMEOUT_S)
+    assert refused.value.args[0].code() == CLUSTER_DENIED
+    assert user.topic not in admin.list_topics(timeout=TIMEOUT_S).topics
+    user.allow(Operation.DELETE)
+    assert user.topic in admin.list_topics(timeout=TIMEOUT_S).topics
+    assert admin.delete_topics([user.topic])[user.topic].result(TIMEOUT_S) is None
