@@ -38,7 +38,7 @@ from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
 from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
-from gateway.handlers.records.produce_refusal import refuse_all, refuse_or_close
+from gateway.handlers.records.produce_refusal import missing, refuse_acks, refuse_or_close
 from gateway.handlers.records.produce_rights import split_by_right
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
@@ -67,9 +67,7 @@ LONG_S: Final = 0.05
 """After this time the rest of a request is appended in later turns. Judging the records of its batches may take long.
 """
 _NO_ROOM: Final = "too many requests that take long are under way (queued.max.request.bytes)"
-UNKNOWN_TOPIC = int(ErrorCode.unknown_topic_or_partition)
 INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
-UNKNOWN_TOPIC_ID = int(ErrorCode.unknown_topic_id)
 
 
 def begin(context: RequestContext[ProduceServices], request: ProduceRequest) -> Answer | Deferred | None:
@@ -98,7 +96,7 @@ def append(
     `refused` are the rows of the topics that the client may not write to, which `request` no longer has.
     """
     if request.acks not in {-1, 0, 1}:
-        return refuse_all(context, request, ErrorCode.invalid_required_acks, refused=refused)
+        return refuse_acks(context, request, refused)
     appending = _Appending(context, request, refused)
     steps = appending.steps()
     if appending.is_single:
@@ -225,7 +223,7 @@ class _Appending:
             return
         partition = None if topic is None else topic.get(entry.partition)
         if partition is None:
-            code = _missing(key, topic, entry.partition)
+            code = missing(key, topic, entry.partition)
             if topic is not None and topic.has(entry.partition):
                 max_refused = context.node.config.int("seqgate.backlog.refused.producers.max")
                 refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
@@ -267,7 +265,7 @@ class _Appending:
         """Append a batch that was recompressed, unless its topic was deleted meanwhile."""
         context, request, partition = self._context, self._request, batch.partition
         if context.services.partitions.by_key.get(batch.key) is not batch.topic:
-            code = _missing(batch.key, None, partition.index)
+            code = missing(batch.key, None, partition.index)
             batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
             return
         info = append_batch(
@@ -355,13 +353,6 @@ def _entries_by_topic(
         for entry in entries:
             last[entry.partition] = entry
     return [(key, partitions.by_key.get(key), deque(last.values())) for key, last in grouped.items()]
-
-
-def _missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
-    """Return the error for a partition that can't be appended to."""
-    if topic is not None:
-        return int(topic.error_without(index))
-    return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC
 
 
 API = Api(

@@ -1,8 +1,9 @@
-"""Refuses a Produce for all its partitions."""
+"""Refuses a Produce for all its partitions, and names the error of a partition that is missing."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -10,6 +11,11 @@ from gateway.handlers.answering.api import Answer, CloseConnection, RequestConte
 from gateway.handlers.records.produce_append import TopicRows, Topics
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
+from gateway.runtime.partitions.registry import TopicPartitions
+
+UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
+UNKNOWN_TOPIC_ID: Final = int(ErrorCode.unknown_topic_id)
+_WRONG_ACKS: Final = int(ErrorCode.invalid_required_acks)
 
 
 def refuse_or_close(
@@ -41,3 +47,33 @@ def refuse_all(
     ]
     topics += refused
     return encode_produce_response(context.api_version, context.correlation_id, topics)
+
+
+def refuse_acks(
+    context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows]
+) -> Answer:
+    """Refuse the request for its number of acknowledgements. Kafka looks for the partitions before."""
+    topics: Topics = []
+    for key, entries in request.topics:
+        topic = context.services.partitions.by_key.get(key)
+        rows = [
+            ProduceRow(
+                entry.partition,
+                _WRONG_ACKS
+                if topic is not None and topic.has(entry.partition)
+                else missing(key, topic, entry.partition),
+                -1,
+                -1,
+                -1,
+            )
+            for entry in entries
+        ]
+        topics.append((key, rows))
+    return encode_produce_response(context.api_version, context.correlation_id, [*topics, *refused])
+
+
+def missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:
+    """Return the error for a partition that can't be appended to."""
+    if topic is not None:
+        return int(topic.error_without(index))
+    return UNKNOWN_TOPIC_ID if isinstance(key, bytes) else UNKNOWN_TOPIC

@@ -71,6 +71,12 @@ def produce_to_an_internal_topic(stage: Stage) -> None:
     stage.user.call("produce", 9, transactional_id=None, acks=-1, timeout=5_000, topic_data=data)
 
 
+@row(WRITE_TOPIC)
+def produce_with_wrong_acks(stage: Stage) -> None:
+    data = _produced(stage, 9, Batch(records(1)))
+    stage.user.call("produce", 9, transactional_id=None, acks=2, timeout=5_000, topic_data=data)
+
+
 def _coordinated(stage: Stage) -> None:
     for transactional_id in stage.transactional_ids:
         await_coordinator(stage.admin, transactional_id)
@@ -127,6 +133,27 @@ def fetch_in_a_session(stage: Stage) -> None:
             "fetch",
             12,
             **fetch_request(stage.open, max_wait=0, session_id=session_id, session_epoch=epoch, topics=[]),
+        )
+
+
+@row(READ_TOPIC, prepare=_filled)
+def fetch_that_waits(stage: Stage) -> None:
+    """Take the right away, or give it, while a fetch waits: the fetch keeps what it had at its beginning."""
+    for before, after in (((READ_TOPIC,), ()), ((), (READ_TOPIC,))):
+        stage.change(allowed=before)
+        end = stage.admin.produce(stage.open, Batch(records(1)))["responses"][0]["partition_responses"][0]
+        fields = fetch_request(stage.open, end["base_offset"] + 1, max_wait=20_000)
+        waiting = stage.user.wire.send("fetch", 12, fields)
+        stage.change(allowed=after)
+        stage.admin.produce(stage.open, Batch(records(1)))
+        answer = stage.user.wire.receive("fetch", 12, waiting).fields
+        stage.user.note(
+            "the fetch that waited",
+            rows=[
+                (row["partition_index"], row["error_code"], bool(row["records"]))
+                for topic in answer["responses"]
+                for row in topic["partitions"]
+            ],
         )
 
 
