@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from gateway.handlers.answering.api import CloseConnection, NotRepeated
+from gateway.handlers.records import produce
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
+from gateway.protocol.produce_codec import ProduceRequest
 from gateway.security.acls.authorizer import Authorizer
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.entry import AclEntry
@@ -164,6 +166,28 @@ class TestProduce:
         before = node.services.partitions.registry.opened_count
         await self.produce(client, ["hidden"])
         assert node.services.partitions.registry.opened_count == before
+
+    @pytest.mark.parametrize("transactional_id", [None, "tx"])
+    async def test_only_what_the_client_may_write_is_held(
+        self,
+        node: Node,
+        rights: Rights,
+        client: Asking,
+        monkeypatch: pytest.MonkeyPatch,
+        transactional_id: str | None,
+    ) -> None:
+        held: list[list[str | bytes]] = []
+
+        def hold(_: object, request: ProduceRequest, __: object) -> None:
+            held.append([topic.key for topic in request.topics])
+
+        monkeypatch.setattr(produce, "hold", hold)
+        node.services.upkeep.backlog.holds = True
+        rights.allow(Operation.WRITE, ResourceType.TOPIC, "mine")
+        attributes = 0 if transactional_id is None else TRANSACTIONAL
+        sent = Batch(records(1), attributes=attributes, base_timestamp=NOW_MS).of(7, 0, 0).encode()
+        await client.ask("produce", 12, **self.fields(TOPICS, sent, transactional_id=transactional_id))
+        assert held == ([] if transactional_id else [["mine"]])
 
     async def test_partitions_named_twice_are_refused_once(self, rights: Rights, client: Asking) -> None:
         answer = await client.ask("produce", 12, **self.fields(["hidden", "hidden"], batch()))
