@@ -21,6 +21,7 @@ from gateway.admin.options import stop
 from gateway.admin.partitions import command as partitions
 from gateway.admin.pids import command as pids
 from gateway.admin.producers import command as producers
+from gateway.admin.quotas import command as quotas
 from gateway.admin.records.consume_command import consume
 from gateway.admin.records.produce_command import produce
 from gateway.admin.status import command as status
@@ -147,6 +148,7 @@ def demo(
 app.add_typer(topics.app, name="topics", help=topics.HELP)
 app.add_typer(configs.app, name="configs", help=configs.HELP)
 app.add_typer(acls.app, name="acls", help=acls.HELP)
+app.add_typer(quotas.app, name="quotas", help=quotas.HELP)
 app.command("produce")(produce)
 app.command("consume")(consume)
 app.add_typer(groups.app, name="groups", help=groups.HELP)

@@ -30,7 +30,7 @@ Written by `python -m gateway.documentation docs` (`make docs`) from the command
 
 | commands | ask |
 | --- | --- |
-| `topics`, `configs`, `acls`, `produce`, `consume` | the cluster at `--bootstrap HOST:PORT` over the Kafka protocol: a gateway on any machine, or Apache Kafka. Without `--bootstrap` the gateway that runs on `--data-dir` (`./data` unless configured), otherwise 127.0.0.1:9092 |
+| `topics`, `configs`, `acls`, `quotas`, `produce`, `consume` | the cluster at `--bootstrap HOST:PORT` over the Kafka protocol: a gateway on any machine, or Apache Kafka. Without `--bootstrap` the gateway that runs on `--data-dir` (`./data` unless configured), otherwise 127.0.0.1:9092 |
 | `groups`, `transactions`, `producers` | with `--bootstrap` the same; without it the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
 | the others | the gateway that runs on `--data-dir`, over its control socket, or the directory of a stopped one |
 

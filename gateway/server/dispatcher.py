@@ -86,6 +86,8 @@ class Dispatcher:
         """Begin a request while there are client quotas."""
         api_key, api_version, correlation_id, client_id, _ = parse_request_header(frame)
         quotas = self._quotas
+        if not self._serves(api_key, api_version):
+            return self._begin_new(frame, peer)
         repeats = self._repeats.get(api_key << _VERSION_BITS | api_version)
         if repeats is not None and not quotas.leaves_repeats:
             begun = repeats.begin(peer, frame, correlation_id, _unpack_start(frame)[2])
@@ -94,8 +96,7 @@ class Dispatcher:
         charge = Charge(quotas, peer.principal, client_id)
         begun_s = quotas.seconds()
         answer = self._begin_new(frame, peer, charge)
-        api = self._apis.get(api_key)
-        if api is not None and api.begin is not None:
+        if self._apis[api_key].begin is not None:
             charge.busy_s += quotas.seconds() - begun_s
         if api_key == PRODUCE:
             charge.count_produced(len(frame))

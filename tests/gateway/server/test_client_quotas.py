@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import struct
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -300,3 +301,11 @@ async def test_an_address_over_quota_is_refused_late(tmp_path: Path) -> None:
         other.peer_host = "192.0.2.1"
         assert server.admit(other) is None
         assert not node.services.node.quotas.is_on
+
+
+async def test_a_version_of_api_versions_that_is_too_new_is_refused_as_without_quotas(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        frame = memoryview(struct.pack(">hhih", 18, 99, 7, -1))
+        refused = client.dispatcher.begin(frame, client.peer)
+        await limit(client.node, "request_percentage", 1e-9)
+        assert client.dispatcher.begin(frame, client.peer) == refused

@@ -1,0 +1,216 @@
+"""`seqgate quotas`: the client quotas of a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from gateway.admin.options import (
+    AsJson,
+    Bootstrap,
+    CommandConfig,
+    ConfigFile,
+    DataDir,
+    name_values,
+    reaching,
+    stop,
+)
+from gateway.admin.printing import Column, print_json, print_lines, print_table, shown
+from gateway.admin.quotas.messages import QuotaChange, QuotaListing
+from gateway.admin.request import ControlError
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+HELP = """List, set and remove client quotas: how much users, client ids and addresses may do.
+
+The commands speak the Kafka protocol with the cluster at --bootstrap: a Seqgate gateway on any machine, or Apache Kafka.
+docs/quotas.md describes the quotas.
+"""
+
+USER: Final = "user"
+CLIENT_ID: Final = "client-id"
+IP: Final = "ip"
+
+User = Annotated[
+    str | None, typer.Option("--user", metavar="NAME", help="The user of this name.", show_default=False)
+]
+DefaultUser = Annotated[bool, typer.Option("--default-user", help="Every user without a quota of its own.")]
+ClientId = Annotated[
+    str | None, typer.Option("--client-id", metavar="ID", help="This client id.", show_default=False)
+]
+DefaultClientId = Annotated[
+    bool, typer.Option("--default-client-id", help="Every client id without a quota of its own.")
+]
+Ip = Annotated[str | None, typer.Option("--ip", metavar="ADDRESS", help="This address.", show_default=False)]
+DefaultIp = Annotated[bool, typer.Option("--default-ip", help="Every address without a quota of its own.")]
+
+
+@app.command("list")
+def list_quotas(
+    user: User = None,
+    default_user: DefaultUser = False,
+    client_id: ClientId = None,
+    default_client_id: DefaultClientId = False,
+    ip: Ip = None,
+    default_ip: DefaultIp = False,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """List quotas: all of them, or those of the users, client ids and addresses that are named.
+
+    \b
+    For example:
+      seqgate quotas list
+      seqgate quotas list --user ann
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    wanted = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+        from gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
+
+        listing = QuotaListing(remote.find(cluster, wanted))
+    if as_json:
+        print_json(listing)
+    elif not listing.entities:
+        print_lines("There are no quotas." if not wanted else f"There are no quotas of {_shown(wanted)}.")
+    else:
+        print_table(
+            (Column("of"), Column("quota"), Column("value", number=True)),
+            [
+                (_shown(row.entity), key, f"{value:,.15g}")
+                for row in listing.entities
+                for key, value in row.quotas.items()
+            ],
+        )
+
+
+@app.command("set")
+def set_quotas(
+    settings: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="QUOTA=VALUE",
+            help="producer_byte_rate, consumer_byte_rate, request_percentage or controller_mutation_rate of users and "
+            "client ids, connection_creation_rate of addresses.",
+            show_default=False,
+        ),
+    ],
+    user: User = None,
+    default_user: DefaultUser = False,
+    client_id: ClientId = None,
+    default_client_id: DefaultClientId = False,
+    ip: Ip = None,
+    default_ip: DefaultIp = False,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Set quotas of a user, a client id, both together, or an address: all of them, or none.
+
+    \b
+    For example:
+      seqgate quotas set producer_byte_rate=1048576 consumer_byte_rate=2097152 --user ann
+      seqgate quotas set request_percentage=50 --user ann --default-client-id
+      seqgate quotas set connection_creation_rate=20 --default-ip
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    values = _numbers(name_values(settings, "quotas set"))
+    entity = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
+    _change(entity, values, [], bootstrap, command_config, data_dir, config_file, as_json=as_json)
+
+
+@app.command("unset")
+def unset_quotas(
+    names: Annotated[
+        list[str], typer.Argument(metavar="QUOTA", help="The quotas to remove.", show_default=False)
+    ],
+    user: User = None,
+    default_user: DefaultUser = False,
+    client_id: ClientId = None,
+    default_client_id: DefaultClientId = False,
+    ip: Ip = None,
+    default_ip: DefaultIp = False,
+    bootstrap: Bootstrap = None,
+    command_config: CommandConfig = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Remove quotas of a user, a client id, both together, or an address."""
+    entity = _entity((user, default_user), (client_id, default_client_id), (ip, default_ip))
+    _change(
+        entity,
+        {},
+        list(dict.fromkeys(names)),
+        bootstrap,
+        command_config,
+        data_dir,
+        config_file,
+        as_json=as_json,
+    )
+
+
+def _change(
+    entity: Mapping[str, str | None],
+    values: dict[str, float],
+    unset: list[str],
+    bootstrap: str | None,
+    command_config: Path | None,
+    data_dir: Path | None,
+    config_file: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    if not entity:
+        raise stop("name whose quotas to change: --user, --client-id, --ip or one of their defaults", code=2)
+    with reaching(bootstrap, config_file, data_dir, command_config) as cluster:
+        from gateway.admin.quotas import remote  # noqa: PLC0415 - slow to import
+
+        reason = remote.change(cluster, entity, values, unset)
+        if reason is not None:
+            raise ControlError(f"{_shown(entity)}: {reason}")
+    if as_json:
+        print_json(QuotaChange(dict(entity), values, unset))
+        return
+    for key, value in values.items():
+        print_lines(f"{_shown(entity)}: {shown(key)}={value:.15g}")
+    for key in unset:
+        print_lines(f"{_shown(entity)}: no {shown(key)}")
+
+
+def _entity(*named: tuple[str | None, bool]) -> dict[str, str | None]:
+    """Return the entity that the options name; options that exclude each other end the command with a usage error."""
+    entity: dict[str, str | None] = {}
+    for kind, (name, is_default) in zip((USER, CLIENT_ID, IP), named, strict=True):
+        if name is not None and is_default:
+            raise stop(f"name either --{kind} or --default-{kind}", code=2)
+        if name is not None or is_default:
+            entity[kind] = name
+    if IP in entity and len(entity) > 1:
+        raise stop("an address has quotas of its own; name no user or client id with it", code=2)
+    return entity
+
+
+def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
+    values = {}
+    for key, text in texts.items():
+        try:
+            values[key] = float(text)
+        except ValueError:
+            raise stop(f"quotas set: {key}={text}: the value must be a number", code=2) from None
+    return values
+
+
+def _shown(entity: Mapping[str, str | None]) -> str:
+    """Return an entity for people."""
+    words = {USER: "user", CLIENT_ID: "client id", IP: "address"}
+    return ", ".join(
+        f"default {words.get(kind, kind)}" if name is None else f"{words.get(kind, kind)} {shown(name)}"
+        for kind, name in entity.items()
+    )
