@@ -17,6 +17,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering.api import CloseConnection, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.metadata.decision import ApiError
+from gateway.runtime.loop.slices import in_slices
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.entry import AclEntry, AclFilter
@@ -37,9 +38,9 @@ def refusal(context: RequestContext[Any], operation: Operation) -> ApiError | No
     return refused
 
 
-def check_codes(rows: Iterable[Any], *fields: str) -> None:
+async def check_codes(rows: Iterable[Any], *fields: str) -> None:
     """Check that no row has the code 0 in one of the fields. Raises CloseConnection, as Kafka closes."""
-    for row in rows:
+    async for row in in_slices(rows):
         for field in fields:
             if getattr(row, field) == _UNKNOWN:
                 raise CloseConnection(f"{field} must not be 0 (UNKNOWN)")

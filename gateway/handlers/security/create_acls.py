@@ -34,6 +34,7 @@ from gateway.handlers.security.acl_fields import (
 from gateway.metadata.acls import create_acls
 from gateway.metadata.decision import ApiError
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.codes import Operation
 
@@ -43,35 +44,37 @@ _FILTER: Final = ApiError(ErrorCode.unknown_server_error)
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Create the entries of the request that may exist, all in one record batch. Raises CloseConnection."""
-    check_codes(request.creations, *CREATION_CODES)
+    await check_codes(request.creations, *CREATION_CODES)
     error = refusal(context, Operation.ALTER)
     if error is None and any(is_a_filter(row) for row in request.creations):
         error = _FILTER
     if error is not None:
-        return _answer(context, [error] * len(request.creations))
-    wanted = [entry_of_row(row) for row in request.creations]
+        return await _answer(context, [error] * len(request.creations))
+    wanted = [entry_of_row(row) async for row in in_slices(request.creations)]
     most = context.node.config.int("seqgate.acls.max")
     results = await change_metadata(
         context, lambda image: create_acls(image.acls, wanted, uuid.uuid4, most=most)
     )
     if isinstance(results, ApiError):
-        return _answer(context, [entry if isinstance(entry, ApiError) else results for entry in wanted])
-    created = [str(entry) for entry, result in zip(wanted, results, strict=True) if result is None]
-    log_change(context, "created access control entry:", created)
-    return _answer(context, results)
+        return await _answer(context, [entry if isinstance(entry, ApiError) else results for entry in wanted])
+    created = [entry for entry, result in zip(wanted, results, strict=True) if result is None]
+    log_change(context, "created access control entry:", [str(entry) async for entry in in_slices(created)])
+    return await _answer(context, results)
 
 
-def _answer(context: RequestContext[TopicServices], results: Sequence[ApiError | None]) -> Any:
+async def _answer(context: RequestContext[TopicServices], results: Sequence[ApiError | None]) -> Any:
     module = response_module(API_KEY, context.api_version)
     return build(
         module.CreateAclsResponse,
         results=tuple(
-            build(
-                module.AclCreationResult,
-                error_code=ErrorCode.none if result is None else result.error_code,
-                error_message="" if result is None else result.message,
-            )
-            for result in results
+            [
+                build(
+                    module.AclCreationResult,
+                    error_code=ErrorCode.none if result is None else result.error_code,
+                    error_message="" if result is None else result.message,
+                )
+                async for result in in_slices(results)
+            ]
         ),
     )
 

@@ -30,18 +30,18 @@ API_KEY: Final = 31
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Delete what all filters find, in one record batch. Raises CloseConnection."""
-    check_codes(request.filters, *FILTER_CODES)
+    await check_codes(request.filters, *FILTER_CODES)
     error = refusal(context, Operation.ALTER)
     if error is not None:
         return await _answer(context, [error] * len(request.filters))
-    filters = [filter_of_row(row) for row in request.filters]
+    filters = [filter_of_row(row) async for row in in_slices(request.filters)]
     results = await change_metadata(context, lambda image: delete_acls(image.acls, filters))
     if isinstance(results, ApiError):
         return await _answer(
             context, [wanted if isinstance(wanted, ApiError) else results for wanted in filters]
         )
     deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
-    log_change(context, "deleted access control entry:", [str(entry) for entry in deleted])
+    log_change(context, "deleted access control entry:", [str(entry) async for entry in in_slices(deleted)])
     return await _answer(context, results)
 
 

@@ -27,7 +27,7 @@ _Pattern = tuple[ResourceType, str, PatternType]
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Answer with the entries that count now. Raises CloseConnection."""
-    check_codes([request], *FILTER_CODES)
+    await check_codes([request], *FILTER_CODES)
     module = response_module(API_KEY, context.api_version)
     error = refusal(context, Operation.DESCRIBE)
     if error is not None:
