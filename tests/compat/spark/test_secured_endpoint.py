@@ -12,6 +12,7 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import DataFrame, SparkSession
 
+from spark_kafka_compat import sink, source
 from spark_kafka_compat.databases import Database
 from spark_kafka_compat.errors import EndpointError
 from spark_kafka_compat.into_database import into_database, into_table
@@ -95,6 +96,31 @@ def test_a_topic_behind_tls(spark: SparkSession, secured: Secured, tmp_path: Pat
         found = transaction.execute("SELECT line FROM lines").fetchall()
         assert transaction.execute("SELECT topic FROM kafka_read_topics").fetchall() == [("lines",)]
     assert sorted(line for (line,) in found) == secured.lines
+
+
+def test_source_and_sink_pass_the_options_of_the_client_on(
+    spark: SparkSession, secured: Secured, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    numbers = spark.range(5).selectExpr("CAST(id AS STRING) AS value")
+    sink(numbers, secured.bootstrap, "copies", options=secured.options).save()
+    rows = source(spark, secured.bootstrap, "copies", options=secured.options)
+    assert sorted(int(row.value) for row in rows.collect()) == [0, 1, 2, 3, 4]
+    records = source(spark, secured.bootstrap, "lines", stream=True, options=secured.options)
+    query = (
+        sink(
+            records.select("key", "value"), secured.bootstrap, "copies", stream=True, options=secured.options
+        )
+        .option("checkpointLocation", str(tmp_path / "checkpoint"))
+        .trigger(availableNow=True)
+        .start()
+    )
+    try:
+        assert query.awaitTermination(PATIENCE_S)
+    finally:
+        query.stop()
+    assert source(spark, secured.bootstrap, "copies", options=secured.options).count() == 25
+    assert (tmp_path / "checkpoint" / "topic-ids.json").exists()
+    assert "can't be compared" not in caplog.text
 
 
 @pytest.mark.parametrize(("isolation_level", "end"), [("read_uncommitted", 13), ("read_committed", 10)])
