@@ -64,7 +64,7 @@ def join(
     member = _member(group, request, member_id, records)
     is_new = len(group.members) > size
     changed = _update_member(group, member, request, subscription, records, is_new=is_new)
-    renew_target(group, topics, records, limits, now_ms, changed=changed)
+    renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
     subscribed = topics_of(member, topics) if changed or group.is_behind else None
     reconcile(group, member, places_of(subscription.owned, topics), now_ms, records, subscribed)
     member.session_deadline_ms = now_ms + request.session_timeout_ms

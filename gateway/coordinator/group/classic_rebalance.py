@@ -30,6 +30,7 @@ from gateway.coordinator.group.events import (
     who,
 )
 from gateway.coordinator.group.records import GroupMetadataRecord
+from gateway.coordinator.group.regex_topics import EVERYTHING, Sight
 
 NEW_MEMBER_JOIN_TIMEOUT_MS: Final = 5 * 60 * 1000
 """A new member whose client disconnected while its JoinGroup waits is removed after this time."""
@@ -66,6 +67,8 @@ class Join:
     can_skip_assignment: bool
     reason: str | None = None
     """Why the client joins, in its own words (KIP-800)."""
+    sight: Sight = EVERYTHING
+    """The topics that the regular expressions of a consumer group may match for this client."""
 
 
 # --- joining a group

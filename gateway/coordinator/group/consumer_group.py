@@ -41,6 +41,7 @@ from gateway.coordinator.group.consumer_records import (
     MemberValue,
     TargetRecord,
 )
+from gateway.coordinator.group.regex_topics import RegexTopics
 from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
 from gateway.coordinator.places import Place
 
@@ -176,6 +177,7 @@ class ConsumerGroup:
     targets: dict[str, frozenset[Place]] = field(default_factory=dict)
     topics_seen: dict[str, tuple[uuid.UUID, int]] | None = None
     """The subscribed topics of the last target: name to (topic id, partitions); None after a restart."""
+    regexes: RegexTopics = field(default_factory=RegexTopics)
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since the last target was made."""
     assigned_at_ms: int = 0

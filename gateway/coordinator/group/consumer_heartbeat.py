@@ -57,7 +57,7 @@ def heartbeat(
     before = member.assigned
     changed = _update_member(group, member, request, records, is_new=is_new)
     member.session_deadline_ms = now_ms + limits.session_timeout_ms
-    renew_target(group, topics, records, limits, now_ms, changed=changed)
+    renew_target(group, topics, records, limits, now_ms, request.sight, changed=changed)
     subscribed = topics_of(member, topics) if changed or group.is_behind else None
     reconcile(group, member, request.owned, now_ms, records, subscribed)
     wanted = request.is_full or member.assigned != before

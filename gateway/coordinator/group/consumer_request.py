@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.group.consumer_assignors import ASSIGNORS
 from gateway.coordinator.group.consumer_group import JOINING, LEAVING_FOR_A_WHILE
+from gateway.coordinator.group.regex_topics import EVERYTHING, Sight
 from gateway.coordinator.places import Place
 
 MAX_REGEX_CHARACTERS: Final = 1000
@@ -104,6 +105,8 @@ class Heartbeat:
     subscribed_regex: str | None
     server_assignor: str | None
     owned: frozenset[Place] | None
+    sight: Sight = EVERYTHING
+    """The topics that the regular expressions of the group may match for this client."""
 
     @property
     def is_full(self) -> bool:

@@ -6,6 +6,7 @@ Source: Kafka's `GroupMetadataManager.maybeUpdateTargetAssignment`, `TargetAssig
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from gateway.coordinator.group.consumer_assignors import ASSIGNORS, Subscriber
@@ -17,6 +18,7 @@ from gateway.coordinator.group.consumer_records import (
     TargetRecord,
 )
 from gateway.coordinator.group.consumer_request import ConsumerLimits, Topics, compiled, interval_is_over
+from gateway.coordinator.group.regex_topics import Sight
 
 
 def renew_target(
@@ -25,17 +27,23 @@ def renew_target(
     records: list[ConsumerRecord],
     limits: ConsumerLimits,
     now_ms: int,
+    sight: Sight,
     *,
     changed: bool,
 ) -> None:
-    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics did.
+    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics or the rights did.
 
     Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes the target.
     """
     may_assign = interval_is_over(group.assigned_at_ms, limits.assignment_interval_ms, now_ms)
-    if not changed and not group.topics_changed and not (group.is_behind and may_assign):
+    is_outdated = group.topics_changed or group.regexes.is_outdated(sight, now_ms)
+    if not changed and not is_outdated and not (group.is_behind and may_assign):
         return
-    subscriptions = _subscriptions(group, topics)
+    regexes = {member.subscribed_regex for member in group.members.values() if member.subscribed_regex}
+    matching = group.regexes.resolve(
+        regexes, lambda regex: _matches(regex, topics), sight, now_ms, afresh=is_outdated
+    )
+    subscriptions = _subscriptions(group, topics, matching)
     if changed or (not group.is_behind and not group.has_assigned(subscriptions.topics)):
         group.group_epoch += 1
         records.append(GroupEpochRecord(group.group_id, group.group_epoch))
@@ -53,22 +61,24 @@ class _Subscriptions:
     of_members: dict[str, frozenset[uuid.UUID]]
 
 
-def _subscriptions(group: ConsumerGroup, topics: Topics) -> _Subscriptions:
-    matching: dict[str, list[str]] = {}
+def _subscriptions(
+    group: ConsumerGroup, topics: Topics, matching: Mapping[str, Collection[str]]
+) -> _Subscriptions:
     found: dict[str, tuple[uuid.UUID, int] | None] = {}
     of_members = {}
     for member_id, member in group.members.items():
         names = set(member.subscribed_names)
-        regex = member.subscribed_regex
-        if regex:
-            if regex not in matching:
-                pattern = compiled(regex)
-                matching[regex] = [name for name in topics.names() if pattern.fullmatch(name)]
-            names.update(matching[regex])
+        if member.subscribed_regex:
+            names.update(matching[member.subscribed_regex])
         found |= {name: topics.describe(name) for name in names if name not in found}
         described = (found[name] for name in names)
         of_members[member_id] = frozenset(topic[0] for topic in described if topic is not None)
     return _Subscriptions({name: topic for name, topic in found.items() if topic is not None}, of_members)
+
+
+def _matches(regex: str, topics: Topics) -> list[str]:
+    pattern = compiled(regex)
+    return [name for name in topics.names() if pattern.fullmatch(name)]
 
 
 def _make_target(

@@ -79,11 +79,7 @@ def check(request: ShareHeartbeat) -> None:
         )
     if request.rack_id is not None and not request.rack_id.strip():
         raise HeartbeatRefused(invalid, "RackId can't be empty.")
-    if not request.member_id.strip():
-        raise HeartbeatRefused(invalid, "MemberId can't be empty.")
-    if len(request.member_id) > MAX_MEMBER_ID_LENGTH:
-        text = f"MemberId can't be longer than {MAX_MEMBER_ID_LENGTH} characters."
-        raise HeartbeatRefused(invalid, text)
+    check_member_id(request)
     if request.member_epoch < LEAVING:
         raise HeartbeatRefused(invalid, "MemberEpoch is invalid.")
     if request.member_epoch == JOINING and not names:
@@ -93,6 +89,15 @@ def check(request: ShareHeartbeat) -> None:
     if sum(len(name.encode()) for name in names or ()) > MAX_SUBSCRIPTION_BYTES:
         text = f"SubscribedTopicNames can't be longer than {MAX_SUBSCRIPTION_BYTES} bytes."
         raise HeartbeatRefused(invalid, text)
+
+
+def check_member_id(request: ShareHeartbeat) -> None:
+    """Validate the member id, which Kafka does before it validates anything else. Raises HeartbeatRefused."""
+    if not request.member_id.strip():
+        raise HeartbeatRefused(ErrorCode.invalid_request, "MemberId can't be empty.")
+    if len(request.member_id) > MAX_MEMBER_ID_LENGTH:
+        text = f"MemberId can't be longer than {MAX_MEMBER_ID_LENGTH} characters."
+        raise HeartbeatRefused(ErrorCode.invalid_request, text)
 
 
 class _Change:

@@ -5,8 +5,8 @@ They differ in how they describe a member, and in one field of the group: the as
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -15,8 +15,11 @@ from gateway.handlers.answering.authorized_operations import NOT_ASKED, group_op
 from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.operations.operations import Unavailable
+from gateway.security.acls.codes import Operation
 
 G = TypeVar("G")
+
+HIDDEN_TOPICS: Final = "The group has described topic(s) that the client is not authorized to describe."
 
 
 class GroupDescription(NamedTuple):
@@ -36,14 +39,19 @@ async def describe_each(
     api_key: int,
     find: Callable[[str], G | None],
     describe: Callable[[Any, G], GroupDescription],
+    topics_of: Callable[[GroupDescription], Iterable[str]],
+    hidden_message: str = HIDDEN_TOPICS,
 ) -> Any:
     """Answer a Describe request of `api_key`: look each group up with `find`, and describe it with `describe`.
 
-    `describe` gets the response's module and the group. `find` may raise Unavailable.
+    `describe` gets the response's module and the group. `find` may raise Unavailable. A client needs DESCRIBE on the
+    group, and on every topic of its description, which `topics_of` returns; the error for a topic has `hidden_message`.
     """
     module = response_module(api_key, context.api_version)
 
     def answer(group_id: str) -> Any:
+        if not context.may_group(Operation.DESCRIBE, group_id):
+            return _absent(module, group_id, ErrorCode.group_authorization_failed)
         if not group_id:
             return _absent(module, group_id, ErrorCode.invalid_group_id)
         try:
@@ -53,13 +61,25 @@ async def describe_each(
         if group is None:
             message = f"Group {group_id} not found."
             return _absent(module, group_id, ErrorCode.group_id_not_found, message)
+        description = describe(module, group)
+        if context.node.access.is_on and not all(
+            context.may_topic(Operation.DESCRIBE, name) for name in set(topics_of(description))
+        ):
+            return _absent(module, group_id, ErrorCode.topic_authorization_failed, hidden_message)
         operations = (
             group_operations(context, group_id) if request.include_authorized_operations else NOT_ASKED
         )
-        return _present(module, group_id, describe(module, group), operations)
+        return _present(module, group_id, description, operations)
 
     groups = await answer_each(request.group_ids, answer)
     return build(response_type(api_key, context.api_version), groups=groups)
+
+
+def assigned_topics(*assignments: Any) -> Iterable[str]:
+    """Yield the names of the topics in the assignments of a description."""
+    for assignment in assignments:
+        for topic in assignment.topic_partitions:
+            yield topic.topic_name
 
 
 def _present(module: Any, group_id: str, description: GroupDescription, operations: int) -> Any:

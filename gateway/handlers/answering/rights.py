@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any, Final, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.group.regex_topics import EVERYTHING, Sight
 from gateway.handlers.answering.api import RequestContext
 from gateway.metadata.decision import ApiError
 from gateway.runtime.loop.slices import in_slices
@@ -102,6 +104,19 @@ def refused_ids_now(
 def has_on_cluster(context: RequestContext[Any], operation: Operation) -> bool:
     """Return whether the client has a right on the cluster, where a right on the topic does as well."""
     return context.could(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+
+async def describes_all(context: RequestContext[Any], names: Iterable[str]) -> bool:
+    """Return whether the client may describe all of these topics, whether or not they exist."""
+    return not await refused_topics(context, Operation.DESCRIBE, names)
+
+
+def sight(context: RequestContext[Any]) -> Sight:
+    """Return which topics the regular expressions of a group may match for the client."""
+    access = context.node.access
+    if not access.is_on:
+        return EVERYTHING
+    return Sight(access.generation, partial(context.could, Operation.DESCRIBE, ResourceType.TOPIC))
 
 
 def cluster_refusal(context: RequestContext[Any], operation: Operation) -> ApiError | None:

@@ -1,7 +1,8 @@
 """The fast path for repeats: OffsetCommits that equal an earlier one except for correlation id, offsets and leader epochs.
 
 A consumer commits the same partitions again and again. The gateway remembers, by the shape of such requests, who
-commits, what for, and what the answer looks like. The commit itself is judged by the same code as any other.
+commits, what for, and what the answer looks like. The commit itself is judged by the same code as any other. With an
+authorizer, each repeat asks for its rights anew, because clients with other rights may send the same request.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from gateway.protocol.offset_commit_shape import FIRST_VERSION, PREFIX_START, Co
 from gateway.runtime.operations.operations import error_code_of
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
+from gateway.security.acls.access import Access
+from gateway.security.acls.codes import Operation, ResourceType
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +45,7 @@ class _Target:
         "_answer",
         "_api_version",
         "_last_indexes",
+        "_names",
         "_places",
         "_topics",
         "changes",
@@ -61,6 +65,7 @@ class _Target:
         self.changes = changes
         """The number of shapes that the same sender had before."""
         self.committer = committer_of(context.api_version, request)
+        self._names = dict.fromkeys(names)
         self._places = [
             (name, entry.partition, entry.metadata)
             for name, (_, entries) in zip(names, request.topics, strict=True)
@@ -78,6 +83,15 @@ class _Target:
             if topic is None or not topic.has(last_index):
                 return False
         return True
+
+    def is_allowed(self, access: Access, peer: Peer) -> bool:
+        """Return whether the client may commit these offsets of the group."""
+        principal, host = peer.principal, peer.peer_host
+        return access.allows(
+            principal, host, Operation.READ, ResourceType.GROUP, self.committer.group_id
+        ) and all(
+            access.allows(principal, host, Operation.READ, ResourceType.TOPIC, name) for name in self._names
+        )
 
     def records(
         self, offsets: Sequence[int], leader_epochs: Sequence[int], now_ms: int
@@ -140,7 +154,7 @@ class CommitRepeats:
 
     def begin(
         self,
-        peer: Peer,  # noqa: ARG002 - nothing is logged about a commit
+        peer: Peer,
         frame: memoryview,
         correlation_id: int,
         client_id_bytes: int,
@@ -153,6 +167,9 @@ class CommitRepeats:
         if target is None:
             return NOT_REPEATED
         services = self._services
+        access = services.node.access
+        if access.is_on and not target.is_allowed(access, peer):
+            return NOT_REPEATED
         numbers = target.shape.numbers(frame)
         if numbers is None or not target.is_served(services.partitions.registry.by_key):
             return NOT_REPEATED

@@ -5,13 +5,14 @@ Source: Kafka's GroupMetadataManager.consumerGroupDescribe, ConsumerGroup.asDesc
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.coordinator.group.consumer_group import NOWHERE, ConsumerGroup, ConsumerMember
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.assignments import Topics, named_assignment
-from gateway.handlers.answering.described_group import GroupDescription, describe_each
+from gateway.handlers.answering.described_group import GroupDescription, assigned_topics, describe_each
 from gateway.protocol.messages import build
 from gateway.runtime.services import Services
 
@@ -34,8 +35,18 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         )
 
     return await describe_each(
-        context, request, API_KEY, context.services.coordinators.groups.find_consumer_group, describe
+        context,
+        request,
+        API_KEY,
+        context.services.coordinators.groups.find_consumer_group,
+        describe,
+        _topics_of,
     )
+
+
+def _topics_of(description: GroupDescription) -> Iterable[str]:
+    for member in description.members:
+        yield from assigned_topics(member.assignment, member.target_assignment)
 
 
 def _member(module: Any, group: ConsumerGroup, member: ConsumerMember, topics: Topics) -> Any:

@@ -1,6 +1,7 @@
 """ConsumerGroupHeartbeat (key 68, versions 0–1): join, stay in and leave a consumer group (KIP-848).
 
-In v0 the coordinator gives a member without an id one; from v1 on members choose their ids.
+In v0 the coordinator gives a member without an id one; from v1 on members choose their ids. A client needs READ on the
+group, and DESCRIBE on every topic that it names; a regular expression matches only topics that it may describe.
 Source: Kafka's KafkaApis.handleConsumerGroupHeartbeat, GroupCoordinatorService.consumerGroupHeartbeat.
 """
 
@@ -9,15 +10,19 @@ from __future__ import annotations
 import uuid
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
+
 from gateway.coordinator.group.consumer_request import Heartbeat, HeartbeatRefused, check
 from gateway.coordinator.places import Place
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.group_heartbeat import accepted, refused
+from gateway.handlers.answering.rights import describes_all, sight
 from gateway.protocol.messages import milliseconds
 from gateway.runtime.coordinators.group_log import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 68
 FIRST_WITH_REGEX: Final = 1
@@ -26,6 +31,10 @@ FIRST_WITH_REGEX: Final = 1
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Handle the heartbeat; the answer leaves when its effects are durable."""
     version = context.api_version
+    if not context.may_group(Operation.READ, request.group_id):
+        return refused(API_KEY, version, ErrorCode.group_authorization_failed, None)
+    if not await describes_all(context, request.subscribed_topic_names or ()):
+        return refused(API_KEY, version, ErrorCode.topic_authorization_failed, None)
     heartbeat = _heartbeat(context, request)
     try:
         check(heartbeat)
@@ -64,6 +73,7 @@ def _heartbeat(context: RequestContext[CoordinatorServices], request: Any) -> He
         subscribed_regex=request.subscribed_topic_regex if context.api_version >= FIRST_WITH_REGEX else None,
         server_assignor=request.server_assignor,
         owned=owned,
+        sight=sight(context),
     )
 
 

@@ -12,10 +12,12 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.rights import refused_names
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 42
 
@@ -25,7 +27,11 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     module = response_module(API_KEY, context.api_version)
     results, deleted = [], []
     limit = TimeLimit(context)
-    for group_id in dict.fromkeys(request.groups_names):
+    named = dict.fromkeys(request.groups_names)
+    refused = await refused_names(context, Operation.DELETE, ResourceType.GROUP, named)
+    for group_id in named:
+        if group_id in refused:
+            continue
         try:
             error = await limit.run(_delete(context, group_id), group_id)
         except TimeoutError:
@@ -33,6 +39,11 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
         if error is ErrorCode.none:
             deleted.append(group_id)
+    results += [
+        build(module.DeletableGroupResult, group_id=group_id, error_code=ErrorCode.group_authorization_failed)
+        for group_id in named
+        if group_id in refused
+    ]
     log_change(context, "deleted group", deleted)
     return build(module.DeleteGroupsResponse, results=tuple(results))
 

@@ -18,6 +18,7 @@ from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 15
 FIRST_WITH_OPERATIONS: Final = 3
@@ -37,13 +38,16 @@ def _describe(
 ) -> Any:
     error, message = ErrorCode.none, None
     group: ClassicGroup | None = None
-    try:
-        group = context.services.groups.find(group_id)
-    except Unavailable as unavailable:
-        error = unavailable.error_code
+    if not context.may_group(Operation.DESCRIBE, group_id):
+        error = ErrorCode.group_authorization_failed
     else:
-        if group is None and context.api_version >= FIRST_WITH_NOT_FOUND:
-            error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
+        try:
+            group = context.services.groups.find(group_id)
+        except Unavailable as unavailable:
+            error = unavailable.error_code
+        else:
+            if group is None and context.api_version >= FIRST_WITH_NOT_FOUND:
+                error, message = ErrorCode.group_id_not_found, f"Group {group_id} not found."
     is_stable = group is not None and group.state is GroupState.STABLE
     dead = GroupState.DEAD.value if error in {ErrorCode.none, ErrorCode.group_id_not_found} else ""
     return build(

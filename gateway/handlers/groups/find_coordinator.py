@@ -4,23 +4,27 @@
     key_type 1   a transactional id
     key_type 2   the state of a share group's partition, "group:topic_id:partition" (v6)
 
-From v4 on a request names several keys. The first request of a key type creates the coordinator's internal topic.
+A client needs DESCRIBE on the group or transactional id, and CLUSTER_ACTION on the cluster for key type 2. From v4 on a request names several keys. The first request of a key type creates the coordinator's internal topic.
 Source: Kafka's KafkaApis.handleFindCoordinatorRequest.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import NOTHING, refused_names
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 10
 GROUP: Final = 0
@@ -31,13 +35,28 @@ FIRST_BATCHED_VERSION: Final = 4
 _SHARE_KEY: Final = re.compile(r".+:[A-Za-z0-9_-]{22}:-?\d{1,10}")
 NO_ERROR: Final = "NONE"
 """The message that Kafka sends without an error in versions with one key."""
+_GUARDED: Final = {
+    GROUP: (ResourceType.GROUP, ErrorCode.group_authorization_failed, "Group authorization failed."),
+    TRANSACTION: (
+        ResourceType.TRANSACTIONAL_ID,
+        ErrorCode.transactional_id_authorization_failed,
+        "Transactional Id authorization failed.",
+    ),
+}
+"""The resource that a key of each type names, with the error and message for a client that may not describe it."""
+_NOT_DESCRIBED: Final = {key_type: (code, message) for key_type, (_, code, message) in _GUARDED.items()}
+_NO_CLUSTER_ACTION: Final = (ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Answer with this node's address on the client's listener."""
     version = context.api_version
     key_type = request.key_type if version >= 1 else GROUP
-    error, message = await _error(context, key_type)
+    keys = request.coordinator_keys if version >= FIRST_BATCHED_VERSION else (request.key,)
+    refused = await _refused(context, key_type, keys)
+    refusal = _NOT_DESCRIBED.get(key_type, _NO_CLUSTER_ACTION)
+    # a client that may describe none of the keys does not create the coordinator's topic
+    error, message = refusal if refused and refused >= set(keys) else await _error(context, key_type)
     if version < FIRST_BATCHED_VERSION:
         message = NO_ERROR if error is ErrorCode.none else message
         return build(
@@ -49,11 +68,23 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     module = response_module(API_KEY, version)
     coordinators = tuple(
         [
-            _coordinator(context, module, key_type, key, error, message)
-            async for key in in_slices(request.coordinator_keys)
+            _coordinator(
+                context, module, key_type, key, *((error, message) if key not in refused else refusal)
+            )
+            async for key in in_slices(keys)
         ]
     )
     return build(module.FindCoordinatorResponse, coordinators=coordinators)
+
+
+async def _refused(
+    context: RequestContext[CoordinatorServices], key_type: int, keys: Sequence[str]
+) -> AbstractSet[str]:
+    """Return the keys whose coordinator the client may not know."""
+    if key_type in _GUARDED:
+        return await refused_names(context, Operation.DESCRIBE, _GUARDED[key_type][0], keys)
+    is_served = key_type == SHARE and context.api_version >= FIRST_WITH_SHARE
+    return set(keys) if is_served and not context.may_cluster(Operation.CLUSTER_ACTION) else NOTHING
 
 
 def _coordinator(

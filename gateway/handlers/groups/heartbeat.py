@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
+
 from gateway.coordinator.group.committer import Committer
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 12
 FIRST_WITH_INSTANCE_ID: Final = 3
@@ -21,6 +24,8 @@ FIRST_WITH_INSTANCE_ID: Final = 3
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the heartbeat to the coordinator."""
     version = context.api_version
+    if not context.may_group(Operation.READ, request.group_id):
+        return build(response_type(API_KEY, version), error_code=ErrorCode.group_authorization_failed)
     member = Committer(
         group_id=request.group_id,
         generation_id=request.generation_id,

@@ -15,9 +15,11 @@ from gateway.coordinator.group.classic_rebalance import Join
 from gateway.coordinator.group.effects import JoinReply
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import sight
 from gateway.protocol.messages import build, milliseconds, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 11
 FIRST_WITH_REBALANCE_TIMEOUT: Final = 1
@@ -31,6 +33,8 @@ FIRST_SKIPPING_ASSIGNMENT: Final = 9
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Pass the request to the coordinator, and wait for its answer."""
     version = context.api_version
+    if not context.may_group(Operation.READ, request.group_id):
+        return _response(version, JoinReply(error_code=ErrorCode.group_authorization_failed))
     session_timeout_ms = milliseconds(request.session_timeout)
     instance_id = request.group_instance_id if version >= FIRST_WITH_INSTANCE_ID else None
     join = Join(
@@ -50,6 +54,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         requires_known_member_id=version >= FIRST_REQUIRING_MEMBER_ID,
         can_skip_assignment=version >= FIRST_SKIPPING_ASSIGNMENT,
         reason=request.reason if version >= FIRST_WITH_REASON else None,
+        sight=sight(context),
     )
     try:
         reply = await context.services.groups.join(request.group_id, join)

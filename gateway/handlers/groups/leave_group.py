@@ -14,6 +14,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 13
 FIRST_BATCHED_VERSION: Final = 3
@@ -24,6 +25,8 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     """Remove the members; before v3 the one member's error is the error of the request."""
     version = context.api_version
     module = response_module(API_KEY, version)
+    if not context.may_group(Operation.READ, request.group_id):
+        return build(module.LeaveGroupResponse, error_code=ErrorCode.group_authorization_failed, members=())
     if version < FIRST_BATCHED_VERSION:
         leaving: list[tuple[str, str | None]] = [(request.member_id, None)]
     else:

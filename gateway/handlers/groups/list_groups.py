@@ -16,6 +16,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 16
 FIRST_WITH_STATES: Final = 4
@@ -23,7 +24,10 @@ FIRST_WITH_TYPES: Final = 5
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """List all groups; filters ignore case. The state filter ignores spaces around a state and underscores in it."""
+    """List the groups that the client may describe, all of them with DESCRIBE on the cluster.
+
+    Filters ignore case. The state filter ignores spaces around a state and underscores in it.
+    """
     version = context.api_version
     module = response_module(API_KEY, version)
     states = (
@@ -32,11 +36,16 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         else set()
     )
     types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
+    shows_all = context.may_cluster(Operation.DESCRIBE)
     groups: list[Any] = []
     error = ErrorCode.none
     try:
         async for group_id, protocol_type, state, kind in TimeLimit(context).each(_all_groups(context)):
-            if (not states or state.lower() in states) and (not types or kind.lower() in types):
+            if (
+                (not states or state.lower() in states)
+                and (not types or kind.lower() in types)
+                and (shows_all or context.may_group(Operation.DESCRIBE, group_id))
+            ):
                 groups.append(
                     build(
                         module.ListedGroup,

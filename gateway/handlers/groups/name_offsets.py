@@ -16,6 +16,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering.rights import refused_topics
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
@@ -27,6 +28,7 @@ from gateway.runtime.upkeep.names_replay import (
     deduplicating_topics,
     may_know_names,
 )
+from gateway.security.acls.codes import Operation
 from log import LogError
 from seq_validator.names import NO_NAME_EPOCH, NameState
 
@@ -46,6 +48,7 @@ class NameOffsets:
 
     def __init__(self, context: RequestContext[Services]) -> None:
         """Start the deadline now."""
+        self._context = context
         self._services = context.services
         self._deadline_s = context.node.loop.time() + REQUEST_S
         self._deduplicating: list[TopicPartitions] | None = None
@@ -53,7 +56,7 @@ class NameOffsets:
     async def fetch(
         self, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
     ) -> dict[TopicPartition, NameOffset]:
-        """Return the offsets of a name in the given partitions, or in all with None.
+        """Return the offsets of a name in the given partitions, or in all that the client may describe with None.
 
         Opens partitions. Raises Unavailable.
         """
@@ -83,7 +86,7 @@ class NameOffsets:
                     services.node.config,
                     services.topics.metadata_log.image,
                     services.partitions.registry,
-                    list(services.partitions.registry.by_name),
+                    await self._described(services.partitions.registry.by_name),
                 )
                 self._deduplicating = [topic async for topic in known]
             topics = [(topic, range(topic.count)) for topic in self._deduplicating]
@@ -93,6 +96,12 @@ class NameOffsets:
                 async for index in in_slices(indexes):
                     if may_know_names(services.partitions.log_directory, topic, index):
                         yield topic, index
+
+    async def _described(self, names: Iterable[str]) -> list[str]:
+        """Return the topics that the client may describe."""
+        wanted = list(names)
+        hidden = await refused_topics(self._context, Operation.DESCRIBE, wanted)
+        return [name for name in wanted if name not in hidden]
 
     async def _partition(self, topic: TopicPartitions, index: int) -> Partition:
         """Return a partition that knows all its names. Raises Unavailable."""

@@ -1,6 +1,7 @@
 """OffsetCommit (key 8, versions 2–10): commit the offsets of a group, or of a consumer outside any group.
 
 The answer leaves when the offsets are as durable as a record under acks=all. From v10 on topics are named by id.
+A client needs READ on the group and on each topic.
 Source: Kafka's KafkaApis.handleOffsetCommitRequest, OffsetMetadataManager.commitOffset.
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -18,6 +20,7 @@ from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecor
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.answering.offset_metadata import metadata_fits
+from gateway.handlers.answering.rights import NOTHING, refused_topics_now
 from gateway.handlers.groups.commit_repeats import CommitRepeats
 from gateway.handlers.groups.commit_request import committer_of, known_error
 from gateway.protocol.messages import build, response_module
@@ -31,6 +34,7 @@ from gateway.protocol.offset_commit_codec import (
 )
 from gateway.runtime.operations.operations import Unavailable, error_code_of
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 8
 _LAST_TIME_MS: Final = 2**63 - 1
@@ -118,8 +122,18 @@ def _sort(context: RequestContext[Services], request: OffsetCommitRequest) -> _S
     by_key = context.services.partitions.registry.by_key
     refused: dict[TopicKey, list[tuple[int, int]]] = {}
     accepted: list[_Accepted] = []
+    hidden: AbstractSet[str] = NOTHING
+    if context.node.access.is_on:
+        if not context.may_group(Operation.READ, request.group_id):
+            return _all_refused(request, ErrorCode.group_authorization_failed)
+        names = (_name(context, key) for key, _ in request.topics)
+        hidden = refused_topics_now(context, Operation.READ, (name for name in names if name is not None))
     for key, entries in request.topics:
         topic = by_key.get(key)
+        if hidden and _name(context, key) in hidden:
+            error = ErrorCode.topic_authorization_failed
+            refused.setdefault(key, []).extend((entry.partition, int(error)) for entry in entries)
+            continue
         if topic is None:
             error = (
                 ErrorCode.unknown_topic_or_partition if isinstance(key, str) else ErrorCode.unknown_topic_id
@@ -137,6 +151,21 @@ def _sort(context: RequestContext[Services], request: OffsetCommitRequest) -> _S
     oversize: set[int] = set()
     records = _records(context, request, accepted, oversize) if accepted else []
     return _Sorted(accepted, records, oversize, refused)
+
+
+def _all_refused(request: OffsetCommitRequest, error: ErrorCode) -> _Sorted:
+    refused: dict[TopicKey, list[tuple[int, int]]] = {}
+    for key, entries in request.topics:
+        refused.setdefault(key, []).extend((entry.partition, int(error)) for entry in entries)
+    return _Sorted([], [], set(), refused)
+
+
+def _name(context: RequestContext[Services], key: TopicKey) -> str | None:
+    """Return the name of the topic that a request names; None for an id that nobody has."""
+    if isinstance(key, str):
+        return key
+    topic = context.services.partitions.registry.by_key.get(key)
+    return None if topic is None else topic.name
 
 
 def _records(

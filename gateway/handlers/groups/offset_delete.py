@@ -5,6 +5,7 @@ Source: Kafka's OffsetMetadataManager.deleteOffsets, KIP-496.
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -12,10 +13,12 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 47
 
@@ -23,7 +26,11 @@ API_KEY: Final = 47
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the offsets durably; a partition that does not exist gets its own error."""
     group_id = request.group_id
-    refused, known = _sorted_out(context, request)
+    module = response_module(API_KEY, context.api_version)
+    if not context.may_group(Operation.DELETE, group_id):
+        return build(module.OffsetDeleteResponse, error_code=ErrorCode.group_authorization_failed, topics=())
+    hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
+    refused, known = _sorted_out(context, request, hidden)
     places = [(name, index) for name, indexes in known for index in indexes]
     outcome: list[ErrorCode] | ErrorCode
     try:
@@ -37,7 +44,6 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         outcome = error.error_code
     except TimeoutError:
         outcome = ErrorCode.request_timed_out
-    module = response_module(API_KEY, context.api_version)
     if isinstance(outcome, ErrorCode):
         return build(module.OffsetDeleteResponse, error_code=outcome, topics=())
     errors = dict(zip(places, outcome, strict=True))
@@ -63,21 +69,26 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 
 
 def _sorted_out(
-    context: RequestContext[Services], request: Any
+    context: RequestContext[Services], request: Any, hidden: AbstractSet[str]
 ) -> tuple[dict[str, list[tuple[int, ErrorCode]]], list[tuple[str, list[int]]]]:
-    """Split the request into unknown topics and partitions, with their errors, and the other partitions by topic."""
+    """Split the request into hidden and unknown topics and partitions, with their errors, and the other partitions by topic."""
     refused: dict[str, list[tuple[int, ErrorCode]]] = {}
     known: list[tuple[str, list[int]]] = []
     for wanted in request.topics:
         name = wanted.name
-        topic = context.services.partitions.registry.by_name.get(name)
+        is_hidden = name in hidden
+        topic = None if is_hidden else context.services.partitions.registry.by_name.get(name)
         if topic is None:
             refused.setdefault(name, [])
         indexes = []
         for entry in wanted.partitions:
             if topic is None or not topic.has(entry.partition_index):
-                row = entry.partition_index, ErrorCode.unknown_topic_or_partition
-                refused.setdefault(name, []).append(row)
+                error = (
+                    ErrorCode.topic_authorization_failed
+                    if is_hidden
+                    else ErrorCode.unknown_topic_or_partition
+                )
+                refused.setdefault(name, []).append((entry.partition_index, error))
             else:
                 indexes.append(entry.partition_index)
         if indexes:

@@ -3,13 +3,15 @@
 A partition without a committed offset gets −1. A request without topics (null, from v2 on) gets all committed
 offsets. The answer has only durable offsets. With `require_stable` it has no offset that an open transaction may
 change (KIP-447). From v10 on topics are named by id. For a group id that stands for a producer name the answer has
-the name's persisted sequence ids (see `name_offsets`). Source: Kafka's KafkaApis.handleOffsetFetchRequest,
+the name's persisted sequence ids (see `name_offsets`). A client needs DESCRIBE on the group and on each topic; a request
+for all offsets gets those of topics that the client may describe. Source: Kafka's KafkaApis.handleOffsetFetchRequest,
 OffsetMetadataManager.fetchOffsets.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -21,11 +23,13 @@ from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
+from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics
 from gateway.handlers.groups.name_offsets import NameOffsets
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 9
 FIRST_WITH_ERROR: Final = 2
@@ -33,7 +37,7 @@ FIRST_WITH_STABLE: Final = 7
 FIRST_BATCHED_VERSION: Final = 8
 FIRST_WITH_MEMBER: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
-NOTHING: Final = CommittedOffset(-1, -1, "", -1)
+NO_OFFSET: Final = CommittedOffset(-1, -1, "", -1)
 UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
 """The placeholder for an offset that an open transaction may change."""
 
@@ -52,14 +56,20 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         }
         return build(module.OffsetFetchResponse, groups=tuple(answers[group] for group in asked))
     stable = _requires_stable(context, request)
-    committed = await _committed(context, request.group_id, request.topics, names, require_stable=stable)
+    hidden = await _hidden(context, request.topics)
+    committed = await _committed(
+        context, request.group_id, request.topics, names, hidden, require_stable=stable
+    )
     if isinstance(committed, ErrorCode):
-        error, committed = committed, {}
+        error, committed, hidden = committed, {}, NOTHING
     else:
         error = ErrorCode.none
     # aiokafka (v3) checks only the errors of partitions, and would take the name for unknown
     in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id)
-    topics = await _topics(context, request.topics, committed, error if in_rows else None)
+    asked = request.topics
+    if error is ErrorCode.group_authorization_failed and not in_rows:
+        asked = ()
+    topics = await _topics(context, asked, committed, error if in_rows else None, hidden)
     return build(
         module.OffsetFetchResponse,
         topics=await _built(
@@ -76,7 +86,10 @@ def _requires_stable(context: RequestContext[Services], request: Any) -> bool:
 async def _group(
     context: RequestContext[Services], module: Any, group: Any, names: NameOffsets, *, require_stable: bool
 ) -> Any:
-    committed = await _committed(context, group.group_id, group.topics, names, require_stable=require_stable)
+    hidden = await _hidden(context, group.topics)
+    committed = await _committed(
+        context, group.group_id, group.topics, names, hidden, require_stable=require_stable
+    )
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
         error = ErrorCode.none if is_name_group(group.group_id) else _check_member(context, group)
         committed = committed if error is ErrorCode.none else error
@@ -84,7 +97,7 @@ async def _group(
         return build(
             module.OffsetFetchResponseGroup, group_id=group.group_id, topics=(), error_code=committed
         )
-    topics = await _topics(context, group.topics, committed, None)
+    topics = await _topics(context, group.topics, committed, None, hidden)
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     return build(
         module.OffsetFetchResponseGroup,
@@ -94,6 +107,17 @@ async def _group(
         ),
         error_code=ErrorCode.none,
     )
+
+
+async def _hidden(context: RequestContext[Services], asked: Sequence[Any] | None) -> AbstractSet[Any]:
+    """Return the topics, named as in the request, that the client may not describe."""
+    if asked is None or not context.node.access.is_on:
+        return NOTHING
+    if context.api_version < FIRST_WITH_TOPIC_IDS:
+        return await refused_topics(context, Operation.DESCRIBE, (wanted.name for wanted in asked))
+    by_id = context.services.partitions.registry.by_id
+    ids = [wanted.topic_id for wanted in asked if wanted.topic_id is not None]
+    return await refused_ids(context, Operation.DESCRIBE, ids, by_id)
 
 
 def _check_member(context: RequestContext[Services], group: Any) -> ErrorCode:
@@ -114,14 +138,17 @@ async def _committed(
     group_id: str,
     asked: Sequence[Any] | None,
     names: NameOffsets,
+    hidden: AbstractSet[Any],
     *,
     require_stable: bool,
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
     """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change one."""
+    if not context.may_group(Operation.DESCRIBE, group_id):
+        return ErrorCode.group_authorization_failed
     try:
         name = producer_name(group_id)
         if name is not None:
-            return await _persisted(context, name, asked, names, require_stable=require_stable)
+            return await _persisted(context, name, asked, names, hidden, require_stable=require_stable)
         return await context.services.coordinators.groups.read(
             group_id,
             lambda shard: _offsets(shard, group_id, is_all=asked is None, require_stable=require_stable),
@@ -146,6 +173,7 @@ async def _persisted(
     name: bytes,
     asked: Sequence[Any] | None,
     names: NameOffsets,
+    hidden: AbstractSet[Any],
     *,
     require_stable: bool,
 ) -> Mapping[TopicPartition, CommittedOffset]:
@@ -158,8 +186,9 @@ async def _persisted(
             if by_id
             else context.services.partitions.registry.by_name
         )
-        named = ((known.get(wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
-        topics = [(topic, wanted.partition_indexes) for topic, wanted in named if topic is not None]
+        named = (((wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
+        found_topics = ((known.get(key), wanted) for key, wanted in named if key not in hidden)
+        topics = [(topic, wanted.partition_indexes) for topic, wanted in found_topics if topic is not None]
     found = await names.fetch(name, topics)
     return {
         place: UNSTABLE if require_stable and offset.is_pending else offset.committed
@@ -172,10 +201,12 @@ async def _topics(
     asked: Iterable[Any] | None,
     committed: Mapping[TopicPartition, CommittedOffset],
     error: ErrorCode | None,
+    hidden: AbstractSet[Any],
 ) -> list[tuple[Any, list[tuple[int, CommittedOffset, ErrorCode]]]]:
     """Return (topic name or id as requested, rows).
 
-    Every row gets `error` where the version has no other field for it.
+    Every row gets `error` where the version has no other field for it. The topics in `hidden` get
+    TOPIC_AUTHORIZATION_FAILED.
     """
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
     partitions = context.services.partitions.registry
@@ -184,7 +215,10 @@ async def _topics(
         found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
         async for (name, partition), value in in_slices(list(committed.items())):
             found.setdefault(name, []).append(_row(partition, value))
+        unseen = await refused_topics(context, Operation.DESCRIBE, found)
         for name, rows in found.items():
+            if name in unseen:
+                continue
             topic = partitions.by_name.get(name)
             if not by_id:
                 topics.append((name, rows))
@@ -201,10 +235,12 @@ async def _topics(
             topic = None if key is None else partitions.by_id.get(key)
             name = "" if topic is None else topic.name
             row_error = ErrorCode.unknown_topic_id if topic is None else ErrorCode.none
+        if key in hidden:
+            row_error = ErrorCode.topic_authorization_failed
         rows = [
-            _row(index, committed.get((name, index), NOTHING))
+            _row(index, committed.get((name, index), NO_OFFSET))
             if row_error is ErrorCode.none
-            else (index, NOTHING, row_error)
+            else (index, NO_OFFSET, row_error)
             async for index in in_slices(indexes)
         ]
         topics.append((key, rows))
@@ -213,7 +249,7 @@ async def _topics(
 
 def _row(index: int, value: CommittedOffset) -> tuple[int, CommittedOffset, ErrorCode]:
     if value is UNSTABLE:
-        return index, NOTHING, ErrorCode.unstable_offset_commit
+        return index, NO_OFFSET, ErrorCode.unstable_offset_commit
     return index, value, ErrorCode.none
 
 

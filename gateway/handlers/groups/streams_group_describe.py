@@ -19,6 +19,7 @@ from gateway.protocol.messages import build
 from gateway.runtime.services import CoordinatorServices
 
 API_KEY: Final = 89
+HIDDEN_TOPICS: Final = "The described group uses topics that the client is not authorized to describe."
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
@@ -41,7 +42,19 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         API_KEY,
         lambda group_id: groups.shard_of(group_id).streams.groups.get(group_id),
         describe,
+        _topics_of,
+        HIDDEN_TOPICS,
     )
+
+
+def _topics_of(description: GroupDescription) -> Iterable[str]:
+    """Yield the names of the topics of the topology."""
+    subtopologies = () if description.topology is None else description.topology.subtopologies
+    for found in subtopologies:
+        yield from found.source_topics
+        yield from found.repartition_sink_topics
+        yield from (topic.name for topic in found.repartition_source_topics)
+        yield from (topic.name for topic in found.state_changelog_topics)
 
 
 def _topology(module: Any, group: StreamsGroup) -> Any:

@@ -20,25 +20,35 @@ from gateway.coordinator.streams.topology import CopartitionGroup, Subtopology, 
 from gateway.coordinator.streams.topology_limits import check_extent, refused
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import describes_all
 from gateway.handlers.groups.streams_topics import create_missing
 from gateway.metadata.topic_names import INTERNAL_TOPICS, name_complaint
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
 from gateway.runtime.coordinators.group_log import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 88
 _NO_TIME: Final = timedelta(0)
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
-    """Handle the heartbeat; the answer leaves when its effects are durable."""
+    """Handle the heartbeat; the answer leaves when its effects are durable.
+
+    A client needs READ on the group, and DESCRIBE on every topic of its topology. The internal topics that are missing are
+    created for a client that has CREATE on the cluster or on each of these topics.
+    """
     version, groups = context.api_version, context.services.coordinators.groups
+    if not context.may_group(Operation.READ, request.group_id):
+        return _refused(version, ErrorCode.group_authorization_failed, None)
     heartbeat = _heartbeat(context, request)
     try:
         if heartbeat.topology is not None:
             check_extent(heartbeat.topology)
             _check_names(heartbeat.topology)
+            if not await describes_all(context, heartbeat.topology.named_topics):
+                return _refused(version, ErrorCode.topic_authorization_failed, None)
         check(heartbeat)
         await groups.ensure_topic()
         reply = await groups.run(

@@ -20,6 +20,7 @@ from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 from log import LogError
 
 logger = logging.getLogger(__name__)
@@ -34,6 +35,9 @@ def create_missing(context: RequestContext[Services], group_id: str, reply: Stre
     """Begin to create the internal topics that are missing; return the answer with the reasons why earlier tries failed."""
     if not reply.missing:
         return reply
+    refused = _refused(context, [topic.name for topic in reply.missing])
+    if refused:
+        return _with_detail(reply, f"Unauthorized to CREATE on topics {', '.join(refused)}.")
     topics = context.services.coordinators.streams_topics
     names = topics.begin(topic.name for topic in reply.missing)
     if names:
@@ -43,6 +47,13 @@ def create_missing(context: RequestContext[Services], group_id: str, reply: Stre
         tasks.start(task, _create(context, group_id, wanted))
     failures = topics.failures(topic.name for topic in reply.missing)
     return _with_failures(reply, failures) if failures else reply
+
+
+def _refused(context: RequestContext[Services], names: Sequence[str]) -> list[str]:
+    """Return the topics that the client may not create."""
+    if context.may_cluster(Operation.CREATE):
+        return []
+    return [name for name in names if not context.may_topic(Operation.CREATE, name)]
 
 
 async def _create(context: RequestContext[Services], group_id: str, wanted: Sequence[TopicInfo]) -> None:
@@ -99,9 +110,13 @@ def _decide(
 def _with_failures(reply: StreamsReply, failures: dict[str, str]) -> StreamsReply:
     shown = ", ".join(f"{name} ({message})" for name, message in list(failures.items())[:_SHOWN])
     more = f" and {len(failures) - _SHOWN} more" if len(failures) > _SHOWN else ""
-    detail = f"; Creation failed: {shown}{more}."
+    return _with_detail(reply, f"Creation failed: {shown}{more}.")
+
+
+def _with_detail(reply: StreamsReply, detail: str) -> StreamsReply:
+    """Return the answer with the reason why internal topics are missing."""
     notes = tuple(
-        StatusNote(note.status, note.detail + detail)
+        StatusNote(note.status, f"{note.detail}; {detail}")
         if note.status is Status.MISSING_INTERNAL_TOPICS
         else note
         for note in reply.notes

@@ -16,6 +16,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 14
 FIRST_WITH_INSTANCE_ID: Final = 3
@@ -42,6 +43,8 @@ async def _sync(context: RequestContext[CoordinatorServices], request: Any) -> S
         protocol = request.protocol_type, request.protocol_name
         if None in protocol:
             return SyncReply(error_code=ErrorCode.inconsistent_group_protocol)
+    if not context.may_group(Operation.READ, request.group_id):
+        return SyncReply(error_code=ErrorCode.group_authorization_failed)
     member = Committer(
         group_id=request.group_id,
         generation_id=request.generation_id,

@@ -1,6 +1,6 @@
 """AlterShareGroupOffsets (key 91, version 0): set the start offsets of a share group without members.
 
-A group that does not exist is created. Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
+A group that does not exist is created. A client needs READ on the group and on each topic. Source: Kafka's GroupCoordinatorService.alterShareGroupOffsets, KIP-932.
 """
 
 from __future__ import annotations
@@ -12,11 +12,13 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.answering.time_limit import TimeLimit
-from gateway.handlers.sharing.share_group_offsets import NO_SUCH_PARTITION, group_error
+from gateway.handlers.sharing.share_group_offsets import MESSAGES, group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 91
 
@@ -25,26 +27,27 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Start each partition again at its new offset, durably."""
     module = response_module(API_KEY, context.api_version)
     limit = TimeLimit(context)
-    error, message = await group_error(context, limit, request.group_id)
+    error, message = await group_error(context, limit, request.group_id, Operation.READ)
     wanted: dict[str, list[Any]] = {}
     for topic in request.topics if error is ErrorCode.none else ():
         wanted.setdefault(topic.topic_name, []).extend(topic.partitions)
+    hidden = await refused_topics(context, Operation.READ, wanted)
     responses = []
     for name, entries in wanted.items():
-        topic = context.services.partitions.registry.by_name.get(name)
+        # the id of a topic that the client may not read stays secret
+        topic = None if name in hidden else context.services.partitions.registry.by_name.get(name)
         rows = []
         for entry in entries:
-            try:
-                row_error = await limit.run(_begin(context, request.group_id, topic, entry), request.group_id)
-            except TimeoutError:
-                row_error = ErrorCode.request_timed_out
-            is_unknown = row_error is ErrorCode.unknown_topic_or_partition
+            if name in hidden:
+                row_error = ErrorCode.topic_authorization_failed
+            else:
+                row_error = await _begin_in_time(context, limit, request.group_id, topic, entry)
             rows.append(
                 build(
                     module.AlterShareGroupOffsetsResponsePartition,
                     partition_index=entry.partition_index,
                     error_code=row_error,
-                    error_message=NO_SUCH_PARTITION if is_unknown else None,
+                    error_message=MESSAGES.get(row_error),
                 )
             )
         responses.append(
@@ -61,6 +64,15 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         error_message=message,
         responses=tuple(responses),
     )
+
+
+async def _begin_in_time(
+    context: RequestContext[Services], limit: TimeLimit, group_id: str, topic: Any, entry: Any
+) -> ErrorCode:
+    try:
+        return await limit.run(_begin(context, group_id, topic, entry), group_id)
+    except TimeoutError:
+        return ErrorCode.request_timed_out
 
 
 async def _begin(context: RequestContext[Services], group_id: str, topic: Any, entry: Any) -> ErrorCode:

@@ -1,21 +1,25 @@
 """DeleteShareGroupOffsets (key 92, version 0): delete the offsets of topics in a share group without members.
 
-Source: Kafka's GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
+A client needs DELETE on the group and READ on each topic. Source: Kafka's
+GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
 """
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.answering.time_limit import TimeLimit
-from gateway.handlers.sharing.share_group_offsets import NO_SUCH_PARTITION, group_error
+from gateway.handlers.sharing.share_group_offsets import MESSAGES, group_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 92
 
@@ -24,25 +28,25 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Delete the share group's state of each topic durably."""
     module = response_module(API_KEY, context.api_version)
     limit = TimeLimit(context)
-    error, message = await group_error(context, limit, request.group_id)
+    error, message = await group_error(context, limit, request.group_id, Operation.DELETE)
     if error is ErrorCode.none and context.services.coordinators.shares.group(request.group_id) is None:
         error, message = ErrorCode.group_id_not_found, f"Group {request.group_id} not found."
+    hidden = await refused_topics(context, Operation.READ, (topic.topic_name for topic in request.topics))
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
         try:
             topic_id, row_error = await limit.run(
-                _forget(context, request.group_id, topic.topic_name), request.group_id
+                _forget(context, request.group_id, topic.topic_name, hidden), request.group_id
             )
         except TimeoutError:
             topic_id, row_error = None, ErrorCode.request_timed_out
-        is_unknown = row_error is ErrorCode.unknown_topic_or_partition
         responses.append(
             build(
                 module.DeleteShareGroupOffsetsResponseTopic,
                 topic_name=topic.topic_name,
-                topic_id=None if is_unknown else topic_id,
+                topic_id=None if row_error in MESSAGES else topic_id,
                 error_code=row_error,
-                error_message=NO_SUCH_PARTITION if is_unknown else None,
+                error_message=MESSAGES.get(row_error),
             )
         )
     return build(
@@ -53,7 +57,11 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     )
 
 
-async def _forget(context: RequestContext[Services], group_id: str, name: str) -> tuple[Any, ErrorCode]:
+async def _forget(
+    context: RequestContext[Services], group_id: str, name: str, hidden: AbstractSet[str]
+) -> tuple[Any, ErrorCode]:
+    if name in hidden:
+        return None, ErrorCode.topic_authorization_failed
     shares = context.services.coordinators.shares
     topic = context.services.partitions.registry.by_name.get(name)
     if topic is None:

@@ -1,5 +1,6 @@
 """DescribeShareGroupOffsets (key 90, versions 0–1): describe the start offsets and the lag of share groups.
 
+A client needs DESCRIBE on the group and on each topic; a request for all topics gets those that the client may describe.
 Source: Kafka's GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
 """
 
@@ -15,10 +16,13 @@ from gateway.coordinator.share.share_partition import SharePartition
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
+from gateway.handlers.answering.rights import refused_topics_now
+from gateway.handlers.sharing.share_group_offsets import NOT_READABLE
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 90
 UNKNOWN: Final = -1
@@ -37,6 +41,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 
 
 def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
+    if not context.may_group(Operation.DESCRIBE, asked.group_id):
+        return _described(module, asked.group_id, (), ErrorCode.group_authorization_failed)
     shares = context.services.coordinators.shares
     known = shares.known(asked.group_id)
     wanted: dict[str, list[int]] = {}
@@ -51,8 +57,13 @@ def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
                 wanted.setdefault(found[topic_id].name, []).append(index)
     else:
         wanted = {topic.topic_name: list(dict.fromkeys(topic.partitions)) for topic in asked.topics}
+    hidden = refused_topics_now(context, Operation.DESCRIBE, wanted)
     topics = tuple(
-        _topic(context, module, asked.group_id, name, indexes, known) for name, indexes in wanted.items()
+        _hidden_topic(module, name, indexes)
+        if name in hidden
+        else _topic(context, module, asked.group_id, name, indexes, known)
+        for name, indexes in wanted.items()
+        if asked.topics is not None or name not in hidden
     )
     return _described(module, asked.group_id, topics, ErrorCode.none)
 
@@ -95,6 +106,27 @@ def _topic(
         topic_name=name,
         topic_id=None if topic is None else topic.topic_id,
         partitions=tuple(rows),
+    )
+
+
+def _hidden_topic(module: Any, name: str, indexes: list[int]) -> Any:
+    """Return the answer for a topic that the client may not describe, whether or not it exists."""
+    return build(
+        module.DescribeShareGroupOffsetsResponseTopic,
+        topic_name=name,
+        topic_id=None,
+        partitions=tuple(
+            build(
+                module.DescribeShareGroupOffsetsResponsePartition,
+                partition_index=index,
+                start_offset=UNKNOWN,
+                leader_epoch=0,
+                lag=UNKNOWN,
+                error_code=ErrorCode.topic_authorization_failed,
+                error_message=NOT_READABLE,
+            )
+            for index in indexes
+        ),
     )
 
 

@@ -1,6 +1,6 @@
 """ShareAcknowledge (key 79, versions 1–2): accept, release, reject or renew acquired records one by one (KIP-932).
 
-Source: Kafka's KafkaApis.handleShareAcknowledgeRequest.
+A client needs READ on the group and on each topic. Source: Kafka's KafkaApis.handleShareAcknowledgeRequest.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from gateway.handlers.sharing.share_session import (
     check_request,
     continue_session,
     refused,
+    unreadable,
 )
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
@@ -31,13 +32,14 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     module = response_module(API_KEY, context.api_version)
     shares = context.services.coordinators.shares
     try:
-        check_request(request)
+        check_request(context, request)
         continue_session(context, request)
     except ShareRequestRefused as error:
         return refused(module.ShareAcknowledgeResponse, error.error_code, str(error))
     except Unavailable as error:
         return refused(module.ShareAcknowledgeResponse, error.error_code, None)
-    outcomes = await acknowledge(context, request, request.topics)
+    hidden = await unreadable(context, request, ())
+    outcomes = await acknowledge(context, request, request.topics, hidden)
     if request.share_session_epoch == FINAL_EPOCH:
         shares.release_member(request.group_id, request.member_id)
     rows = ((place, _partition(module, place[1], outcome)) for place, outcome in outcomes.items())

@@ -2,13 +2,16 @@
 
 The member holds the records of the answer until it acknowledges them or their lock times out. When no record can be
 acquired, the request waits for `max_wait`. Delayed records (`delivery.delay.header`) are skipped until they are due; a
-waiting request then tries again. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
+waiting request then tries again. A client needs READ on the group and on each topic of its session; a request asks for
+these rights once, when it begins. Source: Kafka's KafkaApis.handleShareFetchRequest, DelayedShareFetch.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+import uuid
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -36,6 +39,7 @@ from gateway.handlers.sharing.share_session import (
     error_without,
     partition_of,
     refused,
+    unreadable,
 )
 from gateway.protocol.messages import build, milliseconds, response_module, response_type
 from gateway.runtime.coordinators.share_sessions import ShareSession
@@ -66,7 +70,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     services = context.services
     answer_type = response_type(API_KEY, context.api_version)
     try:
-        check_request(request)
+        check_request(context, request)
         _check_renewing(context, request)
         await services.coordinators.shares.ensure_topic()
         session = _session(context, request)
@@ -74,13 +78,17 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         return refused(answer_type, error.error_code, str(error))
     except Unavailable as error:
         return refused(answer_type, error.error_code, None)
-    outcomes = await acknowledge(context, request, request.topics)
+    hidden = await unreadable(context, request, session.places)
+    outcomes = await acknowledge(context, request, request.topics, hidden)
     if request.share_session_epoch == FINAL_EPOCH:
         services.coordinators.shares.release_member(request.group_id, request.member_id)
         return _answer(context, request.group_id, {}, outcomes)
     if not request.max_records or not request.max_bytes:
         return _answer(context, request.group_id, {}, outcomes)
-    rows = await _fetch(context, request, session, waits=not outcomes)
+    rows = await _fetch(context, request, session, hidden, waits=not outcomes)
+    if hidden:
+        denied = [place for place in session.places if place[0] in hidden]
+        rows |= dict.fromkeys(denied, Row(ErrorCode.topic_authorization_failed))
     if request.share_session_epoch == INITIAL_EPOCH:
         rows = {place: rows.get(place, Row()) for place in (*rows, *session.places)}
     return _answer(context, request.group_id, rows, outcomes)
@@ -132,23 +140,32 @@ def _check_room(context: RequestContext[Services], request: Any, session: ShareS
 
 
 async def _fetch(
-    context: RequestContext[Services], request: Any, session: ShareSession, *, waits: bool
+    context: RequestContext[Services],
+    request: Any,
+    session: ShareSession,
+    hidden: AbstractSet[uuid.UUID],
+    *,
+    waits: bool,
 ) -> dict[Place, Row]:
+    """Acquire records of the session's partitions, but for the topics in `hidden`, and wait for them."""
     loop = context.node.loop
     deadline_s = loop.time() + milliseconds(request.max_wait) / 1000
     sessions = context.services.coordinators.shares.sessions
     while sessions.get((request.group_id, request.member_id)) is session:
-        rows = await _acquire_all(context, request, session)
+        places = list(session.places)
+        if hidden:
+            places = [place for place in places if place[0] not in hidden]
+        rows = await _acquire_all(context, request, session, places)
         left_s = deadline_s - loop.time()
-        if rows or not waits or left_s <= 0 or not session.places:
+        if rows or not waits or left_s <= 0 or not places:
             return rows
-        if not await _wait(context, request, session.places, left_s):
+        if not await _wait(context, request, places, left_s):
             waits = False
     return {}  # the member is gone, and nobody would acknowledge what it acquired now
 
 
 async def _acquire_all(
-    context: RequestContext[Services], request: Any, session: ShareSession
+    context: RequestContext[Services], request: Any, session: ShareSession, places: Sequence[Place]
 ) -> dict[Place, Row]:
     """Acquire from partition after partition until there is enough; partitions that gave records go last next time.
 
@@ -157,7 +174,7 @@ async def _acquire_all(
     rows: dict[Place, Row] = {}
     left_bytes = min(request.max_bytes, context.node.config.int("fetch.max.bytes"))
     left_records = request.max_records
-    async for place in in_slices(list(session.places)):
+    async for place in in_slices(places):
         if left_bytes <= 0 or left_records <= 0:
             missing = error_without(context, place)
             if missing is not None:

@@ -5,13 +5,14 @@ Source: Kafka's GroupMetadataManager.shareGroupDescribe.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from gateway.coordinator.group.share_group import ASSIGNOR, ShareGroup, ShareMember
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.assignments import Topics, named_assignment
-from gateway.handlers.answering.described_group import GroupDescription, describe_each
+from gateway.handlers.answering.described_group import GroupDescription, assigned_topics, describe_each
 from gateway.protocol.messages import build
 from gateway.runtime.services import Services
 
@@ -32,8 +33,12 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         )
 
     return await describe_each(
-        context, request, API_KEY, context.services.coordinators.shares.group, describe
+        context, request, API_KEY, context.services.coordinators.shares.group, describe, _topics_of
     )
+
+
+def _topics_of(description: GroupDescription) -> Iterable[str]:
+    return assigned_topics(*(member.assignment for member in description.members))
 
 
 def _member(module: Any, member: ShareMember, topics: Topics) -> Any:

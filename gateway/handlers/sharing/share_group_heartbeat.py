@@ -1,5 +1,7 @@
 """ShareGroupHeartbeat (key 76, version 1): join, stay in and leave a share group (KIP-932).
 
+A client needs READ on the group, and DESCRIBE on every topic that it names.
+
 Source: Kafka's KafkaApis.handleShareGroupHeartbeat, GroupMetadataManager.shareGroupHeartbeat.
 """
 
@@ -7,14 +9,18 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from kio.schema.errors import ErrorCode
+
 from gateway.coordinator.group.consumer_request import HeartbeatRefused
-from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check
+from gateway.coordinator.group.share_heartbeat import ShareHeartbeat, check, check_member_id
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.group_heartbeat import accepted, refused
+from gateway.handlers.answering.rights import describes_all
 from gateway.runtime.coordinators.group_log import log_refused
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 76
 
@@ -23,6 +29,8 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     """Handle the heartbeat; the answer leaves when its effects are durable."""
     version, services = context.api_version, context.services
     names = request.subscribed_topic_names
+    if not context.may_group(Operation.READ, request.group_id):
+        return refused(API_KEY, version, ErrorCode.group_authorization_failed, None)
     heartbeat = ShareHeartbeat(
         group_id=request.group_id,
         member_id=request.member_id,
@@ -33,6 +41,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         subscribed_names=None if names is None else tuple(names),
     )
     try:
+        check_member_id(heartbeat)
+        if not await describes_all(context, names or ()):
+            return refused(API_KEY, version, ErrorCode.topic_authorization_failed, None)
         check(heartbeat)
         await services.groups.ensure_topic()
         await services.shares.ensure_topic()

@@ -11,17 +11,28 @@ from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 NO_SUCH_PARTITION: Final = "The topic or partition does not exist."
+NOT_READABLE: Final = "Topic authorization failed."
+
+MESSAGES: Final = {
+    ErrorCode.unknown_topic_or_partition: NO_SUCH_PARTITION,
+    ErrorCode.topic_authorization_failed: NOT_READABLE,
+}
+"""The messages of the errors of topics and partitions; other errors have none."""
 
 
 async def group_error(
-    context: RequestContext[Services], limit: TimeLimit, group_id: str
+    context: RequestContext[Services], limit: TimeLimit, group_id: str, needed: Operation
 ) -> tuple[ErrorCode, str | None]:
     """Return why the offsets of a share group can't be changed, as (error code, message); (none, None) if they can.
 
-    The offsets of a group that does not exist can be changed, too.
+    The client needs the right to carry out the operation `needed` on the group. The offsets of a group that does not
+    exist can be changed, too.
     """
+    if not context.may_group(needed, group_id):
+        return ErrorCode.group_authorization_failed, "Group authorization failed."
     if not group_id:
         return ErrorCode.invalid_group_id, "The group id is empty."
     try:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from datetime import timedelta
 from typing import Any, Final, NamedTuple
 
@@ -27,11 +28,13 @@ from gateway.coordinator.share.share_partition import (
     NeverAcquired,
 )
 from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering.rights import NOTHING, refused_ids
 from gateway.protocol.messages import build
 from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 INITIAL_EPOCH: Final = 0
 FINAL_EPOCH: Final = -1
@@ -55,8 +58,10 @@ class Outcome(NamedTuple):
     message: str | None = None
 
 
-def check_request(request: Any) -> None:
-    """Check the request's group and member. Raises ShareRequestRefused."""
+def check_request(context: RequestContext[Services], request: Any) -> None:
+    """Check the client's right to read as a member of the group, the group and the member. Raises ShareRequestRefused."""
+    if request.group_id is not None and not context.may_group(Operation.READ, request.group_id):
+        raise ShareRequestRefused(ErrorCode.group_authorization_failed, "Group authorization failed.")
     if request.group_id is None or not request.member_id:
         text = "The group id or the member id is missing."
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
@@ -123,10 +128,24 @@ def error_without(context: RequestContext[Services], place: Place) -> ErrorCode 
     return None if topic.has(place[1]) else ErrorCode.unknown_topic_or_partition
 
 
+async def unreadable(
+    context: RequestContext[Services], request: Any, places: Iterable[Place]
+) -> AbstractSet[uuid.UUID]:
+    """Return the topics of the request and of these places that the client may not read."""
+    if not context.node.access.is_on:
+        return NOTHING
+    ids = {place[0] for place in places}
+    ids.update(topic.topic_id or NO_TOPIC for topic in request.topics)
+    return await refused_ids(context, Operation.READ, ids, context.services.partitions.registry.by_id)
+
+
 async def acknowledge(
-    context: RequestContext[Services], request: Any, topics: Iterable[Any]
+    context: RequestContext[Services], request: Any, topics: Iterable[Any], hidden: AbstractSet[uuid.UUID]
 ) -> dict[Place, Outcome]:
-    """Apply the acknowledgements of the request durably, partition by partition."""
+    """Apply the acknowledgements of the request durably, partition by partition.
+
+    The client may not read the topics in `hidden`.
+    """
     outcomes: dict[Place, Outcome] = {}
     renews = context.api_version >= FIRST_WITH_RENEW and request.is_renew_ack
     for topic in topics:
@@ -138,7 +157,9 @@ async def acknowledge(
                 Acknowledgement(batch.first_offset, batch.last_offset, tuple(batch.acknowledge_types))
                 for batch in entry.acknowledgement_batches
             ]
-            outcomes[place] = await _acknowledge_one(context, request, place, said, renews=renews)
+            outcomes[place] = await _acknowledge_one(
+                context, request, place, said, renews=renews, is_hidden=place[0] in hidden
+            )
     return outcomes
 
 
@@ -149,13 +170,18 @@ async def _acknowledge_one(
     said: Sequence[Acknowledgement],
     *,
     renews: bool,
+    is_hidden: bool,
 ) -> Outcome:
     partition = partition_of(context, place)
-    if isinstance(partition, ErrorCode):
+    if partition is ErrorCode.unknown_topic_id:
         return Outcome(partition)
     complaint = _complaint(said, renews=renews)
     if complaint is not None:
         return Outcome(ErrorCode.invalid_request, complaint)
+    if is_hidden:
+        return Outcome(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
+    if isinstance(partition, ErrorCode):
+        return Outcome(partition)
     key = SharePartitionKey(request.group_id, *place)
     try:
         await context.services.coordinators.shares.acknowledge(key, request.member_id, said)

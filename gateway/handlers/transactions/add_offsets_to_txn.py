@@ -18,6 +18,7 @@ from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 25
 FIRST_WITH_FENCED: Final = 2
@@ -28,7 +29,11 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     version = context.api_version
     services = context.services
     error = ErrorCode.none
-    if not request.transactional_id:
+    if not context.may_transactional_id(Operation.WRITE, request.transactional_id):
+        error = ErrorCode.transactional_id_authorization_failed
+    elif not context.may_group(Operation.READ, request.group_id):
+        error = ErrorCode.group_authorization_failed
+    elif not request.transactional_id:
         error = ErrorCode.invalid_request
     elif is_name_group(request.group_id):
         error = ErrorCode.invalid_group_id

@@ -3,13 +3,15 @@
     v0–v3   one transaction, sent by a client
     v4, v5  several, sent by Kafka's brokers; `verify_only` asks whether partitions take part and adds none
 
-All partitions of a transaction are added, or none: when one does not exist, the others are not attempted.
+All partitions of a transaction are added, or none: when one does not exist or the client may not write to it, the others
+are not attempted. A client needs WRITE on the transactional id and on each topic, a broker CLUSTER_ACTION on the cluster.
 Source: Kafka's KafkaApis.handleAddPartitionsToTxnRequest.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -18,11 +20,13 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import NOTHING, refused_topics
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 24
 FIRST_WITH_FENCED: Final = 2
@@ -39,9 +43,21 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if version < FIRST_OF_BROKERS:
         producer = Producer(request.v3_and_below_producer_id, request.v3_and_below_producer_epoch)
         topics = request.v3_and_below_topics
-        errors = await _add(context, request.v3_and_below_transactional_id, producer, topics)
+        transactional_id = request.v3_and_below_transactional_id
+        if context.may_transactional_id(Operation.WRITE, transactional_id):
+            hidden = await refused_topics(context, Operation.WRITE, (topic.name for topic in topics))
+            errors = await _add(context, transactional_id, producer, topics, hidden)
+        else:
+            places = ((topic.name, index) for topic in topics for index in topic.partitions)
+            errors = dict.fromkeys(places, ErrorCode.transactional_id_authorization_failed)
         return build(
             module.AddPartitionsToTxnResponse, results_by_topic_v3_and_below=_results(module, topics, errors)
+        )
+    if not context.may_cluster(Operation.CLUSTER_ACTION):
+        return build(
+            module.AddPartitionsToTxnResponse,
+            error_code=ErrorCode.cluster_authorization_failed,
+            results_by_transaction=(),
         )
     results = []
     for one in request.transactions:
@@ -61,9 +77,13 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 
 
 async def _add(
-    context: RequestContext[Services], transactional_id: str, producer: Producer, topics: Sequence[Any]
+    context: RequestContext[Services],
+    transactional_id: str,
+    producer: Producer,
+    topics: Sequence[Any],
+    hidden: AbstractSet[str] = NOTHING,
 ) -> Errors:
-    errors = _unknown(context, topics)
+    errors = _unknown(context, topics, hidden)
     if errors:
         return errors
     places = frozenset((topic.name, index) for topic in topics for index in topic.partitions)
@@ -85,7 +105,7 @@ async def _add(
 async def _verify(
     context: RequestContext[Services], transactional_id: str, producer: Producer, topics: Sequence[Any]
 ) -> Errors:
-    errors = _unknown(context, topics)
+    errors = _unknown(context, topics, NOTHING)
     if errors:
         return errors
     for topic in topics:
@@ -101,14 +121,18 @@ async def _verify(
     return errors
 
 
-def _unknown(context: RequestContext[Services], topics: Sequence[Any]) -> Errors:
-    """Return the errors of all partitions when one of them can't be added; empty when all can."""
+def _unknown(context: RequestContext[Services], topics: Sequence[Any], hidden: AbstractSet[str]) -> Errors:
+    """Return the errors of all partitions when one of them can't be added; empty when all can.
+
+    A partition of a topic in `hidden` can't be added, whether or not it exists.
+    """
     errors: Errors = {}
     is_refused = False
     for topic in topics:
         for index in topic.partitions:
             error = ErrorCode.operation_not_attempted
-            if topic.name in INTERNAL_TOPICS and context.api_version < FIRST_OF_BROKERS:
+            is_internal = topic.name in INTERNAL_TOPICS and context.api_version < FIRST_OF_BROKERS
+            if is_internal or topic.name in hidden:
                 error = ErrorCode.topic_authorization_failed
             elif not context.services.partitions.registry.has(topic.name, index):
                 error = ErrorCode.unknown_topic_or_partition

@@ -19,6 +19,7 @@ from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 from seq_validator import ProducerEntry
 
 
@@ -42,6 +43,8 @@ def _topic_error(context: RequestContext[Services], topic: str) -> ApiError | No
     complaint = name_complaint(topic)
     if complaint:
         return ApiError(ErrorCode.invalid_topic_exception, complaint)
+    if not context.may_topic(Operation.READ, topic):
+        return ApiError(ErrorCode.topic_authorization_failed, "Topic authorization failed.")
     if topic not in context.services.topics.metadata_log.image.topics_by_name:
         return ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE)
     return None
@@ -55,7 +58,7 @@ async def _partition(
     index: int,
 ) -> Any:
     error = _topic_error(context, topic)
-    partition = context.services.partitions.registry.get(topic, index)
+    partition = context.services.partitions.registry.get(topic, index) if error is None else None
     if error is None and partition is None:
         error = ApiError(ErrorCode.unknown_topic_or_partition)
     elif error is None and partition is not None and partition.log.offline:

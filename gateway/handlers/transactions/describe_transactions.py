@@ -17,6 +17,7 @@ from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -33,7 +34,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
 def _state(context: RequestContext[CoordinatorServices], module: Any, transactional_id: str) -> Any:
     error = ErrorCode.none
     found = None
-    if not transactional_id:
+    if not context.may_transactional_id(Operation.DESCRIBE, transactional_id):
+        error = ErrorCode.transactional_id_authorization_failed
+    elif not transactional_id:
         error = ErrorCode.invalid_request
     else:
         try:
@@ -55,6 +58,7 @@ def _state(context: RequestContext[CoordinatorServices], module: Any, transactio
         topics=tuple(
             build(module.TopicData, topic=topic, partitions=tuple(indexes))
             for topic, indexes in by_topic(value.partitions).items()
+            if context.may_topic(Operation.DESCRIBE, topic)
         ),
     )
 

@@ -17,6 +17,7 @@ from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 26
 FIRST_WITH_FENCED: Final = 2
@@ -32,7 +33,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         request.committed,
         VERSION_2 if version >= FIRST_WITH_EPOCH else 0,
     )
-    if not request.transactional_id:
+    if not context.may_transactional_id(Operation.WRITE, request.transactional_id):
+        error = ErrorCode.transactional_id_authorization_failed
+    elif not request.transactional_id:
         error = ErrorCode.invalid_request
     else:
         try:

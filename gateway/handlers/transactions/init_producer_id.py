@@ -2,7 +2,8 @@
 
 Without a transactional id the answer has a fresh producer id with epoch 0. With one it has the id's own producer with
 a newer epoch, which fences the former producer; an open transaction is aborted first. From v3 on a producer may name
-its former id and epoch (KIP-360). Source: Kafka's KafkaApis.handleInitProducerIdRequest,
+its former id and epoch (KIP-360). A client needs WRITE on the transactional id; without one IDEMPOTENT_WRITE on the
+cluster, or WRITE on any topic. Source: Kafka's KafkaApis.handleInitProducerIdRequest,
 TransactionCoordinator.handleInitProducerId.
 """
 
@@ -20,6 +21,7 @@ from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation, ResourceType
 from pid_allocator import NoProducerIds
 
 logger = logging.getLogger(__name__)
@@ -33,6 +35,9 @@ FIRST_EPOCH: Final = 0
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """Return the next id of the current block, or begin a transactional producer durably."""
     version = context.api_version
+    refusal = _refusal(context, request.transactional_id)
+    if refusal is not ErrorCode.none:
+        return _answer(context, refusal)
     claimed = Producer()
     if version >= FIRST_WITH_PRODUCER:
         claimed = Producer(request.producer_id, request.producer_epoch)
@@ -48,6 +53,19 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     except (TransactionRefused, Unavailable) as refused:
         return _answer(context, error_code_for(refused, version, FIRST_WITH_FENCED))
     return _answer(context, ErrorCode.none, producer)
+
+
+def _refusal(context: RequestContext[CoordinatorServices], transactional_id: str | None) -> ErrorCode:
+    """Return the error if the client may not get a producer; else NONE."""
+    if transactional_id is not None:
+        if context.may_transactional_id(Operation.WRITE, transactional_id):
+            return ErrorCode.none
+        return ErrorCode.transactional_id_authorization_failed
+    if context.may_cluster(Operation.IDEMPOTENT_WRITE) or context.node.access.allows_some(
+        context.peer.principal, context.peer_host, Operation.WRITE, ResourceType.TOPIC
+    ):
+        return ErrorCode.none
+    return ErrorCode.cluster_authorization_failed
 
 
 async def _idempotent(context: RequestContext[CoordinatorServices]) -> Any:

@@ -17,6 +17,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 66
 FIRST_WITH_DURATION: Final = 1
@@ -24,7 +25,10 @@ FIRST_WITH_PATTERN: Final = 2
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """List the ids that pass every filter; the answer names filters for states that do not exist."""
+    """List the ids that pass every filter and that the client may describe.
+
+    The answer names filters for states that do not exist.
+    """
     module = response_module(API_KEY, context.api_version)
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)
     try:
@@ -40,7 +44,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     error = ErrorCode.none
     try:
         async for name, transaction in TimeLimit(context).each(context.services.transactions.all()):
-            if is_wanted(name, transaction):
+            if is_wanted(name, transaction) and context.may_transactional_id(Operation.DESCRIBE, name):
                 states.append(
                     build(
                         module.TransactionState,

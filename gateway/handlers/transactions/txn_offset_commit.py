@@ -1,7 +1,7 @@
 """TxnOffsetCommit (key 28, versions 0–5): commit offsets that take effect when the transaction is committed.
 
 From v5 on this request adds the partition of the group's offsets to the transaction (KIP-890); before,
-AddOffsetsToTxn does. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
+AddOffsetsToTxn does. A client needs WRITE on the transactional id, and READ on the group and on each topic. Source: Kafka's KafkaApis.handleTxnOffsetCommitRequest,
 OffsetMetadataManager.commitTransactionalOffset.
 """
 
@@ -18,11 +18,13 @@ from gateway.coordinator.transaction.rules import VERSION_2, Producer, Transacti
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.offset_metadata import metadata_fits
+from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 
 API_KEY: Final = 28
 FIRST_WITH_LEADER_EPOCH: Final = 2
@@ -34,6 +36,13 @@ Errors = dict[TopicPartition, ErrorCode]
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Hold the valid offsets until the transaction ends; each partition gets its own result."""
+    refusal = _refusal(context, request)
+    if refusal is not ErrorCode.none:
+        places = (
+            (topic.name, entry.partition_index) for topic in request.topics for entry in topic.partitions
+        )
+        return _response(context.api_version, request, dict.fromkeys(places, refusal))
+    hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
     unknown: Errors = {}
     oversize: Errors = {}
     records: dict[TopicPartition, OffsetCommitRecord] = {}
@@ -41,7 +50,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     for topic in request.topics:
         for entry in topic.partitions:
             place = topic.name, entry.partition_index
-            if not context.services.partitions.registry.has(*place):
+            if topic.name in hidden:
+                unknown[place] = ErrorCode.topic_authorization_failed
+            elif not context.services.partitions.registry.has(*place):
                 unknown[place] = ErrorCode.unknown_topic_or_partition
             elif not metadata_fits(context.node, entry.committed_metadata or ""):
                 oversize[place] = ErrorCode.offset_metadata_too_large
@@ -54,6 +65,15 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     if error is ErrorCode.none:
         errors |= oversize
     return _response(context.api_version, request, errors)
+
+
+def _refusal(context: RequestContext[Services], request: Any) -> ErrorCode:
+    """Return the error if the client may not use the transactional id or the group; else NONE."""
+    if not context.may_transactional_id(Operation.WRITE, request.transactional_id):
+        return ErrorCode.transactional_id_authorization_failed
+    if not context.may_group(Operation.READ, request.group_id):
+        return ErrorCode.group_authorization_failed
+    return ErrorCode.none
 
 
 def _record(

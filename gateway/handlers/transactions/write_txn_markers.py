@@ -1,6 +1,7 @@
 """WriteTxnMarkers (key 27, versions 1–2): end a transaction in the named partitions, bypassing the coordinator.
 
-`kafka-transactions abort` sends this for a hanging transaction. Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
+`kafka-transactions abort` sends this for a hanging transaction. A client needs ALTER or CLUSTER_ACTION on the cluster.
+Source: Kafka's KafkaApis.handleWriteTxnMarkersRequest.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
+from gateway.security.acls.codes import Operation
 from log import LogError
 
 API_KEY: Final = 27
@@ -29,9 +31,12 @@ Outcome = ErrorCode | tuple[Partition, int]
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Append all markers at once, and answer when they are durable."""
     module = response_module(API_KEY, context.api_version)
+    is_allowed = context.may_cluster(Operation.ALTER) or context.may_cluster(Operation.CLUSTER_ACTION)
     outcomes = [
         {
             (topic.name, index): _append(context, marker, (topic.name, index))
+            if is_allowed
+            else ErrorCode.cluster_authorization_failed
             for topic in marker.topics
             for index in topic.partition_indexes
         }

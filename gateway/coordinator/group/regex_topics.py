@@ -1,0 +1,68 @@
+"""The topics that the regular expressions of a consumer group match.
+
+The member whose request resolves the expressions decides by its rights which topics they match: a topic that it may not
+describe does not match. The expressions are resolved again when topics change, when a member brings a new one, and when
+rights change. Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+REFRESH_INTERVAL_MS: Final = 10_000
+"""Time after which changed rights resolve the expressions of a group again; changes within it wait for its end."""
+
+
+class Sight(NamedTuple):
+    """The topics that the sender of a request may describe."""
+
+    generation: int
+    """A number that changes with every change of rights."""
+    may_describe: Callable[[str], bool] | None
+    """Returns whether the sender may describe the topic of this name; None if it may describe every topic."""
+
+    def visible(self, names: Collection[str]) -> Collection[str]:
+        """Return the names of topics that the sender may describe."""
+        may_describe = self.may_describe
+        return names if may_describe is None else [name for name in names if may_describe(name)]
+
+
+EVERYTHING: Final = Sight(0, None)
+"""The sight of every client where there is no authorizer."""
+
+
+@dataclass(slots=True)
+class RegexTopics:
+    """The expressions of one group, and the names that each matched when they were last resolved."""
+
+    _matching: dict[str, Collection[str]] = field(default_factory=dict)
+    _generation: int = 0
+    _resolved_at_ms: int = 0
+
+    def is_outdated(self, sight: Sight, now_ms: int) -> bool:
+        """Return whether rights have changed since the expressions were resolved, and the interval is over."""
+        return (
+            sight.generation != self._generation
+            and bool(self._matching)
+            and not 0 <= now_ms - self._resolved_at_ms < REFRESH_INTERVAL_MS
+        )
+
+    def resolve(
+        self,
+        regexes: Collection[str],
+        match: Callable[[str], Collection[str]],
+        sight: Sight,
+        now_ms: int,
+        *,
+        afresh: bool,
+    ) -> Mapping[str, Collection[str]]:
+        """Return the names that each expression matches; resolve all of them `afresh`, or when one is new.
+
+        `match` returns the names of the existing topics that match an expression.
+        """
+        if afresh or not self._matching.keys() >= set(regexes):
+            self._generation, self._resolved_at_ms = sight.generation, now_ms
+            self._matching = {regex: sight.visible(match(regex)) for regex in regexes}
+        return self._matching
