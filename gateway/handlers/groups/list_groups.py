@@ -13,10 +13,11 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.any_group import all_groups
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import has_on_cluster
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 16
 FIRST_WITH_STATES: Final = 4
@@ -36,7 +37,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         else set()
     )
     types = {kind.lower() for kind in request.types_filter} if version >= FIRST_WITH_TYPES else set()
-    shows_all = context.may_cluster(Operation.DESCRIBE)
+    shows_all = has_on_cluster(context, Operation.DESCRIBE)
     groups: list[Any] = []
     error = ErrorCode.none
     try:
@@ -44,7 +45,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
             if (
                 (not states or state.lower() in states)
                 and (not types or kind.lower() in types)
-                and (shows_all or context.may_group(Operation.DESCRIBE, group_id))
+                and (shows_all or context.could(Operation.DESCRIBE, ResourceType.GROUP, group_id))
             ):
                 groups.append(
                     build(

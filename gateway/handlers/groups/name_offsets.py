@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering.api import RequestContext
-from gateway.handlers.answering.rights import refused_topics
+from gateway.handlers.answering.rights import unseen_topics
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
@@ -100,7 +100,7 @@ class NameOffsets:
     async def _described(self, names: Iterable[str]) -> list[str]:
         """Return the topics that the client may describe."""
         wanted = list(names)
-        hidden = await refused_topics(self._context, Operation.DESCRIBE, wanted)
+        hidden = await unseen_topics(self._context, Operation.DESCRIBE, wanted)
         return [name for name in wanted if name not in hidden]
 
     async def _partition(self, topic: TopicPartitions, index: int) -> Partition:

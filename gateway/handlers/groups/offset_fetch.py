@@ -23,7 +23,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
-from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics
+from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
 from gateway.handlers.groups.name_offsets import NameOffsets
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
@@ -215,7 +215,7 @@ async def _topics(
         found: dict[str, list[tuple[int, CommittedOffset, ErrorCode]]] = {}
         async for (name, partition), value in in_slices(list(committed.items())):
             found.setdefault(name, []).append(_row(partition, value))
-        unseen = await refused_topics(context, Operation.DESCRIBE, found)
+        unseen = await unseen_topics(context, Operation.DESCRIBE, found)
         for name, rows in found.items():
             if name in unseen:
                 continue

@@ -16,6 +16,7 @@ from gateway.coordinator.streams.topology import TopicInfo
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.changes import log_change, partitions_text
 from gateway.handlers.answering.fresh_ids import fresh_topic_id
+from gateway.handlers.answering.rights import has_on_cluster
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
@@ -51,7 +52,7 @@ def create_missing(context: RequestContext[Services], group_id: str, reply: Stre
 
 def _refused(context: RequestContext[Services], names: Sequence[str]) -> list[str]:
     """Return the topics that the client may not create."""
-    if context.may_cluster(Operation.CREATE):
+    if has_on_cluster(context, Operation.CREATE):
         return []
     return [name for name in names if not context.may_topic(Operation.CREATE, name)]
 

@@ -6,6 +6,7 @@ Source: Kafka's GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -22,7 +23,7 @@ from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 90
 UNKNOWN: Final = -1
@@ -57,7 +58,11 @@ def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
                 wanted.setdefault(found[topic_id].name, []).append(index)
     else:
         wanted = {topic.topic_name: list(dict.fromkeys(topic.partitions)) for topic in asked.topics}
-    hidden = refused_topics_now(context, Operation.DESCRIBE, wanted)
+    hidden: AbstractSet[str]
+    if asked.topics is None:
+        hidden = {name for name in wanted if not context.could(Operation.DESCRIBE, ResourceType.TOPIC, name)}
+    else:
+        hidden = refused_topics_now(context, Operation.DESCRIBE, wanted)
     topics = tuple(
         _hidden_topic(module, name, indexes)
         if name in hidden

@@ -17,7 +17,7 @@ from gateway.handlers.answering.named_twice import answer_each
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 65
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
@@ -58,7 +58,7 @@ def _state(context: RequestContext[CoordinatorServices], module: Any, transactio
         topics=tuple(
             build(module.TopicData, topic=topic, partitions=tuple(indexes))
             for topic, indexes in by_topic(value.partitions).items()
-            if context.may_topic(Operation.DESCRIBE, topic)
+            if context.could(Operation.DESCRIBE, ResourceType.TOPIC, topic)
         ),
     )
 

@@ -17,10 +17,12 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import has_on_cluster
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, milliseconds, response_type
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.services import CoordinatorServices
+from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 from pid_allocator import NoProducerIds
 
@@ -61,10 +63,11 @@ def _refusal(context: RequestContext[CoordinatorServices], transactional_id: str
         if context.may_transactional_id(Operation.WRITE, transactional_id):
             return ErrorCode.none
         return ErrorCode.transactional_id_authorization_failed
-    if context.may_cluster(Operation.IDEMPOTENT_WRITE) or context.node.access.allows_some(
+    if has_on_cluster(context, Operation.IDEMPOTENT_WRITE) or context.node.access.allows_some(
         context.peer.principal, context.peer_host, Operation.WRITE, ResourceType.TOPIC
     ):
         return ErrorCode.none
+    context.audit_refusal(Operation.IDEMPOTENT_WRITE, ResourceType.CLUSTER, CLUSTER_NAME)
     return ErrorCode.cluster_authorization_failed
 
 

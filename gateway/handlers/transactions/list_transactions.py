@@ -17,7 +17,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.services import CoordinatorServices
-from gateway.security.acls.codes import Operation
+from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 66
 FIRST_WITH_DURATION: Final = 1
@@ -44,7 +44,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     error = ErrorCode.none
     try:
         async for name, transaction in TimeLimit(context).each(context.services.transactions.all()):
-            if is_wanted(name, transaction) and context.may_transactional_id(Operation.DESCRIBE, name):
+            if is_wanted(name, transaction) and context.could(
+                Operation.DESCRIBE, ResourceType.TRANSACTIONAL_ID, name
+            ):
                 states.append(
                     build(
                         module.TransactionState,

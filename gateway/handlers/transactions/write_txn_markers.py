@@ -14,6 +14,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.rules import VERSION_2, Producer
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.rights import has_on_cluster
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.partitions.partition import Partition
@@ -31,7 +32,7 @@ Outcome = ErrorCode | tuple[Partition, int]
 async def handle(context: RequestContext[Services], request: Any) -> Any:
     """Append all markers at once, and answer when they are durable."""
     module = response_module(API_KEY, context.api_version)
-    is_allowed = context.may_cluster(Operation.ALTER) or context.may_cluster(Operation.CLUSTER_ACTION)
+    is_allowed = has_on_cluster(context, Operation.ALTER) or context.may_cluster(Operation.CLUSTER_ACTION)
     outcomes = [
         {
             (topic.name, index): _append(context, marker, (topic.name, index))
