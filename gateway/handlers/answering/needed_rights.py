@@ -152,14 +152,14 @@ NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "ConsumerGroupHeartbeat": _GROUP_AND_ITS_TOPICS,
     "ConsumerGroupDescribe": (
         Right(Operation.DESCRIBE, _GROUP),
-        Right(Operation.DESCRIBE, _TOPIC, "each topic of a member's subscription or assignment"),
+        Right(Operation.DESCRIBE, _TOPIC, "each topic that a member has or shall have"),
     ),
     "ListConfigResources": (Right(Operation.DESCRIBE_CONFIGS, _CLUSTER),),
     "DescribeTopicPartitions": (Right(Operation.DESCRIBE, _TOPIC),),
     "ShareGroupHeartbeat": _GROUP_AND_ITS_TOPICS,
     "ShareGroupDescribe": (
         Right(Operation.DESCRIBE, _GROUP),
-        Right(Operation.DESCRIBE, _TOPIC, "each topic of a member's subscription or assignment"),
+        Right(Operation.DESCRIBE, _TOPIC, "each topic that a member has or shall have"),
     ),
     "ShareFetch": (Right(Operation.READ, _GROUP), Right(Operation.READ, _TOPIC)),
     "ShareAcknowledge": (Right(Operation.READ, _GROUP), Right(Operation.READ, _TOPIC)),

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import inspect
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
@@ -37,7 +38,53 @@ _RESOURCES: Final = [
     for kind, name in ((2, "t"), (32, "g"), (4, "1"))
 ]
 
-SAMPLED: Final = ("records", "admin")
+_T_ID: Final = "the id of t"
+"""Stands in a sample for the id of the topic t, which each node chooses anew."""
+_SOME_TOPICS: Final = [{"name": "t", "partitions": [{"partition_index": 0, "committed_offset": 0}]}]
+_MEMBER: Final = {"group_id": "g", "member_id": "m", "member_epoch": 0}
+_JOINS: Final[Plain] = {
+    **_MEMBER,
+    "rebalance_timeout": 1000,
+    "subscribed_topic_names": ["t"],
+    "subscribed_topic_regex": None,
+    "topic_partitions": [],
+}
+_JOINS_TO_SHARE: Final[Plain] = {**_MEMBER, "subscribed_topic_names": ["t"]}
+_SHARE_READ: Final[Plain] = {
+    "group_id": "g",
+    "member_id": "m",
+    "share_session_epoch": 0,
+    "topics": [{"topic_id": _T_ID, "partitions": [{"partition_index": 0}]}],
+}
+_CHANGELOG: Final = {"name": "changelog", "partitions": 0, "replication_factor": 3}
+_STREAMS: Final[Plain] = {
+    **_MEMBER,
+    "rebalance_timeout": 1000,
+    "process_id": "p",
+    "active_tasks": [],
+    "standby_tasks": [],
+    "warmup_tasks": [],
+    "topology": {
+        "epoch": 1,
+        "subtopologies": [
+            {"subtopology_id": "0", "source_topics": ["t"], "state_changelog_topics": [_CHANGELOG]}
+        ],
+    },
+}
+_BEGINS_TRANSACTIONS: Final[Plain] = {
+    "transactional_id": "tx",
+    "transaction_timeout": 60_000,
+    "producer_id": -1,
+    "producer_epoch": -1,
+}
+_ADDS: Final[Plain] = {
+    "v3_and_below_transactional_id": "tx",
+    "v3_and_below_producer_id": 0,
+    "v3_and_below_producer_epoch": 0,
+    "v3_and_below_topics": [{"name": "t", "partitions": [0]}],
+}
+
+SAMPLED: Final = ("records", "admin", "groups", "transactions", "sharing")
 """The groups of handlers in `gateway.handlers` whose APIs all have samples."""
 SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
     "Produce": [
@@ -97,7 +144,106 @@ SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
     "UnregisterBroker": [("unregister_broker", 0, {"broker_id": 7})],
     "ListConfigResources": [("list_config_resources", 1, {"resource_types": []})],
     "DescribeTopicPartitions": [("describe_topic_partitions", 0, {"topics": [{"name": "t"}]})],
+    "FindCoordinator": [
+        ("find_coordinator", 6, {"key_type": 0, "coordinator_keys": ["g"]}),
+        ("find_coordinator", 6, {"key_type": 1, "coordinator_keys": ["tx"]}),
+        ("find_coordinator", 6, {"key_type": 2, "coordinator_keys": ["g"]}),
+    ],
+    "JoinGroup": [
+        ("join_group", 4, {"group_id": "g", "session_timeout": 10_000, "rebalance_timeout": 10_000})
+    ],
+    "Heartbeat": [("heartbeat", 4, {"group_id": "g", "member_id": "m"})],
+    "LeaveGroup": [("leave_group", 5, {"group_id": "g"})],
+    "SyncGroup": [("sync_group", 5, {"group_id": "g", "protocol_type": "p", "protocol_name": "n"})],
+    "DescribeGroups": [("describe_groups", 0, {"groups": ["g"]})],
+    "ListGroups": [("list_groups", 5, {})],
+    "DeleteGroups": [("delete_groups", 2, {"groups_names": ["absent"]})],
+    "OffsetCommit": [
+        ("offset_commit", 8, {"group_id": "g", "generation_id_or_member_epoch": -1, "topics": _SOME_TOPICS})
+    ],
+    "OffsetFetch": [
+        (
+            "offset_fetch",
+            8,
+            {"groups": [{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}]},
+        )
+    ],
+    "OffsetDelete": [("offset_delete", 0, {"group_id": "g", "topics": [{"name": "t", "partitions": []}]})],
+    "ConsumerGroupHeartbeat": [("consumer_group_heartbeat", 1, _JOINS)],
+    "ConsumerGroupDescribe": [("consumer_group_describe", 1, {"group_ids": ["g"]})],
+    "StreamsGroupHeartbeat": [("streams_group_heartbeat", 0, _STREAMS)],
+    "StreamsGroupDescribe": [("streams_group_describe", 0, {"group_ids": ["g"]})],
+    "ShareGroupHeartbeat": [("share_group_heartbeat", 1, _JOINS_TO_SHARE)],
+    "ShareGroupDescribe": [("share_group_describe", 1, {"group_ids": ["g"]})],
+    "ShareFetch": [("share_fetch", 1, _SHARE_READ)],
+    "ShareAcknowledge": [("share_acknowledge", 1, {**_SHARE_READ, "share_session_epoch": 1})],
+    "DescribeShareGroupOffsets": [
+        (
+            "describe_share_group_offsets",
+            0,
+            {"groups": [{"group_id": "g", "topics": [{"topic_name": "t", "partitions": [0]}]}]},
+        )
+    ],
+    "AlterShareGroupOffsets": [
+        ("alter_share_group_offsets", 0, {"group_id": "g", "topics": [{"topic_name": "t", "partitions": []}]})
+    ],
+    "DeleteShareGroupOffsets": [
+        ("delete_share_group_offsets", 0, {"group_id": "g", "topics": [{"topic_name": "t"}]})
+    ],
+    "InitProducerId": [
+        ("init_producer_id", 4, _BEGINS_TRANSACTIONS),
+        ("init_producer_id", 4, {**_BEGINS_TRANSACTIONS, "transactional_id": None}),
+    ],
+    "AddPartitionsToTxn": [
+        ("add_partitions_to_txn", 3, _ADDS),
+        ("add_partitions_to_txn", 4, {"transactions": []}),
+    ],
+    "AddOffsetsToTxn": [
+        (
+            "add_offsets_to_txn",
+            3,
+            {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "group_id": "g"},
+        )
+    ],
+    "EndTxn": [
+        ("end_txn", 3, {"transactional_id": "tx", "producer_id": 1, "producer_epoch": 0, "committed": False})
+    ],
+    "TxnOffsetCommit": [
+        (
+            "txn_offset_commit",
+            3,
+            {
+                "transactional_id": "tx",
+                "group_id": "g",
+                "producer_id": 1,
+                "producer_epoch": 0,
+                "topics": _SOME_TOPICS,
+            },
+        )
+    ],
+    "WriteTxnMarkers": [("write_txn_markers", 1, {"markers": []})],
+    "DescribeProducers": [("describe_producers", 0, {"topics": [{"name": "t", "partition_indexes": [0]}]})],
+    "DescribeTransactions": [("describe_transactions", 0, {"transactional_ids": ["tx"]})],
+    "ListTransactions": [("list_transactions", 0, {})],
 }
+
+_FINDS_GROUP: Final = ("find_coordinator", 4, {"key_type": 0, "coordinator_keys": ["g"]})
+_FINDS_ID: Final = ("find_coordinator", 4, {"key_type": 1, "coordinator_keys": ["tx"]})
+_SHARES: Final = ("share_group_heartbeat", 1, _JOINS_TO_SHARE)
+PREPARED: Final[dict[str, list[tuple[str, int, Plain]]]] = {
+    "ListGroups": [("consumer_group_heartbeat", 1, _JOINS)],
+    "ConsumerGroupDescribe": [("consumer_group_heartbeat", 1, _JOINS)],
+    "StreamsGroupDescribe": [("streams_group_heartbeat", 0, _STREAMS)],
+    "ShareGroupDescribe": [_SHARES],
+    "ShareFetch": [_SHARES],
+    "ShareAcknowledge": [_SHARES, ("share_fetch", 1, _SHARE_READ)],
+    "DescribeTransactions": [
+        ("init_producer_id", 4, _BEGINS_TRANSACTIONS),
+        ("add_partitions_to_txn", 3, _ADDS),
+    ],
+    "ListTransactions": [("init_producer_id", 4, _BEGINS_TRANSACTIONS)],
+}
+"""The requests that a client with all rights sends first, so that there is something to ask a right for."""
 
 
 LIST_OPERATIONS: Final = {"Metadata", "DescribeCluster", "DescribeTopicPartitions"}
@@ -132,6 +278,15 @@ async def node(tmp_path: Path) -> AsyncIterator[Node]:
         yield opened
 
 
+def _filled_in(value: Any, topic_id: uuid.UUID) -> Any:
+    """Return a sample with the id of the topic in the place of `_T_ID`."""
+    if isinstance(value, dict):
+        return {key: _filled_in(entry, topic_id) for key, entry in value.items()}
+    if isinstance(value, list):
+        return [_filled_in(entry, topic_id) for entry in value]
+    return str(topic_id) if value == _T_ID else value
+
+
 def rights_of(api: str) -> set[Asked]:
     return {(right.operation, right.resource_type) for right in NEEDED_RIGHTS[api]}
 
@@ -158,8 +313,12 @@ async def test_a_request_asks_for_the_rights_of_its_row(node: Node, api: str) ->
             node.services.node.access = Recording()
             if "t" not in node.services.topics.metadata_log.image.topics_by_name:
                 await create(node, "t")
+            topic_id = node.services.partitions.registry.by_name["t"].topic_id
+            client = Asking(node)
+            for first in (_FINDS_GROUP, _FINDS_ID, *PREPARED[api]) if api in PREPARED else ():
+                await client.ask(first[0], first[1], **_filled_in(first[2], topic_id))
             access = node.services.node.access = Recording(*denied)
-            await Asking(node).ask(name, version, **fields)
+            await client.ask(name, version, **_filled_in(fields, topic_id))
             asked |= access.asked
     if api in LIST_OPERATIONS:
         assert asked >= rights_of(api)
