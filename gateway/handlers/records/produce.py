@@ -39,7 +39,7 @@ from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
 from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
 from gateway.handlers.records.produce_refusal import missing, refuse_acks, refuse_or_close
-from gateway.handlers.records.produce_rights import split_by_right
+from gateway.handlers.records.produce_rights import split_by_right, split_in_slices
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
@@ -70,17 +70,26 @@ _NO_ROOM: Final = "too many requests that take long are under way (queued.max.re
 INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
 
 
-def begin(context: RequestContext[ProduceServices], request: ProduceRequest) -> Answer | Deferred | None:
+def begin(
+    context: RequestContext[ProduceServices],
+    request: ProduceRequest,
+    refused: Sequence[TopicRows] | None = None,
+) -> Answer | Deferred | None:
     """Append everything at once, unless the request must wait for room.
 
-    The answer follows when the records are persisted.
+    The answer follows when the records are persisted. `refused` is None before the rights were checked.
     """
-    refused: Topics = []
-    if context.node.access.is_on:
-        refusal = refusal_of_all(request, partial(context.may_transactional_id, Operation.WRITE))
-        if refusal is not None:
-            return refuse_or_close(context, request, *refusal)
-        request, refused = split_by_right(context, request)
+    if refused is None:
+        refused = ()
+        if context.node.access.is_on:
+            refusal = refusal_of_all(request, partial(context.may_transactional_id, Operation.WRITE))
+            if refusal is not None:
+                return refuse_or_close(context, request, *refusal)
+            if len(request.topics) > MANY_PARTITIONS:
+                deferred = split_in_slices(context, request, begin)
+                if deferred is not None:
+                    return deferred
+            request, refused = split_by_right(context, request)
     if context.services.backlog.holds:
         held = hold(context, request, partial(append, refused=refused))
         if held is not None:

@@ -7,15 +7,24 @@ Source: Kafka's KafkaApis.handleProduceRequest.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, TypeAlias
 
 from kio.schema.errors import ErrorCode
 
-from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering.api import Answer, Deferred, RequestContext
 from gateway.handlers.records.produce_append import Topics
+from gateway.handlers.records.produce_later import failing
+from gateway.handlers.records.produce_quota import copied
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow
+from gateway.runtime.loop.slices import in_slices
 from gateway.security.acls.codes import Operation
+
+GoOn: TypeAlias = Callable[
+    [RequestContext[ProduceServices], ProduceRequest, Topics], Answer | Deferred | None
+]
+"""Carries out a request whose rights were checked."""
 
 _DENIED: Final = int(ErrorCode.topic_authorization_failed)
 _UNKNOWN_ID: Final = int(ErrorCode.unknown_topic_id)
@@ -25,20 +34,47 @@ def split_by_right(
     context: RequestContext[ProduceServices], request: ProduceRequest
 ) -> tuple[ProduceRequest, Topics]:
     """Return the request with the topics that the client may write to, and the rows of the other topics."""
-    by_key = context.services.partitions.by_key
-    errors: dict[str | bytes, int] = {}
-    for key in {topic.key for topic in request.topics}:
-        topic = by_key.get(key)
-        if isinstance(key, str):
-            name = key
-        elif topic is not None:
-            name = topic.name
-        else:
-            # decided now: a topic that gets this id while the request waits has not been checked
-            errors[key] = _UNKNOWN_ID
-            continue
-        if not context.may_topic(Operation.WRITE, name):
-            errors[key] = _DENIED
+    keys = {topic.key for topic in request.topics}
+    errors = {key: error for key in keys if (error := _error(context, key))}
+    return _split(request, errors)
+
+
+def split_in_slices(
+    context: RequestContext[ProduceServices], request: ProduceRequest, go_on: GoOn
+) -> Deferred | None:
+    """Split a request that names many topics in later turns, then go on with it; None where there is no room to keep it."""
+    room = context.services.backlog.held.room
+    kept_bytes = sum(len(entry.records or b"") for _, entries in request.topics for entry in entries)
+    if not room.try_keep(kept_bytes):
+        return None
+    kept = copied(request)
+    deferred = Deferred(holds_back=True)
+
+    async def work() -> None:
+        try:
+            with failing(context, deferred):
+                keys = {topic.key for topic in kept.topics}
+                errors = {key: error async for key in in_slices(keys) if (error := _error(context, key))}
+                deferred.follow(go_on(context, *_split(kept, errors)))
+        finally:
+            room.release_kept(kept_bytes)
+
+    context.node.tasks.start(context.node.tasks.begin("produce to many topics", is_brief=True), work())
+    return deferred
+
+
+def _error(context: RequestContext[ProduceServices], key: str | bytes) -> int:
+    """Return the error of a topic that the request can't write to; 0 if the client may write to it."""
+    if isinstance(key, str):
+        return 0 if context.may_topic(Operation.WRITE, key) else _DENIED
+    topic = context.services.partitions.by_key.get(key)
+    if topic is None:
+        # decided now: a topic that gets this id while the request waits has not been checked
+        return _UNKNOWN_ID
+    return 0 if context.may_topic(Operation.WRITE, topic.name) else _DENIED
+
+
+def _split(request: ProduceRequest, errors: Mapping[str | bytes, int]) -> tuple[ProduceRequest, Topics]:
     if not errors:
         return request, []
     refused: dict[str | bytes, dict[int, ProduceRow]] = {}

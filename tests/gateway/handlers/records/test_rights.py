@@ -189,6 +189,22 @@ class TestProduce:
         await client.ask("produce", 12, **self.fields(TOPICS, sent, transactional_id=transactional_id))
         assert held == ([] if transactional_id else [["mine"]])
 
+    @pytest.mark.parametrize("has_room", [True, False])
+    async def test_many_topics_are_checked_in_slices_where_there_is_room_to_keep_them(
+        self, node: Node, rights: Rights, client: Asking, monkeypatch: pytest.MonkeyPatch, has_room: bool
+    ) -> None:
+        room = node.services.upkeep.backlog.held.room
+        if not has_room:
+            monkeypatch.setattr(type(room), "try_keep", lambda *_: False)
+        rights.allow(Operation.WRITE, ResourceType.TOPIC, "mine")
+        names = [*(f"none-{number}" for number in range(produce.MANY_PARTITIONS)), "hidden", "mine"]
+        deferred = client.begin("produce", 12, **self.fields(names, batch()))
+        assert deferred.holds_back is has_room
+        answer = await answer_to("produce", 12, deferred)
+        codes = {row["name"]: row["partition_responses"][0]["error_code"] for row in answer["responses"]}
+        assert codes == {**dict.fromkeys(names, DENIED), "mine": NONE}
+        assert (end_offset(node, "mine"), end_offset(node, "hidden")) == (1, 0)
+
     async def test_partitions_named_twice_are_refused_once(self, rights: Rights, client: Asking) -> None:
         answer = await client.ask("produce", 12, **self.fields(["hidden", "hidden"], batch()))
         assert [len(row["partition_responses"]) for row in answer["responses"]] == [1]
