@@ -17,6 +17,7 @@ quota of a user by all its client ids. Source: Kafka's ClientQuotaManager.Defaul
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 DEFAULT: Final = ""
@@ -78,10 +79,12 @@ class Quota(NamedTuple):
 class Limits:
     """The quotas of one key."""
 
-    __slots__ = ("_levels", "_per_second", "is_set")
+    __slots__ = ("_counts", "_levels", "_per_second", "is_set")
 
     def __init__(self) -> None:
         self._per_second: dict[Entity, float] = {}
+        self._counts: Counter[_Level] = Counter()
+        """The number of entities of each kind that have a quota."""
         self._levels: tuple[_Level, ...] = ()
         """The kinds of entities that have a quota, the most specific first."""
         self.is_set = False
@@ -89,13 +92,14 @@ class Limits:
 
     def change(self, entity: Entity, per_second: float | None) -> None:
         """Set the quota of an entity, or remove it with None."""
+        before = len(self._per_second)
         if per_second is None:
             self._per_second.pop(entity, None)
         else:
             self._per_second[entity] = per_second
-        present = {_level_of(entity) for entity in self._per_second}
-        self._levels = tuple(level for level in _LEVELS if level in present)
-        self.is_set = bool(present)
+        self._counts[_level_of(entity)] += len(self._per_second) - before
+        self._levels = tuple(level for level in _LEVELS if self._counts[level])
+        self.is_set = bool(self._per_second)
 
     def quota_of(self, user: str, client_id: str) -> Quota | None:
         """Return the quota that applies to a client, None when none does. An empty client id has no quota of its own."""

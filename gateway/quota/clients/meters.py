@@ -36,11 +36,11 @@ class Meters(Generic[M]):
 
     def of(self, quota: Quota, now_ms: int) -> M:
         """Return the meter of a client."""
+        self._drop_idle(now_ms)
         meters = self._meters
         key: Client | tuple[Entity] = quota.client
         found = meters.get(key)
         if found is None:
-            self._drop_idle(now_ms)
             if quota.is_default and len(meters) >= self.most:
                 key = (quota.entity,)
                 found = meters.get(key)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -103,6 +104,7 @@ class ClientQuotas:
         """Count a new connection of an address; return the time (ms) after which to refuse it, 0 when it is welcome."""
         quota = self.connections
         now_ms = self.now_ms
+        host = _address(host)
         throttle_ms = quota.charge("", host, 1.0, now_ms)
         if throttle_ms:
             quota.charge("", host, -1.0, now_ms)
@@ -112,4 +114,15 @@ class ClientQuotas:
 def _limited(entity: QuotaEntity) -> Entity:
     """Return the entity for the rules, to which an address is a client id."""
     names = {kind: DEFAULT if name is None else name for kind, name in entity}
-    return names.get(USER), names.get(CLIENT_ID, names.get(IP))
+    if IP in names:
+        return None, names[IP] and _address(names[IP])
+    return names.get(USER), names.get(CLIENT_ID)
+
+
+def _address(text: str) -> str:
+    """Return an address in the one form in which addresses are compared."""
+    try:
+        address = ipaddress.ip_address(text.partition("%")[0])
+    except ValueError:  # the peer has hung up already and has no address
+        return text
+    return str(getattr(address, "ipv4_mapped", None) or address)

@@ -16,7 +16,8 @@ def _configs(gateway: GatewayProcess, *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("entity", "key", "value"),
     [
-        (("--entity-type", "clients", "--entity-name", "tool-client"), "producer_byte_rate", "1048576.0"),
+        (("--entity-type", "clients", "--entity-default"), "consumer_byte_rate", "1.0E12"),
+        (("--entity-type", "users", "--entity-name", "tool-user"), "producer_byte_rate", "1048576.0"),
         (
             (
                 *("--entity-type", "users", "--entity-name", "tool-user"),

@@ -309,3 +309,30 @@ async def test_a_version_of_api_versions_that_is_too_new_is_refused_as_without_q
         refused = client.dispatcher.begin(frame, client.peer)
         await limit(client.node, "request_percentage", 1e-9)
         assert client.dispatcher.begin(frame, client.peer) == refused
+
+
+async def test_an_address_is_found_however_it_is_written(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        await limit(node, "connection_creation_rate", 1.0, (("ip", "2001:DB8:0:0::1"),))
+        quotas = node.services.node.quotas
+        assert [quotas.delay_of_connection("2001:db8::1") for _ in range(11)] == [0] * 10 + [1000]
+        assert quotas.delay_of_connection("2001:db8::2") == 0
+        await limit(node, "connection_creation_rate", 1.0, (("ip", "192.0.2.1"),))
+        assert [quotas.delay_of_connection("::ffff:192.0.2.1") for _ in range(11)] == [0] * 10 + [1000]
+
+
+async def test_made_up_client_ids_need_no_more_memory_than_allowed(tmp_path: Path) -> None:
+    async with serving(tmp_path, "seqgate.client.quotas.measured.max=20") as client:
+        for key in ("producer_byte_rate", "request_percentage", "consumer_byte_rate"):
+            await limit(client.node, key, 1000.0, (("client-id", None),))
+        quotas = client.node.services.node.quotas
+        for number in range(200):
+            frame = struct.pack(">hhi", 3, 9, number) + struct.pack(">h", 4) + b"%04d" % number
+            begun = client.dispatcher.begin(memoryview(frame + b"\0\1\0\0\0\0"), client.peer)
+            while isinstance(begun, Deferred) and begun.answer is None:
+                await asyncio.sleep(0)
+        assert len(quotas.request.meters) == 21
+        client.node.clock.time_ms += 3_600_000
+        for _ in range(10):
+            await client.ask("metadata", 9, topics=[])
+        assert len(quotas.request.meters) <= 1
