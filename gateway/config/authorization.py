@@ -74,8 +74,9 @@ AUTHORIZATION_SETTINGS = (
         type=SettingType.STRING,
         default=None,
         section=_SECTION,
-        doc="The file that lines of the audit log are appended to; without it they go where the gateway's other log lines go, "
-        "under the logger `seqgate.audit`. A file that log rotation has renamed is opened again with the next line.",
+        doc="The file that lines of the audit log are appended to, whatever `seqgate.logging.level` is; without it they go where the "
+        "gateway's other log lines go, under the logger `seqgate.audit`. A file that log rotation has renamed is opened again with the "
+        "next line.",
     ),
     whole_number(
         _SECTION,

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from io import TextIOWrapper
 from logging.handlers import WatchedFileHandler
 from typing import Final
 
@@ -56,6 +57,16 @@ class JsonLines(_Utc):
         return json.dumps(line, ensure_ascii=False)
 
 
+class _PrivateFile(WatchedFileHandler):
+    """A log file that only its owner may read, also after a rotation."""
+
+    def _open(self) -> TextIOWrapper:
+        def private(path: str, flags: int) -> int:
+            return os.open(path, flags, 0o600)
+
+        return open(self.baseFilename, "a", encoding=self.encoding, opener=private)
+
+
 def handler_for(line_format: str, file: str | None, now_s: Callable[[], float]) -> logging.Handler:
     """Return the handler of all log lines. A file that was renamed or deleted, by log rotation, is opened again.
 
@@ -76,13 +87,13 @@ def begin(level: str, line_format: str, file: str | None) -> None:
 
 
 def begin_audit(file: str) -> None:
-    """Send the lines of the audit log to a file of their own, which only the owner may read. Raises OSError."""
-    os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
-    handler = WatchedFileHandler(file, encoding="utf-8")
+    """Send the lines of the audit log to a file of their own, at every level of other lines. Raises OSError."""
+    handler = _PrivateFile(file, encoding="utf-8")
     handler.setFormatter(_AuditLines())
     audit = logging.getLogger(AUDIT)
     for former in audit.handlers[:]:
         audit.removeHandler(former)
         former.close()
     audit.addHandler(handler)
+    audit.setLevel(logging.INFO)
     audit.propagate = False

@@ -159,11 +159,15 @@ def test_a_file_of_its_own_has_objects_with_their_time(tmp_path: Path) -> None:
     try:
         begin_audit(str(path))
         audit.handle(record(LINE))
+        path.rename(tmp_path / "audit.1")
+        audit.handle(record(LINE))
     finally:
         for handler in audit.handlers[:]:
             audit.removeHandler(handler)
             handler.close()
         audit.propagate = True
-    (written,) = path.read_text().splitlines()
-    assert json.loads(written) == {"time": "2026-11-22T18:32:32.417Z", **LINE}
-    assert path.stat().st_mode & 0o777 == 0o600
+        audit.setLevel(logging.NOTSET)
+    for file in (path, tmp_path / "audit.1"):
+        (written,) = file.read_text().splitlines()
+        assert json.loads(written) == {"time": "2026-11-22T18:32:32.417Z", **LINE}
+        assert file.stat().st_mode & 0o777 == 0o600
