@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
 from tests.compat.differential.peer import Peer, Topic, Transcript
 from tests.compat.differential.rights.endpoints import Endpoint
-from tests.support.wire import Plain
+from tests.support.wire import Answer, Plain
 
 CLUSTER_NAME: Final = "kafka-cluster"
 HIDES: Final = (ResourceType.TOPIC, ResourceType.GROUP, ResourceType.TRANSACTIONAL_ID)
@@ -116,6 +116,20 @@ class Stage:
     @cached_property
     def node_id(self) -> int:
         return int(self.admin.wire.call("metadata", 12, topics=[]).fields["brokers"][0]["node_id"])
+
+    # --- requests
+
+    def call_in_any_order(self, api: str, version: int, rows: str, /, **request: Any) -> None:
+        """Send a request of the user; the order of the answer's `rows` is left out of the comparison."""
+
+        def converse() -> Answer:
+            answer = self.user.wire.call(api, version, request)
+            in_order = sorted(
+                answer.fields[rows], key=lambda row: str(row.get("group_id", row.get("topic_name")))
+            )
+            return Answer({**answer.fields, rows: in_order}, answer.trailing)
+
+        self.user.exchange(f"{api} v{version}", request, converse)
 
     # --- the entries
 

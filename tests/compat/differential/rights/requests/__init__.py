@@ -4,18 +4,28 @@ from tests.compat.differential.rights.requests import (
     administration,
     cluster,
     configurations,
+    groups,
+    members,
     metadata,
+    offsets,
     records,
     security,
+    sharing,
     topics,
+    transactions,
 )
 
 __all__ = [
     "administration",
     "cluster",
     "configurations",
+    "groups",
+    "members",
     "metadata",
+    "offsets",
     "records",
     "security",
+    "sharing",
     "topics",
+    "transactions",
 ]

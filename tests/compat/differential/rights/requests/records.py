@@ -1,4 +1,4 @@
-"""Produce, Fetch, ListOffsets, DeleteRecords, OffsetForLeaderEpoch."""
+"""Produce, Fetch, ListOffsets, DeleteRecords, OffsetForLeaderEpoch, DescribeProducers."""
 
 from __future__ import annotations
 
@@ -186,3 +186,9 @@ def offset_for_leader_epoch(stage: Stage, version: int) -> None:
     asked = [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 0}]
     topics = [{"topic": name, "partitions": asked} for name in stage.topics]
     stage.user.call("offset_for_leader_epoch", version, replica_id=-1, topics=topics)
+
+
+@row(READ_TOPIC, prepare=_filled)
+def describe_producers(stage: Stage) -> None:
+    topics = [{"name": name, "partition_indexes": [0]} for name in stage.topics]
+    stage.user.call("describe_producers", 0, topics=topics)

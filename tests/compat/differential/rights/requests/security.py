@@ -1,4 +1,4 @@
-"""The APIs of ACLs, which the cluster's rights guard."""
+"""The APIs of ACLs and SCRAM users, which the cluster's rights guard."""
 
 from __future__ import annotations
 
@@ -43,3 +43,15 @@ def create_acls(stage: Stage, version: int) -> None:
 @row(ALTER_CLUSTER, cases=(1, 3))
 def delete_acls(stage: Stage, version: int) -> None:
     stage.user.call("delete_acls", version, filters=[_filter(stage)])
+
+
+@row(DESCRIBE_CLUSTER)
+def describe_user_scram_credentials(stage: Stage) -> None:
+    stage.user.call("describe_user_scram_credentials", 0, users=[{"name": stage.name("nobody")}])
+
+
+@row(ALTER_CLUSTER)
+def alter_user_scram_credentials(stage: Stage) -> None:
+    """Delete what does not exist, for two users."""
+    deletions = [{"name": stage.name(suffix), "mechanism": 1} for suffix in ("nobody", "no-other")]
+    stage.user.call("alter_user_scram_credentials", 0, deletions=deletions, upsertions=[])
