@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from struct import Struct
-from typing import Any
+from typing import Any, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -36,6 +36,8 @@ from gateway.server.charged_answer import ChargedAnswer
 from gateway.server.eager import Timed, Waiting, begin
 
 logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 
 # api_key and api_version as one number, correlation_id, size of client_id
@@ -233,6 +235,7 @@ class Dispatcher:
         self, api: Api[Any], context: RequestContext[Any], request: Any, deferred: Deferred
     ) -> None:
         assert api.begin is not None
+        begun_s = self._quotas.seconds()
         try:
             begun = api.begin(context, request)
         except (CloseConnection, MalformedRequest) as error:
@@ -242,23 +245,34 @@ class Dispatcher:
             logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer.name)
             deferred.fail()
         else:
+            if context.charge is not None:
+                context.charge.busy_s += self._quotas.seconds() - begun_s
             deferred.follow(begun)
 
     async def _read(
         self, api: Api[Any], context: RequestContext[Any], schema: RequestSchema, frame: bytes, position: int
     ) -> Any:
         """Decode the request in a thread; return None for a malformed one."""
-        begun_s = self._quotas.seconds()
         try:
-            request, _ = await asyncio.to_thread(schema.read, memoryview(frame), position)
+            request, _ = await self._in_thread(context.charge, schema.read, memoryview(frame), position)
         except MalformedRequest as error:
             logger.warning(
                 "%s v%d of %s is malformed: %s", api.name, context.api_version, context.peer.name, error
             )
             return None
-        if context.charge is not None:
-            context.charge.busy_s += self._quotas.seconds() - begun_s
         return request
+
+    async def _in_thread(self, charge: Charge | None, work: Callable[..., T], *arguments: Any) -> T:
+        """Carry out work in a thread, and count its time."""
+
+        def timed() -> T:
+            begun_s = self._quotas.seconds()
+            done = work(*arguments)
+            if charge is not None:
+                charge.busy_s += self._quotas.seconds() - begun_s
+            return done
+
+        return await asyncio.to_thread(timed)
 
     async def _answer(self, api: Api[Any], context: RequestContext[Any], request: Any) -> bytes | None:
         """Return the frame of the answer; None when a bug prevented it."""
@@ -269,7 +283,9 @@ class Dispatcher:
             if context.charge is not None:
                 context.charge.busy_s += work.busy_s
             if api.is_long or work.busy_s > LONG_S:
-                return await asyncio.to_thread(encode_response, api.key, context.correlation_id, response)
+                return await self._in_thread(
+                    context.charge, encode_response, api.key, context.correlation_id, response
+                )
             return encode_response(api.key, context.correlation_id, response)
         except CloseConnection as error:
             logger.warning("%s of %s: %s", api.name, context.peer.name, error)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import struct
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +15,7 @@ import pytest
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Deferred
 from gateway.metadata.client_quotas import QuotaAlteration, QuotaChange, alter_client_quotas, entity_of
+from gateway.server import dispatcher as dispatcher_module
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
@@ -336,3 +337,36 @@ async def test_made_up_client_ids_need_no_more_memory_than_allowed(tmp_path: Pat
         for _ in range(10):
             await client.ask("metadata", 9, topics=[])
         assert len(quotas.request.meters) <= 1
+
+
+@pytest.mark.parametrize("where", ["decoding", "encoding"])
+async def test_the_time_of_threads_counts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    async with serving(tmp_path) as client:
+        node = client.node
+        await limit(node, "request_percentage", 0.001)
+        now_s = [0.0]
+        node.services.node.quotas.seconds = lambda: now_s[0]
+
+        def slow(work: Callable[..., Any]) -> Callable[..., Any]:
+            def take_long(*arguments: Any) -> Any:
+                now_s[0] += 0.1
+                return work(*arguments)
+
+            return take_long
+
+        topics = [{"name": f"no-such-topic-{number:06d}"} for number in range(3000)]
+        assert (await client.ask("metadata", 4, topics=topics[:1]))["throttle_time"] == 0
+        if where == "encoding":
+            encode_slowly = slow(dispatcher_module.encode_response)
+            monkeypatch.setattr(dispatcher_module, "encode_response", encode_slowly)
+            answer = await client.ask("list_groups", 4, states_filter=[])
+        else:
+            looked_up = client.dispatcher._schemas[3, 4]
+            client.dispatcher._schemas[3, 4] = (
+                looked_up[0],
+                looked_up[1]._replace(read=slow(looked_up[1].read)),
+            )
+            answer = await client.ask("metadata", 4, topics=topics, allow_auto_topic_creation=False)
+        assert answer["throttle_time"] == 1000
