@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
+from confluent_kafka import Consumer
+from confluent_kafka import TopicPartition as ConfluentPartition
 from kafka import KafkaConsumer, KafkaProducer, TopicPartition  # type: ignore[import-untyped]
 
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
@@ -17,6 +20,7 @@ from tests.support.wire import Wire
 
 RECORDS = 60
 RECORD_BYTES = 1000
+DEADLINE_S = 60.0
 
 
 @contextmanager
@@ -61,14 +65,57 @@ def test_kafka_producer_perf_test_is_throttled(shared_gateway: GatewayProcess) -
     expect_unbroken(stored_batches(shared_gateway.bootstrap, topic), RECORDS)
 
 
+def _written(gateway: GatewayProcess) -> str:
+    """Return a topic with RECORDS records."""
+    topic = fresh_topic(gateway.bootstrap, "quota-fetch")
+    producer = KafkaProducer(bootstrap_servers=gateway.bootstrap, batch_size=4000)
+    for number in range(RECORDS):
+        producer.send(topic, b"%06d" % number + b"." * RECORD_BYTES)
+    producer.close()
+    return topic
+
+
+def test_kafkas_consumer_reads_everything_though_it_is_throttled(shared_gateway: GatewayProcess) -> None:
+    topic = _written(shared_gateway)
+    with quota(shared_gateway, "consumer_byte_rate", 6000.0) as client_id:
+        run = run_tool(
+            "kafka-console-consumer",
+            *("--bootstrap-server", shared_gateway.bootstrap, "--topic", topic, "--from-beginning"),
+            *("--max-messages", str(RECORDS)),
+            *("--command-property", f"client.id={client_id}"),
+        ).expect_success()
+    assert [line[:6] for line in run.stdout.splitlines()] == [f"{number:06d}" for number in range(RECORDS)]
+
+
+def test_librdkafka_reads_everything_though_it_is_throttled(shared_gateway: GatewayProcess) -> None:
+    topic = _written(shared_gateway)
+    throttled_ms: list[float] = []
+    with quota(shared_gateway, "consumer_byte_rate", 6000.0) as client_id:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": shared_gateway.bootstrap,
+                "client.id": client_id,
+                "group.id": client_id,
+                "auto.offset.reset": "earliest",
+                "throttle_cb": lambda event: throttled_ms.append(event.throttle_time),
+            }
+        )
+        consumer.assign([ConfluentPartition(topic, 0, 0)])
+        found = []
+        end_s = time.monotonic() + DEADLINE_S
+        while len(found) < RECORDS and time.monotonic() < end_s:
+            message = consumer.poll(1)
+            if message is not None and message.error() is None:
+                found.append(message.value()[:6])
+        consumer.close()
+    assert found == [b"%06d" % number for number in range(RECORDS)]
+    assert max(throttled_ms) > 0
+
+
 def test_kafka_python_reads_everything_though_it_is_throttled(
     shared_gateway: GatewayProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
-    topic = fresh_topic(shared_gateway.bootstrap, "quota-fetch")
-    producer = KafkaProducer(bootstrap_servers=shared_gateway.bootstrap, batch_size=4000)
-    for number in range(RECORDS):
-        producer.send(topic, b"%06d" % number + bytes(RECORD_BYTES))
-    producer.close()
+    topic = _written(shared_gateway)
     with quota(shared_gateway, "consumer_byte_rate", 6000.0) as client_id:
         consumer = KafkaConsumer(bootstrap_servers=shared_gateway.bootstrap, client_id=client_id)
         partition = TopicPartition(topic, 0)
