@@ -134,7 +134,12 @@ class Gateway:
         services.upkeep.backlog.held.room = self.server.memory
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(
-            config, self.clock, services.partitions.registry, log_directory, services.topics.lifecycle
+            config,
+            self.clock,
+            services.partitions.registry,
+            log_directory,
+            services.topics.lifecycle,
+            services.security.tokens,
         )
         self._compaction = Compaction(
             config,

@@ -15,6 +15,7 @@ from gateway.config.client_quotas import CLIENT_QUOTA_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
 from gateway.config.compression import COMPRESSION_SETTINGS
 from gateway.config.deduplication import DEDUPLICATION_SETTINGS
+from gateway.config.delegation_tokens import DELEGATION_TOKEN_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_SETTINGS
@@ -40,6 +41,7 @@ SETTINGS: tuple[Setting, ...] = (
     *AUTHORIZATION_SETTINGS,
     *OAUTHBEARER_SETTINGS,
     *USER_SETTINGS,
+    *DELEGATION_TOKEN_SETTINGS,
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *CLIENT_QUOTA_SETTINGS,

@@ -1,5 +1,5 @@
 """The state that the metadata log describes: topics, configurations, producer-id blocks, access control entries,
-client quotas, SCRAM users.
+client quotas, SCRAM users, delegation tokens.
 
 Only `replay` changes the image, live and at the start. It changes in place and every look-up is O(1), so that a change
 costs the same with a hundred thousand partitions.
@@ -17,16 +17,19 @@ from gateway.metadata.records import (
     AccessControlEntryRecord,
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
     QuotaEntity,
     RemoveAccessControlEntryRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UserScramCredentialRecord,
 )
+from gateway.metadata.tokens import StoredTokens
 from gateway.metadata.topic_names import unify_collision_characters
 from gateway.metadata.users import StoredUsers
 
@@ -76,6 +79,7 @@ class MetadataImage:
         """The ids of deleted topics; None once the start no longer needs them."""
         self.acls = StoredAcls()
         self.users = StoredUsers()
+        self.tokens = StoredTokens()
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         """The quotas of each entity that has any, by their keys."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
@@ -117,6 +121,8 @@ class MetadataImage:
             self.acls.replay(record)
         elif isinstance(record, UserScramCredentialRecord | RemoveUserScramCredentialRecord):
             self.users.replay(record)
+        elif isinstance(record, DelegationTokenRecord | RemoveDelegationTokenRecord):
+            self.tokens.replay(record)
         elif isinstance(record, ClientQuotaRecord):
             self._replay_client_quota(record)
         else:

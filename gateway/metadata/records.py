@@ -123,6 +123,24 @@ class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel
     mechanism: int
 
 
+class DelegationTokenRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A delegation token was created, renewed, or told when to expire. Principals are text, such as `User:ann`."""
+
+    owner: str
+    requester: str
+    renewers: tuple[str, ...]
+    issue_timestamp: int
+    max_timestamp: int
+    expiration_timestamp: int
+    token_id: str
+
+
+class RemoveDelegationTokenRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A delegation token was removed."""
+
+    token_id: str
+
+
 MetadataRecord = (
     TopicRecord
     | PartitionRecord
@@ -134,6 +152,8 @@ MetadataRecord = (
     | ClientQuotaRecord
     | UserScramCredentialRecord
     | RemoveUserScramCredentialRecord
+    | DelegationTokenRecord
+    | RemoveDelegationTokenRecord
 )
 
 _TYPE_NAMES: dict[type[Any], str] = {
@@ -147,6 +167,8 @@ _TYPE_NAMES: dict[type[Any], str] = {
     ClientQuotaRecord: "CLIENT_QUOTA_RECORD",
     UserScramCredentialRecord: "USER_SCRAM_CREDENTIAL_RECORD",
     RemoveUserScramCredentialRecord: "REMOVE_USER_SCRAM_CREDENTIAL_RECORD",
+    DelegationTokenRecord: "DELEGATION_TOKEN_RECORD",
+    RemoveDelegationTokenRecord: "REMOVE_DELEGATION_TOKEN_RECORD",
 }
 _TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
 _ID_FIELDS: dict[type[Any], tuple[str, ...]] = {

@@ -29,11 +29,13 @@ from gateway.runtime.services import (
     CoordinatorServices,
     NodeServices,
     PartitionServices,
+    SecurityServices,
     Services,
     TopicServices,
     UpkeepServices,
 )
 from gateway.runtime.topics.acl_access import open_access
+from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
@@ -127,6 +129,7 @@ async def compose(
             backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
         ),
+        security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),
     )
     follow_fetch_sessions(config, services.partitions.fetch_sessions)
     return Composition(services, blocks)

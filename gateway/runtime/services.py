@@ -27,6 +27,7 @@ from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.quotas.client_quotas import ClientQuotas
+from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
@@ -120,6 +121,14 @@ class CoordinatorServices:
 
 
 @dataclass(slots=True)
+class SecurityServices:
+    """The delegation tokens, and the metadata that stores them."""
+
+    metadata_log: MetadataLog
+    tokens: DelegationTokens
+
+
+@dataclass(slots=True)
 class UpkeepServices:
     """The limits of the disk: the backlog quotas of topics, and the room that is left."""
 
@@ -136,3 +145,4 @@ class Services:
     topics: TopicServices
     coordinators: CoordinatorServices
     upkeep: UpkeepServices
+    security: SecurityServices

@@ -46,6 +46,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer_host",
         "peer_port",
         "principal",
+        "token_id",
     )
 
     def __init__(
@@ -59,6 +60,7 @@ class Connection(asyncio.BufferedProtocol):
         self._identify = identify
         self.listener_name = listener_name
         self.principal = ANONYMOUS
+        self.token_id: str | None = None
         self.peer_host = ""
         self.peer_port = -1
         self.active = True

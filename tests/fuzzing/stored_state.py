@@ -47,8 +47,10 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import (
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -217,6 +219,8 @@ def _metadata_records() -> list[Any]:
         ClientQuotaRecord((("client-id", None), ("user", "ann")), "producer_byte_rate", 1024.0),
         UserScramCredentialRecord("ann", 1, b"salt", b"stored", b"server", 4096),
         RemoveUserScramCredentialRecord("ann", 1),
+        DelegationTokenRecord("User:ann", "User:bob", ("User:carl",), 1, 3, 2, "token"),
+        RemoveDelegationTokenRecord("token"),
         RemoveTopicRecord(topic_id),
     ]
 

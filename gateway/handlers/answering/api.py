@@ -111,6 +111,8 @@ class Peer(Protocol):
     listener_name: str
     principal: str
     """The principal that the connection stands for, such as `User:ANONYMOUS`."""
+    token_id: str | None
+    """The delegation token that the client logged in with, or None."""
 
     @property
     def name(self) -> str:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import logging
 from datetime import timedelta
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import ApiError
-from gateway.runtime.services import TopicServices
-from gateway.runtime.topics.metadata_log import Decide
+from gateway.runtime.topics.metadata_log import Decide, MetadataLog
 from log import LogError
 
 logger = logging.getLogger(__name__)
@@ -20,8 +19,17 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
+class WithMetadata(Protocol):
+    """Services through which a handler changes metadata."""
+
+    metadata_log: MetadataLog
+
+
+S = TypeVar("S", bound=WithMetadata)
+
+
 async def change_metadata(
-    context: RequestContext[TopicServices], decide: Decide[T], time_limit: timedelta | None = None
+    context: RequestContext[S], decide: Decide[T], time_limit: timedelta | None = None
 ) -> T | ApiError:
     """Carry a decision out; return its answer, or the error because of which it is not known to be durable.
 

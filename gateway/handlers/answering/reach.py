@@ -6,6 +6,7 @@ from gateway.runtime.services import (
     CoordinatorServices,
     NodeServices,
     PartitionServices,
+    SecurityServices,
     Services,
     TopicServices,
 )
@@ -29,6 +30,11 @@ def topics(services: Services) -> TopicServices:
 def coordinators(services: Services) -> CoordinatorServices:
     """Return the coordinators."""
     return services.coordinators
+
+
+def security(services: Services) -> SecurityServices:
+    """Return the services of delegation tokens."""
+    return services.security
 
 
 def everything(services: Services) -> Services:

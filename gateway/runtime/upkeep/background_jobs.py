@@ -19,6 +19,7 @@ from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
+from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.delayed_delivery import RUN_EVERY_S, DelayedDelivery
 from gateway.runtime.upkeep.file_deletion import FileDeletion
@@ -57,12 +58,14 @@ class BackgroundJobs:
         partitions: Partitions,
         log_directory: LogDirectory,
         lifecycle: TopicLifecycle,
+        tokens: DelegationTokens,
     ) -> None:
         self._config = config
         self._clock = clock
         self._partitions = partitions
         self._log_directory = log_directory
         self._lifecycle = lifecycle
+        self._tokens = tokens
         self._long_lived = LongLived()
         self._freed_memory = FreedMemory(partitions.tables)
         self.retention = Retention(clock)
@@ -111,6 +114,12 @@ class BackgroundJobs:
             _Job("file deletion", 1.0, None, self._file_deletion.run),
             _Job("delayed records", RUN_EVERY_S, None, self._delayed.run),
             _Job("producer names", RUN_NAMES_EVERY_S, None, self._names.run),
+            _Job(
+                "expired delegation tokens",
+                config.int("delegation.token.expiry.check.interval.ms") / 1000,
+                None,
+                self._tokens.remove_expired,
+            ),
         )
 
     async def _repeat(self, job: _Job) -> None:

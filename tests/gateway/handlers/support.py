@@ -49,6 +49,7 @@ class FakePeer:
     name = "127.0.0.1:50312"
     listener_name = "PLAINTEXT"
     principal = "User:ANONYMOUS"
+    token_id: str | None = None
 
     def __init__(self) -> None:
         self.callbacks: dict[Hashable, Callable[[], None]] = {}

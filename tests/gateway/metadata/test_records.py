@@ -9,9 +9,11 @@ import pytest
 from gateway.metadata.records import (
     ClientQuotaRecord,
     ConfigRecord,
+    DelegationTokenRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
@@ -55,6 +57,8 @@ TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
         ClientQuotaRecord((("user", "ann"),), "request_percentage", float("inf")),
         UserScramCredentialRecord("ann", 1, b"\x00salt", b"stored", b"", 4096),
         RemoveUserScramCredentialRecord("ann", 2),
+        DelegationTokenRecord("User:ann", "User:bob", ("User:carl",), 1, 3, 2, "token"),
+        RemoveDelegationTokenRecord("token"),
     ],
     ids=lambda record: type(record).__name__,
 )
