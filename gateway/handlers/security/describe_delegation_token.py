@@ -36,8 +36,8 @@ async def handle(context: RequestContext[SecurityServices], request: Any) -> Any
         context.peer.principal,
         owners,
         lambda token: (
-            context.may(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
-            or context.may(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
+            context.could(Operation.DESCRIBE, ResourceType.DELEGATION_TOKEN, token.token_id)
+            or context.could(Operation.DESCRIBE_TOKENS, ResourceType.USER, token.owner)
         ),
     )
     return _answer(context, ErrorCode.none, found)
