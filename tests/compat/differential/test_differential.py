@@ -74,6 +74,7 @@ VERSIONS = {
     "alter_client_quotas": (0, 1),
     "describe_user_scram_credentials": (0, 0),
     "alter_user_scram_credentials": (0, 0),
+    "describe_delegation_token": (1, 3),
     "describe_quorum": (0, 2),
     "elect_leaders": (0, 2),
     "alter_partition_reassignments": (0, 1),
