@@ -14,6 +14,7 @@ import signal
 import stat
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import uvloop
@@ -38,9 +39,11 @@ from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_policy import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
-from gateway.security.errors import StoreError
+from gateway.security.errors import LoginSettingsError, StoreError
 from gateway.server.addresses import check_address
 from gateway.server.dispatcher import Dispatcher
+from gateway.server.login_mechanisms import login_mechanisms
+from gateway.server.sasl_listener import Logins
 from gateway.server.server import Server
 from log import DirectoryLocked, IncompatibleFormat, LocalDurability, LogDirectory, LogError
 from pid_allocator import BlockStore
@@ -129,6 +132,7 @@ class Gateway:
             Dispatcher(APIS, services),
             services.partitions.cold_reads,
             quotas=services.node.quotas,
+            logins=Logins(loop, self.clock, partial(login_mechanisms, services)),
             handles_limit=handles_limit,
         )
         services.upkeep.backlog.held.room = self.server.memory
@@ -215,6 +219,8 @@ class Gateway:
             port = await self.server.listen(listener)
         except StoreError as error:
             raise StartFailed(f"listener {listener.name} can't speak TLS: {error}") from error
+        except LoginSettingsError as error:
+            raise StartFailed(f"listener {listener.name} can't log clients in: {error}") from error
         except OSError as error:
             # asyncio repeats the address in the text of an error of bind
             number = error.errno or 0

@@ -30,7 +30,7 @@ OTHER_WORLDS: Mapping[str, str] = {
     "zookeeper.": "a gateway needs no ZooKeeper, it keeps its metadata itself",
     "controller.quorum.": "a gateway needs no controllers, it keeps its metadata itself",
     "process.roles": "a gateway has no roles, it keeps its metadata itself",
-    "sasl.": "SASL is not supported; clients are identified by their TLS certificates only",
+    "sasl.kerberos.": "Kerberos (GSSAPI) is not supported; the mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER",
 }
 """The hints for settings of Kafka that Seqgate does not have, by the prefix of their names."""
 
@@ -133,8 +133,17 @@ class Config:
 
     def of_listener(self, listener_name: _Text, name: _Text) -> SettingValue | None:
         """Return the value of a `per_listener` setting for one listener; None when the setting is unset."""
-        own = self._values.get(f"{LISTENER_PREFIX}{listener_name.lower()}.{name}")
+        own = self.own_of_listener(listener_name, name)
         return self._values[name] if own is None else own
+
+    def own_of_listener(self, listener_name: _Text, name: _Text) -> SettingValue | None:
+        """Return the value that a `per_listener` setting has for one listener only; None when it has none."""
+        return self._values.get(f"{LISTENER_PREFIX}{listener_name.lower()}.{name}")
+
+    def of_mechanism(self, listener_name: _Text, mechanism: _Text, name: _Text) -> SettingValue | None:
+        """Return the value of a setting for one mechanism of one listener; None when the setting is unset."""
+        own = self._values.get(f"{LISTENER_PREFIX}{listener_name.lower()}.{mechanism.lower()}.{name}")
+        return self.of_listener(listener_name, name) if own is None else own
 
     def protocol_of(self, listener_name: _Text) -> SecurityProtocol:
         """Return the protocol that a listener speaks. Raises ValueError for a name without a protocol."""

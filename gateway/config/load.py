@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gateway.config.config import Config, unknown_setting
 from gateway.config.errors import ConfigError
+from gateway.config.logins import login_complaint
 from gateway.config.rules import broker_conflict
 from gateway.config.setting import EmptyItemError, InvalidValueError, RefusedValueError, SettingValue
 from gateway.config.table import BY_ENVIRONMENT_NAME, nearest, setting_named
@@ -127,6 +128,9 @@ def _check_together(static: Mapping[str, SettingValue]) -> None:
             config.protocol_of(name)
         except ValueError as error:
             raise ConfigError(f"Setting listeners is refused: {error}.") from None
+    unable = login_complaint(config)
+    if unable:
+        raise ConfigError(f"Clients can't log in: {unable}.")
     for advertised in config.advertised_listeners:
         if advertised.name not in names:
             raise ConfigError(

@@ -53,8 +53,8 @@ NETWORK_SETTINGS = (
         default=DEFAULT_MAP,
         section=_NETWORK,
         check=protocol_map_complaint,
-        doc="What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT and SSL (TLS). `PLAINTEXT1`, "
-        "`PLAINTEXT2` and so on, the names that further `--listen` flags get, speak plaintext.",
+        doc="What each listener speaks, `NAME:PROTOCOL` separated by commas; the protocols are PLAINTEXT, SSL (TLS), SASL_PLAINTEXT "
+        "(logins) and SASL_SSL (both). `PLAINTEXT1`, `PLAINTEXT2` and so on, the names that further `--listen` flags get, speak plaintext.",
     ),
     Setting(
         name="advertised.listeners",

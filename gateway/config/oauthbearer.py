@@ -37,7 +37,7 @@ def name_complaint(value: SettingValue) -> str | None:
     return None if str(value).strip() else "the name of a claim must not be empty"
 
 
-_setting = partial(Setting, section="OAUTHBEARER logins", per_listener=True)
+_setting = partial(Setting, section="OAUTHBEARER logins", per_listener=True, per_mechanism=True)
 _text = partial(_setting, type=SettingType.STRING)
 _time_ms = partial(_setting, type=SettingType.LONG, minimum=1)
 

@@ -14,11 +14,21 @@ class SecurityProtocol(enum.Enum):
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def has_tls(self) -> bool:
+        """Whether connections are encrypted."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def has_logins(self) -> bool:
+        """Whether clients log in."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 
-LATER_PROTOCOLS = ("SASL_PLAINTEXT", "SASL_SSL")
-"""Kafka's protocols that no listener here can speak."""
-DEFAULT_MAP = "PLAINTEXT:PLAINTEXT,SSL:SSL"
+DEFAULT_MAP = ",".join(f"{name}:{name}" for name in SecurityProtocol.__members__)
 _NUMBERED_PLAINTEXT = re.compile(r"PLAINTEXT\d+")
 """The names that `seqgate serve --listen` gives to its second and further listeners."""
 
@@ -36,8 +46,6 @@ def parse_protocol_map(text: str) -> dict[str, SecurityProtocol]:
             raise ValueError(f"{item!r} must have the form NAME:PROTOCOL")
         if name in protocols:
             raise ValueError(f"the listener name {name} occurs twice")
-        if protocol in LATER_PROTOCOLS:
-            raise ValueError(f"{item!r} asks for SASL, which no listener here speaks yet")
         if protocol not in SecurityProtocol.__members__:
             allowed = ", ".join(SecurityProtocol.__members__)
             raise ValueError(f"{protocol} in {item!r} is no security protocol; choose from {allowed}")
@@ -54,13 +62,11 @@ def protocol_of(listener_name: str, protocols: Mapping[str, SecurityProtocol]) -
     found = protocols.get(listener_name)
     if found is not None:
         return found
-    if listener_name in LATER_PROTOCOLS:
-        raise ValueError(f"listener {listener_name} asks for SASL, which no listener here speaks yet")
     if _NUMBERED_PLAINTEXT.fullmatch(listener_name):
         return SecurityProtocol.PLAINTEXT
     raise ValueError(
-        f"listener {listener_name} has no security protocol; add {listener_name}:PLAINTEXT or {listener_name}:SSL to "
-        "listener.security.protocol.map"
+        f"listener {listener_name} has no security protocol; add {listener_name}:SASL_SSL or another of "
+        f"{', '.join(SecurityProtocol.__members__)} to listener.security.protocol.map"
     )
 
 

@@ -61,7 +61,8 @@ class Setting:
     `unset_value`. `topic_name` is the name of the same setting on a topic; the broker's value is the default of the
     topic's value. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed value and returns the
     reason why the setting refuses the value, or None. `internal` settings are accepted, but not listed to clients.
-    `per_listener` settings can be set for one listener, as `listener.name.NAME.SETTING`.
+    `per_listener` settings can be set for one listener, as `listener.name.NAME.SETTING`, and those that are `per_mechanism` too for a
+    mechanism of the listener, as `listener.name.NAME.MECHANISM.SETTING`.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Setting:
     topic_name: str | None = None
     dynamic: bool = False
     per_listener: bool = False
+    per_mechanism: bool = False
     sensitive: bool = False
     internal: bool = False
     fallbacks: tuple[Fallback, ...] = ()

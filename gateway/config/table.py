@@ -25,6 +25,7 @@ from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.oauthbearer import OAUTHBEARER_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
 from gateway.config.reads import READ_SETTINGS
+from gateway.config.sasl import MECHANISMS, SASL_SETTINGS
 from gateway.config.setting import Setting
 from gateway.config.shared_limits import SHARED_LIMIT_SETTINGS
 from gateway.config.storage import STORAGE_SETTINGS
@@ -38,6 +39,7 @@ SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
     *NETWORK_SETTINGS,
     *TLS_SETTINGS,
+    *SASL_SETTINGS,
     *AUTHORIZATION_SETTINGS,
     *OAUTHBEARER_SETTINGS,
     *USER_SETTINGS,
@@ -73,8 +75,12 @@ BY_ENVIRONMENT_NAME: dict[str, Setting] = {setting.environment_name: setting for
 
 
 LISTENER_PREFIX: Final = "listener.name."
-"""The prefix of settings for one listener: `listener.name.NAME.SETTING`, with the listener's name in lower case."""
-_OF_LISTENER = re.compile(re.escape(LISTENER_PREFIX) + r"[a-z0-9_-]+\.(.+)")
+"""The prefix of settings for one listener: `listener.name.NAME.SETTING`, or `listener.name.NAME.MECHANISM.SETTING`, with both names in
+lower case.
+"""
+_OF_LISTENER = re.compile(
+    re.escape(LISTENER_PREFIX) + rf"[a-z0-9_-]+\.(?:({'|'.join(MECHANISMS).lower()})\.)?(.+)"
+)
 
 
 @lru_cache(maxsize=1024)
@@ -84,8 +90,10 @@ def setting_named(name: str) -> Setting | None:
     if found is not None:
         return found
     of_listener = _OF_LISTENER.fullmatch(name)
-    general = BY_NAME.get(of_listener[1]) if of_listener else None
-    if general is None or not general.per_listener:
+    general = BY_NAME.get(of_listener[2]) if of_listener else None
+    if of_listener is None or general is None or not general.per_listener:
+        return None
+    if of_listener[1] and not general.per_mechanism:
         return None
     return replace(general, name=name, default=None)
 

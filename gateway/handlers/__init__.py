@@ -59,6 +59,8 @@ from gateway.handlers.security import (
     describe_user_scram_credentials,
     expire_delegation_token,
     renew_delegation_token,
+    sasl_authenticate,
+    sasl_handshake,
 )
 from gateway.handlers.sharing import (
     alter_share_group_offsets,
@@ -95,6 +97,7 @@ _SERVED: tuple[Api[Any], ...] = (
     sync_group.API,
     describe_groups.API,
     list_groups.API,
+    sasl_handshake.API,
     create_topics.API,
     delete_topics.API,
     delete_records.API,
@@ -112,6 +115,7 @@ _SERVED: tuple[Api[Any], ...] = (
     alter_configs.API,
     alter_replica_log_dirs.API,
     describe_log_dirs.API,
+    sasl_authenticate.API,
     create_partitions.API,
     delete_groups.API,
     create_delegation_token.API,

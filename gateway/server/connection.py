@@ -18,6 +18,7 @@ from gateway.server.connection_owner import ConnectionOwner
 from gateway.server.frame_reader import SIZE_BYTES
 from gateway.server.intake import CLOSING, DRAINING, GONE, HELD_BACK, NOT_READ, SENDING, TOO_MANY, Intake
 from gateway.server.record_sender import RecordSender
+from gateway.server.sasl_listener import Begin, RequestLimits
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +33,7 @@ class Connection(asyncio.BufferedProtocol):
 
     __slots__ = (
         "_answers",
+        "_begin",
         "_gone_callbacks",
         "_held_back_by",
         "_identify",
@@ -61,6 +63,7 @@ class Connection(asyncio.BufferedProtocol):
         self.listener_name = listener_name
         self.principal = ANONYMOUS
         self.token_id: str | None = None
+        self._begin: Begin = server.dispatcher.begin
         self.peer_host = ""
         self.peer_port = -1
         self.active = True
@@ -202,10 +205,15 @@ class Connection(asyncio.BufferedProtocol):
 
     # requests
 
+    def take(self, begin: Begin, limits: RequestLimits) -> None:
+        """Begin requests in this way from now on, within these limits."""
+        self._begin = begin
+        self._intake.limit(limits.max_bytes, limits.memory)
+
     def begin_request(self, frame: memoryview) -> None:
         """Begin one whole request, and write its answer when it is the answer's turn."""
         try:
-            answer = self._server.dispatcher.begin(frame, self)
+            answer = self._begin(frame, self)
         except (MalformedRequest, CloseConnection) as error:
             self.close(str(error))
             return
@@ -216,10 +224,9 @@ class Connection(asyncio.BufferedProtocol):
             return
         if isinstance(answer, Deferred):
             self._await_answer(answer)
+        elif answer is not None and not self._answers:
+            self._write(answer)
         elif answer is not None:
-            if not self._answers:
-                self._write(answer)
-                return
             later = Deferred()
             later.answer = answer
             self._append(later)
@@ -261,7 +268,10 @@ class Connection(asyncio.BufferedProtocol):
                 self._held_back_by = None
                 intake.stops &= ~HELD_BACK
             if answer.failed:
-                self.close("its request failed in the gateway")
+                if not answer.answer:
+                    self.close("its request failed in the gateway, or its login was refused")
+                self._write(answer.answer or b"")
+                self.hang_up()
                 return
             self._write(answer.answer or b"")
         if not intake.is_consuming:
@@ -319,8 +329,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _note_unread(self) -> None:
         if self._transport is not None and not self._intake.stops & GONE:
-            unread_bytes = self._transport.get_write_buffer_size() + self._piece_bytes
-            self._server.unread.note(self, unread_bytes)
+            self._server.unread.note(self, self._transport.get_write_buffer_size() + self._piece_bytes)
 
     # the end
 

@@ -74,6 +74,7 @@ class Intake:
         "_buffers",
         "_headway",
         "_held",
+        "_memory",
         "_muted_until_s",
         "_requester",
         "_transport",
@@ -86,6 +87,7 @@ class Intake:
 
     def __init__(self, buffers: Buffers, requester: Requester, request_max_bytes: int) -> None:
         self._buffers = buffers
+        self._memory = buffers.memory
         self._requester: Requester | None = requester
         self._transport: asyncio.Transport | None = None
         self.reader = FrameReader(request_max_bytes)
@@ -106,6 +108,12 @@ class Intake:
         """Pause and resume reading of this transport from now on."""
         self._transport = transport
 
+    def limit(self, request_max_bytes: int, memory: RequestMemory) -> None:
+        """Take requests of at most this size from now on, and this memory for those that arrive in parts."""
+        self.reader.max_bytes = request_max_bytes
+        self._memory.give_back(self)
+        self._memory = memory
+
     @property
     def is_attached(self) -> bool:
         """Whether a transport brings bytes."""
@@ -114,9 +122,9 @@ class Intake:
     def detach(self) -> None:
         """Drop all received bytes, because the client has hung up."""
         self._hold(b"")
-        self._buffers.memory.give_back(self)
         if self._unmuting is not None:
             self._unmuting.cancel()
+        self._memory.give_back(self)
         self._transport = None
         self._requester = None  # the intake and its connection refer to each other
 
@@ -254,7 +262,7 @@ class Intake:
                 continue
             reader.frame_size = size
             first_bytes = min(size, max(FIRST_PART_BYTES, GROWTH * (end - position)))
-            if self._buffers.memory.acquire(self, first_bytes, self._memory_granted):
+            if self._memory.acquire(self, first_bytes, self._memory_granted):
                 reader.start(size, first_bytes)
             else:
                 self.stops |= NO_ROOM
@@ -272,7 +280,7 @@ class Intake:
         reader = self.reader
         more_bytes = reader.growth_bytes
         if more_bytes:
-            if not self._buffers.memory.acquire(self, more_bytes, self._memory_granted):
+            if not self._memory.acquire(self, more_bytes, self._memory_granted):
                 self.stops |= NO_ROOM
                 return False
             reader.grow()
@@ -299,7 +307,7 @@ class Intake:
             if reader.in_parts:
                 reader.grow()
             else:
-                reader.start(reader.frame_size, self._buffers.memory.held_bytes(self))
+                reader.start(reader.frame_size, self._memory.held_bytes(self))
         except MemoryError:
             self._abort()
             return
@@ -308,14 +316,14 @@ class Intake:
     def _begin_parted(self, frame: memoryview) -> None:
         if self._requester is not None:
             self._requester.begin_request(frame)
-        self._buffers.memory.give_back(self)
+        self._memory.give_back(self)
 
     # a stalled request
 
     @property
     def holds_memory(self) -> bool:
         """Whether the connection holds memory for an incomplete request and waits for no more memory."""
-        memory = self._buffers.memory
+        memory = self._memory
         return memory.held_bytes(self) > 0 and not memory.is_waiting(self)
 
     def slow_s(self, now_s: float) -> float:

@@ -10,19 +10,22 @@ import socket
 import sys
 from collections import Counter
 from collections.abc import Callable
+from typing import TypeAlias
 
 from gateway.config import Config, Listener
 from gateway.config.connection_limits import parse_overrides
 from gateway.config.exposure import is_loopback
-from gateway.config.protocols import SecurityProtocol
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.quotas.client_quotas import ClientQuotas
+from gateway.security.principals import ANONYMOUS
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.limits import ConnectionLimits
 from gateway.server.outbox import Outbox
 from gateway.server.request_memory import RequestMemory
+from gateway.server.sasl_door import SaslDoor
+from gateway.server.sasl_listener import Logins, RequestLimits, SaslListener
 from gateway.server.unread_answers import UnreadAnswers
 
 logger = logging.getLogger(__name__)
@@ -41,6 +44,7 @@ HELD_SHARE = 4
 LITTLE_BYTES = 4 << 10
 RECEIVE_BUFFER_BYTES = 256 << 10
 """The size of the one buffer that all sockets are read into; the event loop reads one socket at a time."""
+Guard: TypeAlias = Callable[[Connection], Connection]
 
 
 class Server:
@@ -54,17 +58,19 @@ class Server:
         cold_reads: ColdReads | None = None,
         *,
         quotas: ClientQuotas | None = None,
+        logins: Logins | None = None,
         handles_limit: int = sys.maxsize,
     ) -> None:
         """Without `cold_reads` the event loop waits for records that are not in the page cache.
 
-        The process may open `handles_limit` files and sockets together.
+        Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together.
         """
         self._handles_limit = handles_limit
         self.loop = loop
         self.cold_reads = cold_reads
         self.dispatcher = dispatcher
         self._quotas = quotas
+        self._logins = logins
         self.limits: ConnectionLimits
         self.memory = RequestMemory(config.int("queued.max.request.bytes"))
         self._whole_buffer = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
@@ -97,13 +103,15 @@ class Server:
     async def listen(self, listener: Listener) -> int:
         """Start to accept on one listener; return its port, which the system chooses for port 0.
 
-        Raises OSError when the address can't be bound, and StoreError when the certificate of TLS can't be used.
+        Raises OSError when the address can't be bound, StoreError when the certificate of TLS can't be used, and
+        LoginSettingsError when clients can't log in.
         """
         protocol = self._config.protocol_of(listener.name)
+        guard = self._guard(listener) if protocol.has_logins else _unguarded
         bound = await self.loop.create_server(
-            self._tls_doors(listener)
-            if protocol is SecurityProtocol.SSL
-            else lambda: Connection(self, listener.name),
+            self._tls_doors(listener, guard, knows_clients=not protocol.has_logins)
+            if protocol.has_tls
+            else lambda: guard(Connection(self, listener.name)),
             listener.host or None,
             listener.port,
             backlog=self._config.int("socket.listen.backlog.size"),
@@ -118,8 +126,25 @@ class Server:
             self.close_idle()
         return int(bound.sockets[0].getsockname()[1])
 
-    def _tls_doors(self, listener: Listener) -> Callable[[], asyncio.BaseProtocol]:
-        """Return what makes the protocol of a socket that was accepted for TLS. Raises StoreError."""
+    def _guard(self, listener: Listener) -> Guard:
+        """Return what puts the login before the requests of a connection. Raises LoginSettingsError."""
+        assert self._logins is not None
+        served_limits = RequestLimits(self.limits.request_max_bytes, self.memory)
+        logins = SaslListener(self._logins, self._config, listener.name, self.dispatcher.begin, served_limits)
+
+        def guard(connection: Connection) -> Connection:
+            SaslDoor(logins, connection)
+            return connection
+
+        return guard
+
+    def _tls_doors(
+        self, listener: Listener, guard: Guard, *, knows_clients: bool
+    ) -> Callable[[], asyncio.BaseProtocol]:
+        """Return what makes the protocol of a socket that was accepted for TLS. Raises StoreError.
+
+        `knows_clients`: a client is known by its certificate.
+        """
         # most gateways speak plaintext, and need no cryptography for their start
         from gateway.server.tls_door import TlsDoor  # noqa: PLC0415
         from gateway.server.tls_listener import TlsListener  # noqa: PLC0415
@@ -128,8 +153,8 @@ class Server:
         timeout_s = self._config.int("seqgate.tls.handshake.timeout.ms") / 1000
 
         def door() -> TlsDoor:
-            connection = Connection(self, listener.name, tls.principal)
-            return TlsDoor(self.loop, connection, tls.context, timeout_s)
+            connection = Connection(self, listener.name, tls.principal if knows_clients else _unknown)
+            return TlsDoor(self.loop, guard(connection), tls.context, timeout_s)
 
         return door
 
@@ -262,3 +287,13 @@ class Server:
             connection.hang_up()
         for server in self._servers:
             await server.wait_closed()
+
+
+def _unguarded(connection: Connection) -> Connection:
+    """Return the connection of a listener without SASL as it is."""
+    return connection
+
+
+def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - the certificate does not count
+    """Return the principal of a client before its login."""
+    return ANONYMOUS

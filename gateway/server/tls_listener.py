@@ -135,10 +135,17 @@ def tls_settings(config: Config, name: str) -> TlsSettings:
             text("ssl.truststore.password"),
             certificates=text("ssl.truststore.certificates"),
         ),
-        client_auth=text("ssl.client.auth") or "none",
+        client_auth=_client_auth(config, name),
         versions=texts("ssl.enabled.protocols"),
         cipher_suites=texts("ssl.cipher.suites"),
     )
+
+
+def _client_auth(config: Config, name: str) -> str:
+    """Return whether clients show a certificate. Where they log in, only the listener's own setting counts, as in Kafka (KIP-684)."""
+    if not config.protocol_of(name).has_logins:
+        return str(config.of_listener(name, "ssl.client.auth"))
+    return str(config.own_of_listener(name, "ssl.client.auth") or "none")
 
 
 def _file_state(location: str) -> _FileState:

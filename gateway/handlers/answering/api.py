@@ -50,7 +50,7 @@ class Deferred:
         self.on_abandoned: Callable[[], object] | None = None
         """Called when the connection has closed before the answer."""
         self.failed = False
-        """Whether the connection must be closed, because a bug prevented the answer."""
+        """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented the answer."""
         self._callback: Callable[[], None] | None = None
 
     def resolve(self, answer: Answer) -> None:
@@ -67,6 +67,11 @@ class Deferred:
         self.failed = True
         self.resolve(b"")
 
+    def resolve_last(self, answer: Answer) -> None:
+        """Set the answer after which the connection is closed; an empty one is not sent."""
+        self.failed = True
+        self.resolve(answer)
+
     def follow(self, answer: Answer | Deferred | None) -> None:
         """Take over the answer of another part of the work, now or when it is resolved."""
         if not isinstance(answer, Deferred):
@@ -80,10 +85,8 @@ class Deferred:
             answer.when_resolved(lambda: self._take_over(answer))
 
     def _take_over(self, other: Deferred) -> None:
-        if other.failed:
-            self.fail()
-        else:
-            self.resolve(other.answer or b"")
+        self.failed = other.failed
+        self.resolve(b"" if other.answer is None else other.answer)
 
     def let_others_begin(self) -> None:
         """Let later requests of the connection begin, although the answer of this request may still be missing."""

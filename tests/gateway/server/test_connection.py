@@ -14,6 +14,7 @@ from gateway.server.frame_reader import FrameReader
 from gateway.server.intake import NO_MEMORY, REQUESTS_PER_TURN, TURN_S
 from gateway.server.limits import ConnectionLimits
 from gateway.server.request_memory import RequestMemory
+from gateway.server.sasl_listener import RequestLimits
 from gateway.server.unread_answers import UnreadAnswers
 
 
@@ -125,7 +126,7 @@ async def test_many_requests_of_one_read_are_spread_over_turns_in_order() -> Non
     assert transport.reads
 
 
-async def test_requests_that_take_long_to_begin_let_others_go_first(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_requests_that_take_long_to_begin_let_others_go_first() -> None:
     server, connection, _ = connect()
     begin = server.begin
 
@@ -134,7 +135,7 @@ async def test_requests_that_take_long_to_begin_let_others_go_first(monkeypatch:
         return begin(frame, peer)
 
     server.loop = SteppedLoop(server.loop)
-    monkeypatch.setattr(server, "begin", begin_slowly)
+    connection.take(begin_slowly, RequestLimits(1 << 20, server.memory))
     bodies, data = frames(5)
     receive(connection, data)
     assert server.begun == bodies[:2]
@@ -250,6 +251,7 @@ class TestWithoutMemory:
     async def test_to_begin_one_when_others_have_given_room(self, monkeypatch: pytest.MonkeyPatch) -> None:
         server, connection, transport = connect()
         server.memory = RequestMemory(1 << 20)
+        connection.take(server.begin, RequestLimits(1 << 20, server.memory))
         other = object()
         assert server.memory.acquire(other, 1 << 20, fail)
         receive(connection, self.LARGE)

@@ -108,7 +108,7 @@ def test_usage_errors(arguments: tuple[str, ...], complaint: str) -> None:
     [
         ("broker.id=1", "the name of this setting is node.id"),
         ("zookeeper.connect=a:1", "a gateway needs no ZooKeeper"),
-        ("sasl.enabled.mechanisms=PLAIN", "SASL is not supported"),
+        ("sasl.kerberos.service.name=kafka", "Kerberos (GSSAPI) is not supported"),
     ],
 )
 def test_settings_of_kafka_that_have_no_counterpart(setting: str, advice: str) -> None:

@@ -1,0 +1,39 @@
+"""SaslHandshake (key 17, versions 0-1): begin a login. Listeners with SASL take it before it comes here (`gateway/server/sasl_door.py`).
+
+Here it comes from a client that is logged in, or on a listener without SASL: ILLEGAL_SASL_STATE, and the connection stays.
+Source: Kafka's KafkaApis.handleSaslHandshakeRequest.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Answer, Api, RequestContext
+from gateway.protocol.messages import build, encode_response, response_module
+from gateway.runtime.services import NodeServices
+
+API_KEY: Final = 17
+
+
+def begin(context: RequestContext[NodeServices], request: Any) -> Answer:  # noqa: ARG001 - its fields do not count
+    """Refuse the request."""
+    module = response_module(API_KEY, context.api_version)
+    response = build(
+        module.SaslHandshakeResponse,
+        error_code=ErrorCode.illegal_sasl_state,
+        mechanisms=(),
+    )
+    return encode_response(API_KEY, context.correlation_id, response)
+
+
+API = Api(
+    key=API_KEY,
+    name="SaslHandshake",
+    min_version=0,
+    max_version=1,
+    reaches=reach.node,
+    begin=begin,
+)

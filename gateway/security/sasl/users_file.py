@@ -1,0 +1,101 @@
+"""A file with the users of PLAIN, one `NAME:PASSWORD` a line, which is read again when it was replaced."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, TypeAlias
+
+from gateway.security.errors import LoginSettingsError
+from gateway.security.sasl.plain import digests
+
+logger = logging.getLogger(__name__)
+
+LARGEST_FILE_BYTES: Final = 4 << 20
+"""A larger file is refused."""
+_FileState: TypeAlias = tuple[int, int, int, int]
+
+
+class UsersFile:
+    """The users of a file. Logins begin with a look at the file, and a thread reads a file that was replaced."""
+
+    def __init__(self, path: str) -> None:
+        """Read the file. Raises LoginSettingsError."""
+        self._path = Path(path)
+        self._seen = _state(self._path)
+        self._digests: Mapping[str, bytes] = read_users(self._path)
+        self._reading = asyncio.Lock()
+
+    async def digests(self) -> Mapping[str, bytes]:
+        """Return the digest of each user's password, by the user's name; those of before when the new file can't be used."""
+        if _state(self._path) != self._seen:
+            async with self._reading:
+                await self._read_again()
+        return self._digests
+
+    async def _read_again(self) -> None:
+        seen = _state(self._path)
+        if seen == self._seen:  # another login has read it
+            return
+        self._seen = seen
+        try:
+            self._digests = await asyncio.to_thread(read_users, self._path)
+        except LoginSettingsError as error:
+            logger.warning("the users of PLAIN stay as they are: %s", error)
+        else:
+            logger.info("read the users of PLAIN again from %s: %d users", self._path, len(self._digests))
+
+
+def read_users(path: Path) -> dict[str, bytes]:
+    """Return the digest of each user's password in a file. Raises LoginSettingsError."""
+    try:
+        with path.open("rb") as file:
+            found = os.fstat(file.fileno())
+            if stat.S_IMODE(found.st_mode) & 0o077:
+                raise LoginSettingsError(
+                    f"others than the owner may read the passwords in {path}; run chmod 600 {path}"
+                )
+            text = file.read(LARGEST_FILE_BYTES + 1)
+    except OSError as error:
+        raise LoginSettingsError(f"the file {path} with the users can't be read: {error.strerror}") from None
+    if len(text) > LARGEST_FILE_BYTES:
+        raise LoginSettingsError(f"the file {path} with the users has more than {LARGEST_FILE_BYTES} bytes")
+    try:
+        return digests(parse_users(text.decode()))
+    except UnicodeDecodeError:
+        raise LoginSettingsError(f"the file {path} with the users is not UTF-8") from None
+    except ValueError as error:
+        raise LoginSettingsError(f"the file {path} with the users can't be used: {error}") from None
+
+
+def parse_users(text: str) -> dict[str, str]:
+    """Return the passwords of the users that a text lists.
+
+    Raises:
+        ValueError: a line is malformed or names a user again; the message is the reason, without the line.
+    """
+    passwords: dict[str, str] = {}
+    for number, line in enumerate(text.split("\n"), 1):
+        line = line.removesuffix("\r")  # noqa: PLW2901 - the line without its end
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, password = line.partition(":")
+        if not (name and colon and password):
+            raise ValueError(f"line {number} must have the form NAME:PASSWORD")
+        if name in passwords:
+            raise ValueError(f"line {number} names a user again")
+        passwords[name] = password
+    return passwords
+
+
+def _state(path: Path) -> _FileState | None:
+    """Return the properties of a file that change when somebody replaces the file; None without the file."""
+    try:
+        found = path.stat()
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size, found.st_mode

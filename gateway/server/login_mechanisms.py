@@ -1,0 +1,61 @@
+"""The mechanisms with which the clients of a listener log in, by their names: one function makes each of them.
+
+A function imports its mechanism when a listener has it, so that other gateways need no cryptography for their start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.config.jaas import parse_jaas
+from gateway.config.logins import enabled_mechanisms
+from gateway.config.sasl import JAAS, USERS_FILE
+from gateway.config.setting import SettingValue
+from gateway.runtime.services import Services
+from gateway.security.errors import LoginSettingsError
+from gateway.security.sasl.exchange import Mechanism
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """One mechanism that a listener enables, and the services that it may need."""
+
+    listener_name: str
+    name: str
+    services: Services
+
+    def value(self, setting: str) -> SettingValue | None:
+        """Return the value of a setting for this mechanism of the listener; None when the setting is unset."""
+        return self.services.node.config.of_mechanism(self.listener_name, self.name, setting)
+
+
+def _plain(wanted: Wanted) -> Mechanism:
+    from gateway.security.sasl.plain import FixedUsers, Plain  # noqa: PLC0415
+    from gateway.security.sasl.users_file import UsersFile  # noqa: PLC0415
+
+    file = wanted.value(USERS_FILE)
+    if file:
+        return Plain(UsersFile(str(file)))
+    users = parse_jaas(str(wanted.value(JAAS))).users
+    if not users:
+        raise LoginSettingsError(f'{JAAS} of PLAIN names no user; add user_NAME="PASSWORD"')
+    return Plain(FixedUsers(users))
+
+
+MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {"PLAIN": _plain}
+"""What makes a mechanism for a listener, by the mechanism's name. It raises LoginSettingsError."""
+
+
+def login_mechanisms(services: Services, listener_name: str) -> dict[str, Mechanism]:
+    """Return the mechanisms of a listener, by their names, in the order of the setting. Raises LoginSettingsError."""
+    made: dict[str, Mechanism] = {}
+    for name in enabled_mechanisms(services.node.config, listener_name):
+        make = MAKERS.get(name)
+        if make is None:
+            raise LoginSettingsError(
+                f"the mechanism {name} is not served yet; choose from {', '.join(MAKERS)}"
+            )
+        made[name] = make(Wanted(listener_name, name, services))
+    return made

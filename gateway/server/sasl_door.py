@@ -1,0 +1,213 @@
+"""The door of one connection to a listener with SASL: requests pass it once the client has logged in.
+
+A client whose session never ends passes the door once; then its requests go straight to the dispatcher.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import Any, Final, Protocol
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from gateway.protocol.frames import (
+    MalformedRequest,
+    RequestHeader,
+    parse_request_header,
+    skip_tagged_fields,
+)
+from gateway.protocol.messages import request_schema
+from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
+from gateway.security.sasl.login import API_VERSIONS, Handshake, Login, Phase, Route
+from gateway.server.eager import Waiting, begin
+from gateway.server.sasl_answers import (
+    BareForm,
+    RequestForm,
+    TokenForm,
+    handshake_answer,
+    illegal_state_answer,
+)
+from gateway.server.sasl_listener import Begin, RequestLimits, SaslListener
+
+logger = logging.getLogger(__name__)
+
+HANDSHAKE_VERSIONS: Final = range(2)
+AUTHENTICATE_VERSIONS: Final = range(3)
+API_VERSIONS_VERSIONS: Final = range(5)
+KEY_BYTES: Final = 2
+SHOWN_CHARACTERS: Final = 64
+"""Characters of an unknown mechanism's name that the log shows."""
+_ERROR: Final = slice(8, 10)
+"""The place of the error code in an answer of ApiVersions, behind size and correlation id."""
+
+
+class Guarded(Peer, Protocol):
+    """The connection as its door sees it."""
+
+    token_id: str | None
+
+    def take(self, begin: Begin, limits: RequestLimits) -> None:
+        """Begin requests in this way from now on, within these limits."""
+
+    def close(self, reason: str) -> None:
+        """Log `reason`, and close after the answers already written."""
+
+
+class SaslDoor:
+    """The door of one connection."""
+
+    __slots__ = ("_connection", "_listener", "_login", "_timeout")
+
+    def __init__(self, listener: SaslListener, connection: Guarded) -> None:
+        self._listener = listener
+        self._connection = connection
+        self._login = Login(listener.offers)
+        self._timeout = listener.logins.loop.call_later(listener.timeout_s, self._give_up)
+        connection.take(self.begin, listener.limits)
+        connection.when_gone(self, self._leave)
+
+    def begin(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
+        """Begin one request. Raises MalformedRequest or CloseConnection when the connection must be closed."""
+        api_key = int.from_bytes(frame[:KEY_BYTES], "big", signed=True)
+        route = self._login.route(api_key, self._listener.logins.loop.time())
+        if route is Route.SERVE:
+            return self._listener.serve(frame, peer)
+        if not frame:
+            raise MalformedRequest("the request is empty")
+        if route is Route.BARE_TOKEN:
+            return self._token(bytes(frame), BareForm())
+        if route is Route.CLOSE:
+            raise CloseConnection(self._why_closed(api_key))
+        if route is Route.VERSIONS:
+            return self._versions(frame, peer)
+        header = parse_request_header(frame)
+        if route is Route.HANDSHAKE:
+            return self._handshake(header, frame)
+        if route is Route.REFUSE:
+            return self._refuse(header)
+        _check_version(header, AUTHENTICATE_VERSIONS)
+        return self._token(bytes(_body(header, frame).auth_bytes), RequestForm(header))
+
+    # the requests of a login
+
+    def _versions(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
+        answer = self._listener.serve(frame, peer)
+        if not isinstance(answer, bytes) or not any(answer[_ERROR]):
+            self._login.versions_sent()
+        return answer
+
+    def _handshake(self, header: RequestHeader, frame: memoryview) -> Answer | Deferred:
+        _check_version(header, HANDSHAKE_VERSIONS)
+        mechanism = _body(header, frame).mechanism
+        outcome = self._login.handshake(mechanism, bare=header.api_version == 0)
+        if outcome is Handshake.CLOSE:
+            raise CloseConnection("it began to log in again with a mechanism that the listener does not have")
+        offered = self._listener.offers
+        if outcome is Handshake.UNKNOWN_MECHANISM:
+            answer = handshake_answer(header, ErrorCode.unsupported_sasl_mechanism, offered)
+            return self._fail(
+                answer, repr(mechanism[:SHOWN_CHARACTERS]), f"the listener has {', '.join(offered)}"
+            )
+        answer = handshake_answer(header, ErrorCode.none, offered)
+        if outcome is Handshake.OTHER_MECHANISM:
+            return self._fail(answer, mechanism, f"the client logged in with {self._login.mechanism} before")
+        return answer
+
+    def _refuse(self, header: RequestHeader) -> Deferred:
+        versions = API_VERSIONS_VERSIONS if header.api_key == API_VERSIONS else HANDSHAKE_VERSIONS
+        answer = illegal_state_answer(header) if header.api_version in versions else b""
+        return self._fail(
+            answer, self._login.mechanism, f"it sent API key {header.api_key} instead of a token"
+        )
+
+    def _token(self, token: bytes, form: TokenForm) -> Answer | Deferred:
+        try:
+            begun = begin(self._login.exchange.step(token))
+            if isinstance(begun, Waiting):
+                return self._wait(begun, form)
+            return self._answered(begun.value, form)
+        except LoginRefused as refusal:
+            return self._refused(refusal, form)
+
+    def _wait(self, begun: Waiting[Step], form: TokenForm) -> Deferred:
+        deferred = Deferred(holds_back=True)
+
+        async def finish() -> None:
+            try:
+                deferred.follow(self._answered(await begun, form))
+            except LoginRefused as refusal:
+                deferred.follow(self._refused(refusal, form))
+            except Exception:
+                logger.exception("a login of %s failed", self._connection.name)
+                deferred.fail()
+
+        logins = self._listener.logins
+        task = logins.loop.create_task(finish())
+        logins.tasks.add(task)
+        task.add_done_callback(logins.tasks.discard)
+        return deferred
+
+    def _answered(self, step: Step, form: TokenForm) -> Answer:
+        """Return the answer to a token. Raises LoginRefused."""
+        lifetime_ms = 0
+        if step.logged_in is not None:
+            logins = self._listener.logins
+            lifetime_ms = self._login.succeed(step.logged_in, logins.clock.now_ms(), logins.loop.time())
+            self._let_in(step.logged_in)
+        return form.answer(step.token, lifetime_ms)
+
+    def _let_in(self, logged_in: LoggedIn) -> None:
+        self._timeout.cancel()
+        connection = self._connection
+        connection.principal = logged_in.principal
+        connection.token_id = logged_in.token_id
+        if self._login.never_ends:
+            connection.forget_gone(self)
+        connection.take(
+            self._listener.serve if self._login.never_ends else self.begin, self._listener.served_limits
+        )
+
+    # failures
+
+    def _refused(self, refusal: LoginRefused, form: TokenForm) -> Deferred:
+        return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal))
+
+    def _fail(self, answer: bytes, mechanism: str, reason: str) -> Deferred:
+        """Fail the login: the answer comes late, against guessing, and is the last one."""
+        self._login.fail()
+        connection, listener = self._connection, self._listener
+        listener.note_failure(connection.name, connection.peer_host, mechanism, reason)
+        last = Deferred(holds_back=True)
+        timer = listener.logins.loop.call_later(listener.delay_s, last.resolve_last, answer)
+        last.on_abandoned = timer.cancel
+        return last
+
+    def _why_closed(self, api_key: int) -> str:
+        if self._login.phase is Phase.LOGGED_IN:
+            return "its session is over, and it did not log in again"
+        return f"it sent API key {api_key} before it logged in; the client must use SASL"
+
+    def _give_up(self) -> None:
+        self._connection.close(f"it did not log in within {self._listener.timeout_s * 1000:.0f} ms")
+
+    def _leave(self) -> None:
+        """Let go of the connection, which is gone."""
+        self._timeout.cancel()
+        self._connection.take(self._listener.serve, self._listener.served_limits)
+
+
+def _check_version(header: RequestHeader, versions: range) -> None:
+    if header.api_version not in versions:
+        raise CloseConnection(
+            f"it sent API key {header.api_key} version {header.api_version}, which is not served"
+        )
+
+
+def _body(header: RequestHeader, frame: memoryview) -> Any:
+    """Return the fields of a request. Raises MalformedRequest."""
+    schema = request_schema(header.api_key, header.api_version)
+    position = header.body_position
+    if schema.flexible:
+        position = skip_tagged_fields(frame, position)
+    return schema.read(frame, position)[0]

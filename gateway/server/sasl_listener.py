@@ -1,0 +1,94 @@
+"""The logins of one listener with SASL: what its connections share."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple
+
+from gateway.config import Config
+from gateway.config.sasl import MAX_REAUTH_MS
+from gateway.handlers.answering.api import Answer, Deferred
+from gateway.runtime.loop.clock import Clock
+from gateway.security.sasl.exchange import Mechanism
+from gateway.security.sasl.failed_logins import FailedLogins
+from gateway.security.sasl.login import Offer
+from gateway.server.request_memory import RequestMemory
+
+logger = logging.getLogger(__name__)
+
+LOGIN_MEMORY_BYTES: Final = 16 << 20
+"""Memory of all requests that arrive in parts before their login; further ones wait. A usual login arrives whole."""
+Begin = Callable[[memoryview, Any], Answer | Deferred | None]
+"""Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""
+MakeMechanisms = Callable[[str], Mapping[str, Mechanism]]
+"""Returns the mechanisms of a listener, by their names. Raises LoginSettingsError."""
+
+
+class RequestLimits(NamedTuple):
+    """The size of the largest request of a connection, and the memory for requests that arrive in parts."""
+
+    max_bytes: int
+    memory: RequestMemory
+
+
+class Logins:
+    """What the logins of all listeners share."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, clock: Clock, make_mechanisms: MakeMechanisms
+    ) -> None:
+        self.loop = loop
+        self.clock = clock
+        self.make_mechanisms = make_mechanisms
+        self.memory = RequestMemory(LOGIN_MEMORY_BYTES)
+        self.failed = FailedLogins()
+        self.tasks: set[asyncio.Task[None]] = set()
+        """The logins that wait for something, such as a file that is read again."""
+
+
+class SaslListener:
+    """The mechanisms and limits of one listener."""
+
+    def __init__(
+        self, logins: Logins, config: Config, name: str, serve: Begin, served_limits: RequestLimits
+    ) -> None:
+        """Make the mechanisms. Raises LoginSettingsError.
+
+        `serve` begins the requests of clients that are logged in, within `served_limits`.
+        """
+        self.logins = logins
+        self.serve = serve
+        self.served_limits = served_limits
+        self.offers = {
+            mechanism: Offer(made, _whole(config.of_mechanism(name, mechanism, MAX_REAUTH_MS)))
+            for mechanism, made in logins.make_mechanisms(name).items()
+        }
+        self.delay_s = config.int("connection.failed.authentication.delay.ms") / 1000
+        self.limits = RequestLimits(config.int("sasl.server.max.receive.size"), logins.memory)
+        self.timeout_s = config.int("seqgate.sasl.login.timeout.ms") / 1000
+        self._name = name
+
+    def note_failure(self, peer_name: str, peer_host: str, mechanism: str, reason: str) -> None:
+        """Count and log a failed login, without its secrets."""
+        unlogged = self.logins.failed.note(peer_host, self.logins.loop.time())
+        if unlogged is not None:
+            before = (
+                f" ({unlogged} failed logins of its address before this one are not logged)"
+                if unlogged
+                else ""
+            )
+            logger.warning(
+                "a login of %s to listener %s with %s failed: %s%s",
+                peer_name,
+                self._name,
+                mechanism,
+                reason,
+                before,
+            )
+
+
+def _whole(value: object) -> int:
+    assert isinstance(value, int)
+    return value

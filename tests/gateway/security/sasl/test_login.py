@@ -1,0 +1,176 @@
+"""The order of a login, with the times of a fake clock."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.security.sasl.exchange import LoggedIn, LoginRefused
+from gateway.security.sasl.login import (
+    API_VERSIONS,
+    LONGEST_SESSION_MS,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+    Handshake,
+    Login,
+    Offer,
+    Phase,
+    Route,
+)
+from gateway.security.sasl.plain import FixedUsers, Plain
+
+METADATA = 3
+ALICE = LoggedIn("User:alice")
+MECHANISM = Plain(FixedUsers({}))
+NEVER = {"PLAIN": Offer(MECHANISM), "OTHER": Offer(MECHANISM)}
+AGAIN = {"PLAIN": Offer(MECHANISM, 10_000), "OTHER": Offer(MECHANISM, 10_000)}
+
+
+def logged_in(offers: dict[str, Offer], at: LoggedIn = ALICE) -> Login:
+    login = Login(offers)
+    assert login.handshake("PLAIN", bare=False) is Handshake.ACCEPTED
+    login.succeed(at, now_ms=0, now_s=100.0)
+    return login
+
+
+def routes(login: Login, now_s: float = 100.0) -> list[Route]:
+    return [
+        login.route(key, now_s) for key in (API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, METADATA, -1)
+    ]
+
+
+def test_a_new_connection_asks_for_versions_or_begins_to_log_in() -> None:
+    assert routes(Login(NEVER)) == [Route.VERSIONS, Route.HANDSHAKE, Route.CLOSE, Route.CLOSE, Route.CLOSE]
+
+
+def test_versions_are_sent_once() -> None:
+    login = Login(NEVER)
+    login.versions_sent()
+    assert routes(login) == [Route.CLOSE, Route.HANDSHAKE, Route.CLOSE, Route.CLOSE, Route.CLOSE]
+
+
+def test_after_a_handshake_only_tokens_come() -> None:
+    login = Login(NEVER)
+    login.handshake("PLAIN", bare=False)
+    assert routes(login) == [Route.REFUSE, Route.REFUSE, Route.TOKEN_REQUEST, Route.REFUSE, Route.REFUSE]
+
+
+def test_after_a_handshake_of_version_0_every_frame_is_a_token() -> None:
+    login = Login(NEVER)
+    login.handshake("PLAIN", bare=True)
+    assert routes(login) == [Route.BARE_TOKEN] * 5
+
+
+def test_mechanisms_are_case_sensitive() -> None:
+    login = Login(NEVER)
+    assert login.handshake("plain", bare=False) is Handshake.UNKNOWN_MECHANISM
+    assert routes(login) == [Route.CLOSE] * 5
+
+
+def test_a_session_without_end_serves_everything() -> None:
+    login = logged_in(NEVER)
+    assert login.never_ends
+    assert routes(login, 1e9) == [Route.SERVE] * 5
+
+
+def test_a_session_ends_at_the_next_request_but_a_handshake() -> None:
+    login = logged_in(AGAIN)
+    assert not login.never_ends
+    assert login.route(METADATA, 109.9) is Route.SERVE
+    assert login.route(METADATA, 110.0) is Route.CLOSE
+    assert login.route(SASL_HANDSHAKE, 500.0) is Route.HANDSHAKE
+
+
+def test_a_handshake_within_a_second_of_the_last_is_no_reauthentication() -> None:
+    login = logged_in(AGAIN)
+    assert login.route(SASL_HANDSHAKE, 100.1) is Route.HANDSHAKE
+    login.handshake("PLAIN", bare=False)
+    assert login.is_reauthentication
+    assert routes(login)[0] is Route.REFUSE
+    login.succeed(ALICE, 0, 100.2)
+    assert login.route(SASL_HANDSHAKE, 101.0) is Route.SERVE
+    assert login.route(SASL_AUTHENTICATE, 101.0) is Route.SERVE
+    assert login.route(SASL_HANDSHAKE, 101.1) is Route.HANDSHAKE
+
+
+def test_a_reauthentication_keeps_mechanism_and_principal() -> None:
+    login = logged_in(AGAIN)
+    assert login.handshake("OTHER", bare=False) is Handshake.OTHER_MECHANISM
+    assert login.phase is Phase.OVER
+    login = logged_in(AGAIN)
+    assert login.handshake("UNKNOWN", bare=False) is Handshake.CLOSE
+    login = logged_in(AGAIN)
+    login.handshake("PLAIN", bare=False)
+    with pytest.raises(LoginRefused, match="Cannot change principals"):
+        login.succeed(LoggedIn("User:bob"), 0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("reauth_ms", "expires_at_ms", "lifetime_ms", "ends"),
+    [
+        (0, None, 0, False),
+        (500, None, 500, True),
+        (0, 1_300, 300, True),
+        (200, 1_300, 200, True),
+        (500, 1_300, 300, True),
+        (0, 900, 0, True),
+        (2**63 - 1, None, LONGEST_SESSION_MS, True),
+    ],
+)
+def test_a_session_lives_until_its_credentials_expire_or_the_client_must_log_in_again(
+    reauth_ms: int, expires_at_ms: int | None, lifetime_ms: int, ends: bool
+) -> None:
+    login = Login({"PLAIN": Offer(MECHANISM, reauth_ms)})
+    login.handshake("PLAIN", bare=False)
+    assert login.succeed(LoggedIn("User:alice", expires_at_ms), now_ms=1_000, now_s=5.0) == lifetime_ms
+    assert login.never_ends is not ends
+    if ends:
+        assert login.route(METADATA, 5.0 + lifetime_ms / 1000) is Route.CLOSE
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from([API_VERSIONS, SASL_HANDSHAKE, SASL_AUTHENTICATE, METADATA]),
+            st.sampled_from(["PLAIN", "OTHER", "UNKNOWN"]),
+            st.booleans(),
+            st.sampled_from(["right", "wrong", "more", "bob"]),
+            st.floats(0, 20),
+        )
+    ),
+    st.booleans(),
+)
+def test_nothing_is_served_without_a_login_that_lasts(
+    requests: list[tuple[int, str, bool, str, float]], ends: bool
+) -> None:
+    login = Login(AGAIN if ends else NEVER)
+    now_s, until_s, principal = 0.0, -1.0, ""
+    for api_key, mechanism, bare, outcome, later_s in requests:
+        now_s += later_s
+        route = login.route(api_key, now_s)
+        if route is Route.SERVE:
+            assert principal
+            assert now_s < until_s
+        elif route is Route.VERSIONS:
+            assert not principal
+            login.versions_sent()
+        elif route is Route.HANDSHAKE:
+            login.handshake(mechanism, bare=bare)
+        elif route in {Route.TOKEN_REQUEST, Route.BARE_TOKEN}:
+            assert login.exchange is not None
+            name = "User:bob" if outcome == "bob" else "User:alice"
+            try:
+                if outcome == "wrong":
+                    raise LoginRefused
+                if outcome != "more":
+                    login.succeed(LoggedIn(name), 0, now_s)
+                    assert principal in {"", name}
+                    principal, until_s = name, now_s + 10 if ends else float("inf")
+            except LoginRefused:
+                login.fail()
+        else:
+            login.fail()
+        if login.phase is Phase.OVER:
+            assert login.route(api_key, now_s) is Route.CLOSE
+            return
