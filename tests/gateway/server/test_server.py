@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -119,7 +120,7 @@ def test_only_clients_on_this_machine_are_spared_congestion_control(
 
 
 async def test_clients_whose_machine_went_away_are_noticed() -> None:
-    server = Server(asyncio.get_running_loop(), load_config(), cast("Any", None))
+    server = Server(asyncio.get_running_loop(), load_config(), cast("Any", SimpleNamespace(begin=None)))
     port = await server.listen(Listener("PLAINTEXT", "127.0.0.1", 0))
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while not len(server):
