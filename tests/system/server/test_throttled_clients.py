@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+
+import pytest
 
 from gateway.admin.client import ask
 from gateway.admin.status.messages import StatusRequest
@@ -56,3 +59,28 @@ def test_a_throttled_client_that_hangs_up_is_noticed(tmp_path: Path) -> None:
         assert connections(tmp_path) == 1
         wire.close()
         eventually(lambda: connections(tmp_path) == 0, "the gateway drops the connection")
+
+
+def test_connections_over_the_quota_of_their_address_are_closed_late(tmp_path: Path) -> None:
+    with GatewayProcess(tmp_path) as gateway:
+        limit(gateway, {"entity_type": "ip", "entity_name": "127.0.0.1"}, "connection_creation_rate", 1)
+        host, port = gateway.bootstrap.split(":")
+        with ExitStack() as closing:
+            opened = [
+                closing.enter_context(socket.create_connection((host, int(port)), 10)) for _ in range(14)
+            ]
+            for refused in opened[-2:]:
+                assert refused.recv(1) == b""
+            assert refused_connections(tmp_path) >= 2
+            opened[0].setblocking(False)
+            with pytest.raises(BlockingIOError):
+                opened[0].recv(1)
+            # a connection that waits for its end does not delay the end of the gateway
+            closing.enter_context(socket.create_connection((host, int(port)), 10))
+            gateway.stop()
+        assert "Traceback" not in gateway.stderr_text()
+        assert "connection_creation_rate" in gateway.stderr_text()
+
+
+def refused_connections(directory: Path) -> int:
+    return int(ask(directory, StatusRequest()).refused_connections)
