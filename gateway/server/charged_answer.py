@@ -44,6 +44,8 @@ class ChargedAnswer:
         return charged
 
     def _resolve(self, begun: Deferred, charged: Deferred) -> None:
+        # the callback refers to the answer that holds it; without the cycle the connection is freed at once
+        begun.when_resolved(_resolved_already)
         if begun.failed or begun.answer is None:
             charged.fail()
         else:
@@ -63,3 +65,7 @@ class ChargedAnswer:
     def _mute(self) -> None:
         if self._charge.throttle_ms:
             self._peer.mute(self._charge.throttle_ms)
+
+
+def _resolved_already() -> None:
+    """Do nothing: the answer was passed on."""

@@ -15,7 +15,7 @@ from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.server.connection import Connection
 from tests.support.certificates import Authority
-from tests.support.wire import encode
+from tests.support.wire import decode, encode
 
 CLIENTS = 5
 MOST_TURNS = 200
@@ -61,5 +61,49 @@ def test_a_closed_connection_is_freed_at_once(tmp_path: Path) -> None:
             await asyncio.sleep(0)
         assert not living()
         await gateway.stop()
+
+    uvloop.run(run())
+
+
+@pytest.mark.usefixtures("no_collector")
+def test_a_throttled_connection_is_read_again_later_and_freed_at_once(tmp_path: Path) -> None:
+    authority = Authority()
+    store = authority.listener().write_pem(tmp_path / "own.pem")
+    settings = [
+        f"log.dirs={tmp_path / 'data'}",
+        "listeners=SSL://127.0.0.1:0",
+        f"ssl.keystore.location={store}",
+    ]
+    context = ssl.create_default_context(cadata=authority.pem)
+    frame = encode("metadata", 9, {"topics": []})
+    sent = len(frame).to_bytes(4, "big") + frame
+
+    async def answer(reader: asyncio.StreamReader) -> int:
+        """Return the throttle time of the next answer."""
+        size = int.from_bytes(await reader.readexactly(4), "big")
+        throttled: int = decode("metadata", 9, await reader.readexactly(size)).fields["throttle_time"]
+        return throttled
+
+    async def run() -> None:
+        gateway = Gateway(load_config(overrides=settings))
+        await gateway.start()
+        quotas = gateway.services.node.quotas
+        quotas.request.limits.change(("ANONYMOUS", None), 1e-9)
+        quotas.is_on = True
+        port = gateway.services.node.bound["SSL"].port
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        begun_s = asyncio.get_running_loop().time()
+        writer.write(2 * sent)
+        assert await answer(reader) == 1000
+        assert await answer(reader) == 1000
+        assert asyncio.get_running_loop().time() - begun_s > 0.9
+        writer.close()
+        await writer.wait_closed()
+        await gateway.stop()
+        for _ in range(MOST_TURNS):
+            if not living():
+                break
+            await asyncio.sleep(0)
+        assert not living()
 
     uvloop.run(run())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from gateway.server.connection import Connection
 from tests.gateway.server.test_connection import FakeServer, FakeTransport, connect, frames, receive
@@ -78,16 +78,20 @@ async def test_a_longer_silence_replaces_a_shorter_one_and_needs_no_second_timer
     assert loop.timers == []
 
 
-async def test_pipelined_requests_wait_behind_the_one_that_is_throttled() -> None:
-    loop, server, connection, transport = timed()
-    bodies, data = frames(3)
-    begin = server.begin
+class ThrottlingServer(FakeServer):
+    """A server whose dispatcher throttles every request for a second."""
 
-    def throttled(frame: memoryview, peer: Connection) -> Any:
+    def begin(self, frame: memoryview, peer: Connection) -> Any:
         peer.mute(1000)
-        return begin(frame, peer)
+        return super().begin(frame, peer)
 
-    server.begin = throttled  # type: ignore[method-assign]
+
+async def test_pipelined_requests_wait_behind_the_one_that_is_throttled() -> None:
+    server, transport, loop = ThrottlingServer(), FakeTransport(), TimedLoop()
+    server.loop = loop
+    connection = Connection(cast("Any", server), "PLAINTEXT")
+    connection.connection_made(cast("Any", transport))
+    bodies, data = frames(3)
     receive(connection, data)
     assert server.begun == bodies[:1]
     assert server.written == bodies[:1]
