@@ -5,6 +5,7 @@ A function imports its mechanism when a listener has it, so that other gateways 
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
@@ -44,7 +45,21 @@ def _plain(wanted: Wanted) -> Mechanism:
     return Plain(FixedUsers(users))
 
 
-MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {"PLAIN": _plain}
+def _scram(wanted: Wanted) -> Mechanism:
+    from gateway.security.sasl.scram import Scram  # noqa: PLC0415
+    from gateway.security.sasl.scram_credential import ScramHash  # noqa: PLC0415
+
+    (hashing,) = (each for each in ScramHash if each.mechanism == wanted.name)
+    security = wanted.services.security
+    find_credential = security.metadata_log.image.users.find
+    return Scram(hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode())
+
+
+MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {
+    "PLAIN": _plain,
+    "SCRAM-SHA-256": _scram,
+    "SCRAM-SHA-512": _scram,
+}
 """What makes a mechanism for a listener, by the mechanism's name. It raises LoginSettingsError."""
 
 
