@@ -11,6 +11,7 @@ LONG_FILES = (
     "compat/differential/test_differential.py",
     "compat/transactions/test_exactly_once.py",
     "compat/spark/test_pipelines.py",
+    "compat/differential/rights/test_rights.py",
     "faults/processes/test_processes.py",
     "faults/kill/test_kill_nine.py",
     "compat/groups/test_migration.py",

@@ -1,6 +1,7 @@
 """Apache Kafka and Seqgate with an authorizer, started alike.
 
-Each has a PLAINTEXT listener where everybody is a super user, and an SSL listener where a certificate names the user.
+Each has a PLAINTEXT listener where everybody is a super user, an SSL listener where a certificate names the user, and a
+SASL_PLAINTEXT listener where the super user logs in with PLAIN.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.kafka_peer import KafkaPeer
 
 SUPER_USER = "admin"
+PASSWORD = "admin-secret"
+PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 
 
 class Certificates:
@@ -51,10 +54,11 @@ class Certificates:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of one side: of the listener of super users, and of that with certificates."""
+    """The addresses of one side: of the listener of super users, of that with certificates, and of that with logins."""
 
     admin: str
     certified: str
+    logins: str
     certificates: Certificates
 
 
@@ -62,25 +66,33 @@ AUTHORIZATION = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": f"User:ANONYMOUS;User:{SUPER_USER}",
 }
+LOGINS = {
+    "sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.sasl_plaintext.plain.sasl.jaas.config": f'{PLAIN} required user_{SUPER_USER}="{PASSWORD}";',
+}
+
+
+def _addresses() -> tuple[str, str]:
+    return f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
 
 
 @contextmanager
 def secured_kafka(directory: Path, certificates: Certificates) -> Iterator[Endpoint]:
-    certified = f"127.0.0.1:{free_port()}"
+    certified, logins = _addresses()
     with KafkaPeer(
         directory,
-        properties={**AUTHORIZATION, **certificates.settings()},
-        also_listen=[f"SSL://{certified}"],
+        properties={**AUTHORIZATION, **LOGINS, **certificates.settings()},
+        also_listen=[f"SSL://{certified}", f"SASL_PLAINTEXT://{logins}"],
     ) as peer:
-        yield Endpoint(peer.bootstrap, certified, certificates)
+        yield Endpoint(peer.bootstrap, certified, logins, certificates)
 
 
 @contextmanager
 def secured_gateway(directory: Path, certificates: Certificates) -> Iterator[Endpoint]:
-    certified = f"127.0.0.1:{free_port()}"
+    certified, logins = _addresses()
     with GatewayProcess(
         directory / "data",
-        settings={**AS_THE_PEER, **AUTHORIZATION, **certificates.settings()},
-        also_listen=[f"SSL://{certified}"],
+        settings={**AS_THE_PEER, **AUTHORIZATION, **LOGINS, **certificates.settings()},
+        also_listen=[f"SSL://{certified}", f"SASL_PLAINTEXT://{logins}"],
     ) as process:
-        yield Endpoint(process.bootstrap, certified, certificates)
+        yield Endpoint(process.bootstrap, certified, logins, certificates)

@@ -1,4 +1,4 @@
-"""Conversations with a secured endpoint that are not rows of the table of rights: APIs of security."""
+"""Conversations with a secured endpoint that are not rows of the table of rights: logins, and APIs of security."""
 
 from __future__ import annotations
 
@@ -40,5 +40,7 @@ class Scenes:
         self.found[name] = Scenario(name, lambda peer: function(peer, *arguments))
 
 
+BEFORE_LOGIN = Scenes({})
+"""Scenarios on the listener where users log in; their connections begin without a login."""
 AS_SUPER_USER = Scenes({})
 """Scenarios on the listener where everybody is a super user."""

@@ -10,16 +10,17 @@ import pytest
 
 from tests.compat.differential.compare import differences
 from tests.compat.differential.peer import Transcript
-from tests.compat.differential.rights import acl_apis, requests
+from tests.compat.differential.rights import acl_apis, logins, requests
 from tests.compat.differential.rights.endpoints import Endpoint
 from tests.compat.differential.rights.known_differences import KNOWN_DIFFERENCES
-from tests.compat.differential.rights.scenes import AS_SUPER_USER
+from tests.compat.differential.rights.scenes import AS_SUPER_USER, BEFORE_LOGIN
 from tests.compat.differential.rights.stage import Right, steps
 from tests.compat.differential.rights.table import CLUSTER_ACTION, READ_GROUP, READ_TOPIC, ROWS, WRITE_TOPIC
 from tests.compat.differential.verdict import complaints
 
 assert requests.__all__
 assert acl_apis.__doc__
+assert logins.__doc__
 
 TOKEN = uuid.uuid4().hex[:8]
 
@@ -39,6 +40,14 @@ def test_rights_agree(name: str, guarded_kafka: Endpoint, guarded_gateway: Endpo
     _expect_agreement(name, lambda endpoint: ROWS[name].run(endpoint, TOKEN), guarded_kafka, guarded_gateway)
 
 
+@pytest.mark.parametrize("name", BEFORE_LOGIN.found)
+def test_logins_agree(name: str, guarded_kafka: Endpoint, guarded_gateway: Endpoint) -> None:
+    scene = BEFORE_LOGIN.found[name]
+    _expect_agreement(
+        name, lambda endpoint: scene.run(endpoint.logins, TOKEN), guarded_kafka, guarded_gateway
+    )
+
+
 @pytest.mark.parametrize("name", AS_SUPER_USER.found)
 def test_apis_of_security_agree(name: str, guarded_kafka: Endpoint, guarded_gateway: Endpoint) -> None:
     scene = AS_SUPER_USER.found[name]
@@ -46,7 +55,7 @@ def test_apis_of_security_agree(name: str, guarded_kafka: Endpoint, guarded_gate
 
 
 def test_every_known_difference_speaks_for_a_scenario() -> None:
-    names = [*ROWS, *AS_SUPER_USER.found]
+    names = [*ROWS, *BEFORE_LOGIN.found, *AS_SUPER_USER.found]
     idle = [entry for entry in KNOWN_DIFFERENCES if not any(entry.speaks_for(name) for name in names)]
     assert not idle, idle
 
