@@ -9,8 +9,9 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self
 
 from tests.support.gateway_process import GatewayProcess, free_port
@@ -58,6 +59,15 @@ def await_api_versions(bootstrap: str, process: subprocess.Popen[bytes] | None =
             time.sleep(POLL_S)
 
 
+def addresses(protocols: Sequence[str]) -> dict[str, str]:
+    """Return a free address on the loopback for each security protocol."""
+    return {protocol: f"127.0.0.1:{free_port()}" for protocol in protocols}
+
+
+def listeners(secured: Mapping[str, str]) -> list[str]:
+    return [f"{protocol}://{address}" for protocol, address in secured.items()]
+
+
 class Broker(ABC):
     """The common part of both brokers; `name` is a column of the table."""
 
@@ -65,6 +75,8 @@ class Broker(ABC):
     bootstrap = ""
     pid = 0
     start_s = 0.0
+    secured: Mapping[str, str] = MappingProxyType({})
+    """The addresses of further listeners by their security protocol."""
 
     @abstractmethod
     def start(self) -> None:
@@ -108,10 +120,15 @@ class Broker(ABC):
 class SeqgateBroker(Broker):
     name = "Seqgate"
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
-        self._gateway = GatewayProcess(directory / "data", settings=settings)
+        self.secured = addresses(protocols)
+        self._gateway = GatewayProcess(
+            directory / "data", settings=settings, also_listen=listeners(self.secured)
+        )
 
     def start(self) -> None:
         begin = time.monotonic()
@@ -135,8 +152,11 @@ class SeqgateBroker(Broker):
 class KafkaBroker(Broker):
     name = "Kafka"
 
-    def __init__(self, directory: Path, settings: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, directory: Path, settings: dict[str, str] | None = None, protocols: Sequence[str] = ()
+    ) -> None:
         self._directory = directory
+        self.secured = addresses(protocols)
         self._settings = settings or {}
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -145,7 +165,9 @@ class KafkaBroker(Broker):
         port = free_port()
         self.bootstrap = f"127.0.0.1:{port}"
         properties = self._directory / "server.properties"
-        properties.write_text(server_properties(self._directory, port, properties=self._settings))
+        properties.write_text(
+            server_properties(self._directory, port, listeners(self.secured), self._settings)
+        )
         # A leading "-" would read as an option, so begin with a fixed byte.
         cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
         run_tool(

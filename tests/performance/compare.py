@@ -16,12 +16,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from tests.performance.brokers import Broker, KafkaBroker, SeqgateBroker
 from tests.performance.loads import load_program
 from tests.performance.report import Cell, as_json, describe_run, markdown
 from tests.performance.rows import DURABILITIES, ROWS, Bench, Extent, Row
+from tests.performance.secured_rows import SASL_SSL, SECURED_ROWS, SSL, Security
 from tests.support.setup_peers import CACHE
 
 MEASURE = Extent(seconds=2.5, share=1.0)
@@ -57,7 +59,7 @@ class Comparison:
                     row.run(self._bench, broker, self._topic(row), extent)
 
     def measure(self, row: Row, durability: str) -> Cell:
-        bench = Bench(self._bench.program, self._bench.directory, DURABILITIES[durability])
+        bench = replace(self._bench, flush_messages=DURABILITIES[durability])
         for broker in self._brokers:
             row.run(bench, broker, self._topic(row), QUICK_WARM_UP if self._quick else WARM_UP)
         cell = Cell(row.name, row.title, durability, {broker.name: [] for broker in self._brokers})
@@ -92,8 +94,9 @@ def start_times(directory: Path, count: int) -> dict[str, list[float]]:
 
 def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.performance.compare", description=__doc__)
+    parser.add_argument("--rows", help="names of rows, separated by commas (all)")
     parser.add_argument(
-        "--rows", default=",".join(row.name for row in ROWS), help="names of rows, separated by commas"
+        "--security", action="store_true", help="measure the rows with TLS and logins instead of the others"
     )
     parser.add_argument(
         "--durability", choices=tuple(DURABILITIES), help="run only this durability instead of all"
@@ -105,11 +108,13 @@ def _arguments(given: Sequence[str] | None) -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, help="also write all measurements to this file")
     arguments = parser.parse_args(given)
-    names = arguments.rows.split(",")
-    unknown = sorted(set(names) - {row.name for row in ROWS})
+    rows = SECURED_ROWS if arguments.security else ROWS
+    every = [row.name for row in rows]
+    names = arguments.rows.split(",") if arguments.rows else every
+    unknown = sorted(set(names) - set(every))
     if unknown:
-        parser.error(f"no row {', '.join(unknown)}; there are {', '.join(row.name for row in ROWS)}")
-    arguments.rows = [row for row in ROWS if row.name in names]
+        parser.error(f"no row {', '.join(unknown)}; there are {', '.join(every)}")
+    arguments.rows = [row for row in rows if row.name in names]
     arguments.rounds = arguments.rounds or (1 if arguments.quick else 3)
     return arguments
 
@@ -118,11 +123,16 @@ def main(given: Sequence[str] | None = None) -> int:
     arguments = _arguments(given)
     command = " ".join(["python -m tests.performance.compare", *(sys.argv[1:] if given is None else given)])
     with workspace() as directory, ExitStack() as running:
-        bench = Bench(load_program(directory), directory)
+        security = Security(directory) if arguments.security else None
+        bench = Bench(load_program(directory), directory, security=security)
+        settings = security.settings() if security else None
+        protocols = (SSL, SASL_SSL) if security else ()
         starts = {} if arguments.only_seqgate else start_times(directory, 1 if arguments.quick else STARTS)
-        brokers: list[Broker] = [running.enter_context(SeqgateBroker(directory / "seqgate"))]
+        brokers: list[Broker] = [
+            running.enter_context(SeqgateBroker(directory / "seqgate", settings, protocols))
+        ]
         if not arguments.only_seqgate:
-            brokers.append(running.enter_context(KafkaBroker(directory / "kafka")))
+            brokers.append(running.enter_context(KafkaBroker(directory / "kafka", settings, protocols)))
         comparison = Comparison(bench, brokers, rounds=arguments.rounds, quick=arguments.quick)
         comparison.warm_up()
         for row in arguments.rows:

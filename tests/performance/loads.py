@@ -211,6 +211,11 @@ def run_plan(
     """Run the plan and observe both sides. Fails on any error answer."""
     host, _, port = broker.bootstrap.rpartition(":")
     command = [*program, kind, host, port, str(plan), str(seconds), str(max_requests), str(depth)]
+    return run_load(broker, command)
+
+
+def run_load(broker: Broker, command: list[str]) -> Sample:
+    """Run a load that prints its counts as JSON, and observe both sides."""
     done, broker_cpu_s, client_cpu_s, resident_bytes = _observed(broker, command)
     told: dict[str, Any] = json.loads(done.stdout)
     return Sample(
@@ -234,8 +239,12 @@ def run_producer_performance(
     rate: int = -1,
     commit_interval_ms: int | None = None,
     codec: str = "none",
+    bootstrap: str | None = None,
+    command_config: Path | None = None,
 ) -> Sample:
     """Run Kafka's ProducerPerformance, idempotent with acks=all; rate and p99 are those that the tool prints.
+
+    `bootstrap` is another listener of the broker, for which the file `command_config` has the settings of clients.
 
     With `commit_interval_ms` the tool produces in transactions and commits at this interval; it waits for
     each commit.
@@ -244,7 +253,8 @@ def run_producer_performance(
     warm_up = int(count * CLIENT_WARM_UP)
     command += ["--topic", topic, "--num-records", str(count), "--warmup-records", str(warm_up)]
     command += ["--record-size", str(size)]
-    command += ["--throughput", str(rate), "--bootstrap-server", broker.bootstrap, "--command-property"]
+    command += ["--throughput", str(rate), "--bootstrap-server", bootstrap or broker.bootstrap]
+    command += ["--command-property"]
     command += [
         "acks=all",
         "enable.idempotence=true",
@@ -252,6 +262,8 @@ def run_producer_performance(
         f"compression.type={codec}",
         "enable.metrics.push=false",
     ]
+    if command_config is not None:
+        command += ["--command-config", str(command_config)]
     if commit_interval_ms is not None:
         command += ["--transactional-id", topic, "--transaction-duration-ms", str(commit_interval_ms)]
     done, broker_cpu_s, client_cpu_s, resident_bytes = _observed(broker, command)

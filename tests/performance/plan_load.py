@@ -1,4 +1,7 @@
-"""Replaces `load.c` on machines without a C compiler: the same arguments, plan and output, at a higher cost."""
+"""Replaces `load.c` on machines without a C compiler: the same arguments, plan and output, at a higher cost.
+
+It also speaks TLS and logs in, which `load.c` does not: a last argument is the file that `Client.write` wrote.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,7 @@ import contextlib
 import json
 import selectors
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -15,6 +19,7 @@ from pathlib import Path
 
 from crc32c import crc32c
 
+from tests.performance.secured_client import Client, connected
 from tests.support.batches import read_batches
 
 PLAN_HEAD = struct.Struct("<5I")
@@ -49,6 +54,17 @@ class Connection:
             self.digits_at.append(at + len(SEQUENCE_HEADER))
             at = self.frame.find(SEQUENCE_HEADER, at + 1)
 
+    def take(self) -> None:
+        """Read what has arrived. TLS keeps bytes that the selector does not see, so read until there are none."""
+        with contextlib.suppress(ssl.SSLWantReadError):
+            while True:
+                data = self.socket.recv(1 << 20)
+                if not data:
+                    raise SystemExit("the broker closed a connection")
+                self.received += data
+                if not isinstance(self.socket, ssl.SSLSocket):
+                    return
+
     def next_frame(self, *, fetching: bool) -> bytes:
         struct.pack_into(">i", self.frame, 8, self.correlation_id)
         self.correlation_id += 1
@@ -69,8 +85,17 @@ class Connection:
 
 class Load:
     def __init__(
-        self, kind: str, host: str, port: str, plan: str, seconds: str, limit: str, depth: str
+        self,
+        kind: str,
+        host: str,
+        port: str,
+        plan: str,
+        seconds: str,
+        limit: str,
+        depth: str,
+        client: str | None = None,
     ) -> None:
+        self._client = Client.read(Path(client)) if client else None
         self._kind = kind
         self._fetching = kind == "fetch"
         self._limit = int(limit)
@@ -87,8 +112,7 @@ class Load:
         while at < len(plan):
             size, patch_at, answer_at, records, offset_at = PLAN_HEAD.unpack_from(plan, at)
             at += PLAN_HEAD.size
-            opened = socket.create_connection(address)
-            opened.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            opened = connected(address, self._client)
             opened.setblocking(False)
             frame = bytearray(plan[at : at + size])
             connection = Connection(frame, patch_at, answer_at, records, offset_at, opened)
@@ -127,16 +151,13 @@ class Load:
             connection.unsent += connection.next_frame(fetching=self._fetching)
             self._begun += 1
         if connection.unsent:
-            with contextlib.suppress(BlockingIOError):
+            with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):
                 del connection.unsent[: connection.socket.send(connection.unsent)]
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if connection.unsent else 0)
             self._selector.modify(connection.socket, events, connection)
 
     def _pull(self, connection: Connection) -> None:
-        data = connection.socket.recv(1 << 20)
-        if not data:
-            raise SystemExit("the broker closed a connection")
-        connection.received += data
+        connection.take()
         received = connection.received
         while len(received) >= 4 and len(received) >= 4 + (size := int.from_bytes(received[:4], "big")):
             answer = bytes(received[4 : 4 + size])

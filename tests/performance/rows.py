@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Protocol
 
 from tests.performance.brokers import Broker
 from tests.performance.loads import (
@@ -19,6 +20,7 @@ from tests.performance.loads import (
     write_fetch_plan,
     write_produce_plan,
 )
+from tests.performance.secured_client import Client
 from tests.performance.transactions import STATE_TOPIC, begin_transactions, run_transactions
 
 DURABILITIES = {"page cache": PAGE_CACHE, "flush": EVERY_MESSAGE}
@@ -38,13 +40,22 @@ class Extent:
     share: float
 
 
+class ClientSecurity(Protocol):
+    """What clients of secured listeners are told."""
+
+    def client(self, protocol: str) -> Client: ...
+
+
 @dataclass(frozen=True)
 class Bench:
-    """The tools of a row: the load generator, a directory for plans, and the flush policy of the topics."""
+    """The tools of a row: the load generator, a directory for plans, the flush policy of the topics, and the
+    security of the brokers.
+    """
 
     program: list[str]
     directory: Path
     flush_messages: str = PAGE_CACHE
+    security: ClientSecurity | None = None
 
 
 Load = Callable[[Bench, Broker, str, Extent], Sample]
