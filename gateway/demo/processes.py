@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from gateway.demo.flights import FlightFile, Share
+from gateway.demo.login import PROTOCOL
 
 STOP_TIMEOUT_S = 30.0
 _READY = "seqgate ready on "
@@ -21,12 +22,16 @@ class DemoFailedError(Exception):
 
 
 class DemoGateway:
-    """`seqgate serve` on a free port of the loopback address, as a context manager."""
+    """`seqgate serve` on a free port of the loopback address, as a context manager.
 
-    def __init__(self, data_dir: Path, log_path: Path) -> None:
+    With `settings`, a file of settings, the gateway listens with TLS and logins.
+    """
+
+    def __init__(self, data_dir: Path, log_path: Path, settings: Path | None = None) -> None:
         self.data_dir = data_dir
         self.host, self.port = "", 0
         self._log_path = log_path
+        self._settings = settings
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -35,8 +40,11 @@ class DemoGateway:
         return f"{self.host}:{self.port}"
 
     def __enter__(self) -> Self:
-        command = [sys.executable, "-m", "gateway", "serve", "--listen", "127.0.0.1:0"]
+        address = "127.0.0.1:0" if self._settings is None else f"{PROTOCOL}://127.0.0.1:0"
+        command = [sys.executable, "-m", "gateway", "serve", "--listen", address]
         command += ["--data-dir", str(self.data_dir)]
+        if self._settings is not None:
+            command += ["--config", str(self._settings)]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
@@ -87,10 +95,14 @@ def run_senders(
     bootstrap: str,
     topic: str,
     on_progress: Callable[[Sender, int], None],
+    login: Path | None = None,
 ) -> None:
-    """Run all senders at once, each with its share of the file. Raises DemoFailedError when a sender gives up."""
+    """Run all senders at once, each with its share of the file. Raises DemoFailedError when a sender gives up.
+
+    `login` is the file of a login that the senders share.
+    """
     shares = file.shares([sender.weight for sender in senders])
-    running = [_start(*work, file, bootstrap, topic) for work in zip(senders, shares, strict=True)]
+    running = [_start(*work, file, bootstrap, topic, login) for work in zip(senders, shares, strict=True)]
     readers = [
         threading.Thread(target=_follow, args=(sender, process, on_progress), daemon=True)
         for sender, process in zip(senders, running, strict=True)
@@ -115,11 +127,12 @@ def run_senders(
 
 
 def _start(
-    sender: Sender, share: Share, file: FlightFile, bootstrap: str, topic: str
+    sender: Sender, share: Share, file: FlightFile, bootstrap: str, topic: str, login: Path | None
 ) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "gateway.demo.producers", sender.library, "--name", sender.name]
     command += ["--bootstrap", bootstrap, "--topic", topic, "--path", str(file.path)]
     command += ["--position", str(share.position), "--records", str(share.records)]
+    command += [] if login is None else ["--login", str(login)]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 

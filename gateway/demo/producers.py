@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gateway.demo.login import Login
+
 BATCH_BYTES = 64 * 1024
 LINGER_MS = 20
 RETRY_BACKOFF_MS = 50
@@ -35,6 +37,7 @@ class Task(NamedTuple):
     path: Path
     position: int
     records: int
+    login: Login | None = None
 
 
 class Flight(NamedTuple):
@@ -94,6 +97,7 @@ def send_with_kafka_python(task: Task, progress: Progress) -> None:
         request_timeout_ms=REQUEST_TIMEOUT_MS,
         delivery_timeout_ms=DELIVERY_TIMEOUT_MS,
         max_block_ms=DELIVERY_TIMEOUT_MS,
+        **(task.login.for_kafka_python() if task.login else {}),
     )
     for flight in flights(task):
         future = producer.send(task.topic, key=flight.key, value=flight.value, headers=flight.headers)
@@ -126,6 +130,7 @@ async def _send_with_aiokafka(task: Task, progress: Progress) -> None:
         max_batch_size=BATCH_BYTES,
         retry_backoff_ms=RETRY_BACKOFF_MS,
         request_timeout_ms=DELIVERY_TIMEOUT_MS,  # aiokafka gives up a batch after this time, retries included.
+        **(task.login.for_aiokafka() if task.login else {}),
     )
     await producer.start()
     for flight in flights(task):
@@ -163,6 +168,7 @@ def send_with_confluent_kafka(task: Task, progress: Progress) -> None:
             "partitioner": "murmur2_random",
             "log_level": 0,
             "error_cb": reported,
+            **(task.login.for_librdkafka() if task.login else {}),
         }
     )
     for sent, flight in enumerate(flights(task)):
@@ -194,6 +200,7 @@ def main() -> int:
     parser.add_argument("--path", type=Path, required=True)
     parser.add_argument("--position", type=int, required=True)
     parser.add_argument("--records", type=int, required=True)
+    parser.add_argument("--login", type=lambda path: Login.read(Path(path)))
     chosen = vars(parser.parse_args())
     logging.disable(logging.CRITICAL)  # The libraries log every lost connection.
     send = LIBRARIES[chosen.pop("library")]

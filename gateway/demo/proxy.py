@@ -12,6 +12,7 @@ import contextlib
 import dataclasses
 import io
 import random
+import ssl
 import struct
 import threading
 from collections import Counter, deque
@@ -19,7 +20,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from enum import StrEnum
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from kio.index import load_response_schema
 from kio.serial import entity_reader, entity_writer
@@ -69,11 +70,18 @@ class _Exchange:
     requests_ended: bool = False
 
 
+class ProxyTls(NamedTuple):
+    """The TLS of a proxy: on the side of its clients, and on the side of the endpoint."""
+
+    for_clients: ssl.SSLContext
+    upstream: ssl.SSLContext
+
+
 class LossyProxy:
     """The proxy; runs in a thread of its own between `start` and `stop`. Clients connect to `address`.
 
     `fault_rate` is the share of requests of the `losing` APIs that lose their answer. `seed` makes the choice repeatable
-    for the same sequence of requests.
+    for the same sequence of requests. With `tls` both sides speak TLS; logins pass through.
     """
 
     def __init__(
@@ -83,11 +91,13 @@ class LossyProxy:
         fault_rate: float,
         seed: int,
         losing: AbstractSet[int] = frozenset({PRODUCE}),
+        tls: ProxyTls | None = None,
     ) -> None:
         self.report = ProxyReport()
         self._upstream = upstream
         self._fault_rate = fault_rate
         self._losing = losing
+        self._tls = tls
         self._random = random.Random(seed)
         self._answered: set[tuple[str, int, int]] = set()
         self._port = 0
@@ -128,7 +138,9 @@ class LossyProxy:
             self._loop.close()
 
     async def _serve(self) -> None:
-        server = await asyncio.start_server(self._accept, "127.0.0.1", 0, limit=1 << 20)
+        server = await asyncio.start_server(
+            self._accept, "127.0.0.1", 0, limit=1 << 20, ssl=self._tls and self._tls.for_clients
+        )
         self._port = server.sockets[0].getsockname()[1]
         self._ready.set()
         await self._stopping.wait()
@@ -144,7 +156,9 @@ class LossyProxy:
         task.add_done_callback(self._tasks.discard)
         self.report.connections += 1
         try:
-            upstream_reader, upstream_writer = await asyncio.open_connection(*self._upstream, limit=1 << 20)
+            upstream_reader, upstream_writer = await asyncio.open_connection(
+                *self._upstream, limit=1 << 20, ssl=self._tls and self._tls.upstream
+            )
         except OSError:
             writer.close()
             return

@@ -10,17 +10,23 @@ from rich.table import Table
 
 from gateway.demo.proxy import Fault, ProxyReport
 from gateway.demo.reading import Findings
+from gateway.demo.security import Attempt
+from spark_kafka_compat.producer_audit import AuditReport
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """All counts of the demo: flights sent, faults of the proxy, duplicates of the gateway, findings of Spark."""
+    """All counts of the demo: flights sent, faults of the proxy, duplicates of the gateway, findings of Spark.
+
+    `attempts` are those of an intruder; an open demo has none.
+    """
 
     sent: int
     flights_by_carrier: Counter[str]
     proxy: ProxyReport
     duplicates_rejected: int
     findings: Findings
+    attempts: tuple[Attempt, ...] = ()
 
     def disagreements(self) -> list[str]:
         """Return the counts that contradict each other, as sentences; empty when everything adds up."""
@@ -33,12 +39,8 @@ class Outcome:
             wrong.append(f"Spark finds {found.duplicates:,} flights more than once.")
         if found.reorderings:
             wrong.append(f"Spark finds {found.reorderings:,} flights out of order.")
-        if not found.audit.is_clean:
-            wrong.append("The audit of the batch headers finds gaps, duplicates or reorderings.")
-        if found.audit.records_without_producer_id:
-            wrong.append(
-                f"{found.audit.records_without_producer_id:,} records were sent without a producer id."
-            )
+        if found.audit is not None:
+            wrong += _complaints(found.audit)
         if found.flights_by_carrier != self.flights_by_carrier:
             wrong.append("Flights per carrier differ from those in the file.")
         if self.duplicates_rejected != self.proxy.duplicate_answers:
@@ -46,13 +48,36 @@ class Outcome:
                 f"The gateway counts {self.duplicates_rejected:,} duplicates, but the proxy saw answers to "
                 f"{self.proxy.duplicate_answers:,}."
             )
+        wrong += [
+            f"The gateway let an intruder {row.what}: {row.answer}."
+            for row in self.attempts
+            if not row.refused
+        ]
         return wrong
+
+
+def _complaints(audit: AuditReport) -> list[str]:
+    wrong = []
+    if not audit.is_clean:
+        wrong.append("The audit of the batch headers finds gaps, duplicates or reorderings.")
+    if audit.records_without_producer_id:
+        wrong.append(f"{audit.records_without_producer_id:,} records were sent without a producer id.")
+    return wrong
 
 
 def show(console: Console, outcome: Outcome) -> None:
     """Print the tables."""
     for table in (_partitions(outcome), _carriers(outcome), _faults(outcome), _spark(outcome)):
         console.print(table)
+    if outcome.attempts:
+        console.print(_intruder(outcome))
+
+
+def _intruder(outcome: Outcome) -> Table:
+    table = _table("What an intruder tried", "attempt", "answer")
+    for row in outcome.attempts:
+        table.add_row(row.what, f"[bold green]{row.answer}" if row.refused else f"[bold red]{row.answer}")
+    return table
 
 
 def _partitions(outcome: Outcome) -> Table:

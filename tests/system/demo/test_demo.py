@@ -32,6 +32,15 @@ def test_everything_adds_up(tmp_path: Path) -> None:
     assert (kept / "meta.properties").is_file()
 
 
+def test_only_those_with_rights_get_in() -> None:
+    done = demo("rows=2000, fault_rate=0.1, secure=True")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything adds up" in done.stdout
+    assert "connection closed" in done.stdout
+    assert done.stdout.count("refused: TOPIC_AUTHORIZATION_FAILED") == 3
+    assert done.stdout.count("refused: AUTHENTICATION") == 1
+
+
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     done = demo(f"keep=Path({str(tmp_path)!r})")
