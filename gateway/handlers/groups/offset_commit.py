@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -20,7 +20,7 @@ from gateway.coordinator.group.records import CommittedOffset, OffsetCommitRecor
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.answering.offset_metadata import metadata_fits
-from gateway.handlers.answering.rights import NOTHING, refused_topics_now
+from gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
 from gateway.handlers.groups.commit_repeats import CommitRepeats
 from gateway.handlers.groups.commit_request import committer_of, known_error
 from gateway.protocol.messages import build, response_module
@@ -80,7 +80,12 @@ class _Sorted(NamedTuple):
 
 def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> Answer | Deferred:
     """Commit the valid offsets without a task; each partition gets its own result."""
-    found = _sort(context, request)
+    hidden: AbstractSet[str] = NOTHING
+    if context.node.access.is_on:
+        if not context.may_group(Operation.READ, request.group_id):
+            return _encoded(context, _all_refused(request), ErrorCode.none)
+        hidden = refused_topics_now(context, Operation.READ, _names(context, request))
+    found = _sort(context, request, hidden)
     if not found.accepted:
         return _encoded(context, found, ErrorCode.none)
     deferred = Deferred(holds_back=True)
@@ -106,7 +111,11 @@ def _answer(
 
 async def handle(context: RequestContext[Services], request: OffsetCommitRequest) -> Any:
     """Commit the valid offsets of a large request, whose answer a thread encodes."""
-    found = _sort(context, request)
+    if context.may_group(Operation.READ, request.group_id):
+        hidden = await refused_topics(context, Operation.READ, _names(context, request))
+        found = _sort(context, request, hidden)
+    else:
+        found = _all_refused(request)
     error = ErrorCode.none
     if found.accepted:
         try:
@@ -118,16 +127,12 @@ async def handle(context: RequestContext[Services], request: OffsetCommitRequest
     return _response(context.api_version, found.rows(known_error(context.api_version, error)))
 
 
-def _sort(context: RequestContext[Services], request: OffsetCommitRequest) -> _Sorted:
+def _sort(
+    context: RequestContext[Services], request: OffsetCommitRequest, hidden: AbstractSet[str]
+) -> _Sorted:
     by_key = context.services.partitions.registry.by_key
     refused: dict[TopicKey, list[tuple[int, int]]] = {}
     accepted: list[_Accepted] = []
-    hidden: AbstractSet[str] = NOTHING
-    if context.node.access.is_on:
-        if not context.may_group(Operation.READ, request.group_id):
-            return _all_refused(request, ErrorCode.group_authorization_failed)
-        names = (_name(context, key) for key, _ in request.topics)
-        hidden = refused_topics_now(context, Operation.READ, (name for name in names if name is not None))
     for key, entries in request.topics:
         topic = by_key.get(key)
         if hidden and _name(context, key) in hidden:
@@ -153,11 +158,21 @@ def _sort(context: RequestContext[Services], request: OffsetCommitRequest) -> _S
     return _Sorted(accepted, records, oversize, refused)
 
 
-def _all_refused(request: OffsetCommitRequest, error: ErrorCode) -> _Sorted:
+def _all_refused(request: OffsetCommitRequest) -> _Sorted:
+    """Return a request whose client may not commit offsets of the group."""
+    error = ErrorCode.group_authorization_failed
     refused: dict[TopicKey, list[tuple[int, int]]] = {}
     for key, entries in request.topics:
         refused.setdefault(key, []).extend((entry.partition, int(error)) for entry in entries)
     return _Sorted([], [], set(), refused)
+
+
+def _names(context: RequestContext[Services], request: OffsetCommitRequest) -> Iterator[str]:
+    """Yield the names of the topics of a request, but for ids that nobody has."""
+    for key, _ in request.topics:
+        name = _name(context, key)
+        if name is not None:
+            yield name
 
 
 def _name(context: RequestContext[Services], key: TopicKey) -> str | None:

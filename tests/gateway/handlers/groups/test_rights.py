@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 
 from gateway.coordinator.group.name_groups import NAME_GROUP_PREFIX
+from gateway.handlers.groups import offset_commit
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
@@ -160,6 +161,27 @@ class TestOffsetCommit:
         rights.allow(READ, TOPIC, "mine")
         answer = await client.ask("offset_commit", 10, **fields)
         assert self.errors(answer) == {mine: NONE, hidden: TOPIC_DENIED, nobodys: UNKNOWN_ID}
+
+    async def test_a_large_request(self, node: Node, client: Asking, rights: Rights) -> None:
+        """A request of many topics has a task, and a thread encodes its answer."""
+
+        def make(module: Any) -> Plain:
+            row = module.OffsetCommitRequestPartition(
+                partition_index=0, committed_offset=1, committed_metadata=""
+            )
+            topics = tuple(
+                module.OffsetCommitRequestTopic(name=name, partitions=(row,)) for name in ("mine", "none")
+            )
+            return {"group_id": "g", "generation_id_or_member_epoch": -1, "member_id": "", "topics": topics}
+
+        async def errors() -> list[int]:
+            answer = await node.ask(offset_commit.API, 8, make)
+            return [int(row.error_code) for topic in answer.topics for row in topic.partitions]
+
+        assert await errors() == [GROUP_DENIED, GROUP_DENIED]
+        rights.allow(READ, GROUP, "g")
+        rights.allow(READ, TOPIC, "mine")
+        assert sorted(await errors()) == [NONE, TOPIC_DENIED]
 
     async def test_a_repeat_asks_for_its_rights_anew(self, client: Asking, rights: Rights) -> None:
         needed = ((READ, GROUP, "g"), (READ, TOPIC, "mine"))
