@@ -7,6 +7,8 @@ from typing import Final
 
 from gateway.config.config import Config
 from gateway.config.listeners import Listener
+from gateway.config.logins import enabled_mechanisms
+from gateway.config.oauthbearer import INSECURE_TOKENS
 from gateway.config.protocols import SecurityProtocol
 
 ALLOW_INSECURE_LISTENERS: Final = "seqgate.allow.insecure.listeners"
@@ -43,8 +45,17 @@ def is_loopback(host: str) -> bool:
     return bool((mapped or address).is_loopback)
 
 
+def accepts_anybody(config: Config, listener_name: str) -> bool:
+    """Return whether a listener with logins accepts tokens that everybody can make."""
+    return "OAUTHBEARER" in enabled_mechanisms(config, listener_name) and bool(
+        config.of_mechanism(listener_name, "OAUTHBEARER", INSECURE_TOKENS)
+    )
+
+
 def _authenticates(config: Config, listener_name: str) -> bool:
     protocol = config.protocol_of(listener_name)
+    if protocol.has_logins:
+        return not accepts_anybody(config, listener_name)
     if protocol is SecurityProtocol.SSL:
         return config.of_listener(listener_name, "ssl.client.auth") == "required"
     return protocol is not SecurityProtocol.PLAINTEXT
@@ -53,6 +64,8 @@ def _authenticates(config: Config, listener_name: str) -> bool:
 def _weakness(config: Config, listener: Listener) -> str:
     if config.protocol_of(listener.name) is SecurityProtocol.SSL:
         return f"ssl.client.auth is {config.of_listener(listener.name, 'ssl.client.auth')}, not required"
+    if config.protocol_of(listener.name).has_logins:
+        return f"{INSECURE_TOKENS} is true"
     return "PLAINTEXT has no authentication"
 
 

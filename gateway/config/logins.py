@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.config.config import Config
+from gateway.config.oauthbearer import INSECURE_TOKENS, KEYS_URL, token_settings_complaint
 from gateway.config.sasl import ENABLED_MECHANISMS, JAAS, USERS_FILE
 
 
@@ -31,6 +32,13 @@ def _listener_complaint(config: Config, name: str) -> str | None:
     prefix = f"listener.name.{name.lower()}."
     if not mechanisms:
         return f"listener {name} has no mechanism to log in with; set {prefix}{ENABLED_MECHANISMS}, for example to PLAIN"
+    if "OAUTHBEARER" in mechanisms:
+        has_keys, is_insecure = (
+            bool(config.of_mechanism(name, "OAUTHBEARER", setting)) for setting in (KEYS_URL, INSECURE_TOKENS)
+        )
+        complaint = token_settings_complaint(has_keys, is_insecure)
+        if complaint:
+            return f"on listener {name} {complaint}"
     if "PLAIN" not in mechanisms:
         return None
     users = config.of_mechanism(name, "PLAIN", USERS_FILE), config.of_mechanism(name, "PLAIN", JAAS)

@@ -69,8 +69,8 @@ NETWORK_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=False,
         section=_NETWORK,
-        doc="Whether the gateway starts with a listener without authentication on an address other than the loopback: PLAINTEXT, or SSL "
-        "without `ssl.client.auth=required`. Everybody who reaches such a listener may do everything that `User:ANONYMOUS` may.",
+        doc="Whether the gateway starts with a listener without authentication on an address other than the loopback: PLAINTEXT, SSL "
+        "without `ssl.client.auth=required`, or OAUTHBEARER with `seqgate.allow.insecure.oauthbearer.tokens=true`. Everybody who reaches such a listener may do everything that `User:ANONYMOUS` may.",
     ),
     Setting(
         name="seqgate.tls.handshake.timeout.ms",

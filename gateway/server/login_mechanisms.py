@@ -55,10 +55,18 @@ def _scram(wanted: Wanted) -> Mechanism:
     return Scram(hashing, find_credential, security.tokens, lambda: secrets.token_urlsafe(24).encode())
 
 
+def _oauthbearer(wanted: Wanted) -> Mechanism:
+    from gateway.security.sasl.token_listener import oauthbearer  # noqa: PLC0415
+
+    node = wanted.services.node
+    return oauthbearer(wanted.value, node.loop, node.clock.now_ms)
+
+
 MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {
     "PLAIN": _plain,
     "SCRAM-SHA-256": _scram,
     "SCRAM-SHA-512": _scram,
+    "OAUTHBEARER": _oauthbearer,
 }
 """What makes a mechanism for a listener, by the mechanism's name. It raises LoginSettingsError."""
 

@@ -5,7 +5,6 @@ No message of an error quotes a value that may be secret.
 
 from __future__ import annotations
 
-import re
 import ssl
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, Final
 
 from gateway.admin.remote.properties import parse_properties
 from gateway.admin.request import ControlError
+from gateway.config.jaas import parse_jaas
 
 _PROTOCOLS: Final = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _SCRAM: Final = ("SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -43,12 +43,6 @@ _SUPPORTED: Final = frozenset(
     )
 )
 _SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.")
-_JAAS: Final = re.compile(
-    r"\s*(?:[\w$]+\.)*([\w$]+)\s+(required|requisite|sufficient|optional)\b(.*);\s*", re.DOTALL
-)
-_JAAS_OPTION: Final = re.compile(
-    r"""\s*([\w.]+)\s*=\s*(?:"((?:\\.|[^"\\])*)"|'((?:\\.|[^'\\])*)'|([^\s"';=]+))""", re.DOTALL
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,31 +125,21 @@ def _login(given: Mapping[str, str]) -> tuple[str, str, str]:
     return mechanism, given["sasl.username"], given["sasl.password"]
 
 
-def _jaas_login(text: str, mechanism: str) -> tuple[str, str]:
-    found = _JAAS.fullmatch(text)
-    if found is None:
-        raise ControlError('sasl.jaas.config must have the form MODULE required username="…" password="…";')
-    module, _, rest = found.groups()
-    if module not in _MODULES:
-        raise ControlError(
-            f"sasl.jaas.config must have one of the modules {', '.join(_MODULES)}, not {module}"
-        )
-    if mechanism not in _MODULES[module]:
-        raise ControlError(f"{module} of sasl.jaas.config does not log in by sasl.mechanism {mechanism}")
-    options = {}
-    position = 0
-    while rest[position:].strip():
-        option = _JAAS_OPTION.match(rest, position)
-        if option is None:
-            raise ControlError('an option of sasl.jaas.config does not have the form NAME="VALUE"')
-        name, *values = option.groups()
-        options[name] = re.sub(r"\\(.)", r"\1", next(value for value in values if value is not None))
-        position = option.end()
-    if options.get("tokenauth", "").lower() == "true":
+def _jaas_login(line: str, mechanism: str) -> tuple[str, str]:
+    try:
+        module = parse_jaas(line)
+    except ValueError as error:
+        raise ControlError(f"sasl.jaas.config: {error}") from None
+    if module.name not in _MODULES:
+        raise ControlError(f"sasl.jaas.config must have one of the modules {', '.join(_MODULES)}")
+    if mechanism not in _MODULES[module.name]:
+        raise ControlError(f"{module.name} of sasl.jaas.config does not log in by sasl.mechanism {mechanism}")
+    if module.options.get("tokenauth", "").lower() == "true":
         raise ControlError("this command can't log in with a delegation token (tokenauth); use a password")
-    if not (options.get("username") and options.get("password")):
+    username, password = module.options.get("username"), module.options.get("password")
+    if not (username and password):
         raise ControlError("sasl.jaas.config must have username and password")
-    return options["username"], options["password"]
+    return username, password
 
 
 def _context(given: Mapping[str, str]) -> ssl.SSLContext:

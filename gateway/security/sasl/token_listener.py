@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from functools import partial
 from typing import Final
@@ -16,6 +17,8 @@ from gateway.security.sasl.signed_tokens import SignedTokens
 from gateway.security.sasl.tokens import ClaimRules
 from gateway.security.sasl.unsecured_tokens import UnsecuredTokens
 
+logger = logging.getLogger(__name__)
+
 _REFRESH: Final = "sasl.oauthbearer.jwks.endpoint."
 
 Values = Callable[[str], SettingValue | None]
@@ -25,6 +28,7 @@ Values = Callable[[str], SettingValue | None]
 def oauthbearer(value: Values, loop: asyncio.AbstractEventLoop, now_ms: Callable[[], int]) -> OAuthBearer:
     """Return the mechanism of a listener, and begin to read its keys."""
     if value(INSECURE_TOKENS):
+        logger.warning("tokens without a signature are accepted: every client can log in as anybody")
         return OAuthBearer(UnsecuredTokens(_unsecured_rules(value), now_ms))
     url = str(value(KEYS_URL))
     keys = KeySource(loop, partial(read_keys, url), shown_url(url), _times(value))

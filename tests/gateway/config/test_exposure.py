@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.config import Config, load_config
+from gateway.config import Config, ConfigError, load_config
 from gateway.config.exposure import exposure_complaint, is_loopback
 
 
@@ -64,3 +64,17 @@ def test_each_listener_counts() -> None:
 def test_an_address_of_a_link_is_not_the_loopback() -> None:
     assert not is_loopback("fe80::1%eth0")
     assert is_loopback("::1%lo")
+
+
+def test_logins_are_authentication_unless_everybody_can_make_tokens() -> None:
+    listeners = "listeners=SASL_SSL://:9093", "sasl.enabled.mechanisms=OAUTHBEARER"
+    keys = "sasl.oauthbearer.jwks.endpoint.url=file:///keys.json"
+    assert complaint(*listeners, keys) is None
+    insecure = "listener.name.sasl_ssl.oauthbearer.seqgate.allow.insecure.oauthbearer.tokens=true"
+    assert "insecure.oauthbearer.tokens is true" in (complaint(*listeners, insecure) or "")
+    assert complaint(*listeners, insecure, "seqgate.allow.insecure.listeners=true") is None
+
+
+def test_tokens_need_keys_before_the_gateway_starts() -> None:
+    with pytest.raises(ConfigError, match=r"jwks\.endpoint\.url"):
+        load_config(overrides=["listeners=SASL_SSL://127.0.0.1:9093", "sasl.enabled.mechanisms=OAUTHBEARER"])
