@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 PROTOCOL = "SASL_SSL"
-MECHANISM = "PLAIN"
-LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
+PLAIN, SCRAM = "PLAIN", "SCRAM-SHA-256"
+LOGIN_MODULES = {
+    PLAIN: "org.apache.kafka.common.security.plain.PlainLoginModule",
+    SCRAM: "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
 
 
 class Login(NamedTuple):
@@ -59,10 +62,11 @@ class Login(NamedTuple):
 
     def for_spark(self) -> dict[str, str]:
         """Return the options of Spark's source, which are those of Kafka's Java clients."""
+        module = LOGIN_MODULES[self.mechanism]
         return {
             "kafka.security.protocol": PROTOCOL,
             "kafka.sasl.mechanism": self.mechanism,
-            "kafka.sasl.jaas.config": f'{LOGIN_MODULE} required username="{self.user}" password="{self.password}";',
+            "kafka.sasl.jaas.config": f'{module} required username="{self.user}" password="{self.password}";',
             "kafka.ssl.truststore.type": "PEM",
             "kafka.ssl.truststore.location": self.trusted,
         }

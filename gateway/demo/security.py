@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from gateway.demo.certificates import write_certificates
-from gateway.demo.login import LOGIN_MODULE, MECHANISM, PROTOCOL, Login
+from gateway.demo.login import LOGIN_MODULES, PLAIN, PROTOCOL, SCRAM, Login
 from gateway.demo.proxy import ProxyTls
 
 ADMIN, PRODUCERS, SPARK, INTRUDER = "admin", "producers", "spark", "mallory"
 _LISTENER = "listener.name.sasl_ssl"
 _ANSWER_TIMEOUT_S = 10.0
+_ITERATIONS = 4096
 
 
 class Attempt(NamedTuple):
@@ -43,18 +44,21 @@ class DemoSecurity:
         )
 
     def login(self, user: str) -> Login:
-        """Return the login of a user."""
-        return Login(user, self._passwords[user], MECHANISM, str(self.trusted))
+        """Return the login of a user: the administrator's with PLAIN, all others with SCRAM."""
+        mechanism = PLAIN if user == ADMIN else SCRAM
+        return Login(user, self._passwords[user], mechanism, str(self.trusted))
 
     def _settings(self) -> dict[str, str]:
-        users = " ".join(f'user_{user}="{password}"' for user, password in self._passwords.items())
         return {
             "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "super.users": f"User:{ADMIN}",
             f"{_LISTENER}.ssl.keystore.type": "PEM",
             f"{_LISTENER}.ssl.keystore.location": str(self.listener),
-            f"{_LISTENER}.sasl.enabled.mechanisms": MECHANISM,
-            f"{_LISTENER}.{MECHANISM.lower()}.sasl.jaas.config": f"{LOGIN_MODULE} required {users};",
+            f"{_LISTENER}.sasl.enabled.mechanisms": f"{PLAIN},{SCRAM}",
+            f"{_LISTENER}.{PLAIN.lower()}.sasl.jaas.config": (
+                f'{LOGIN_MODULES[PLAIN]} required user_{ADMIN}="{self._passwords[ADMIN]}";'
+            ),
+            f"{_LISTENER}.{SCRAM.lower()}.sasl.jaas.config": f"{LOGIN_MODULES[SCRAM]} required;",
         }
 
     def proxy_tls(self) -> ProxyTls:
@@ -64,11 +68,18 @@ class DemoSecurity:
         return ProxyTls(for_clients, ssl.create_default_context(cafile=self.trusted))
 
     def admit(self, bootstrap: str, topic: str) -> None:
-        """Let the producers write and Spark read the topic; the intruder gets no right."""
+        """Create the users, and let the producers write and Spark read the topic; the intruder gets no right."""
         from confluent_kafka import admin as exported
 
         api: Any = exported
         admin = api.AdminClient(client(bootstrap, self.login(ADMIN)))
+        hashing = api.ScramCredentialInfo(api.ScramMechanism.SCRAM_SHA_256, _ITERATIONS)
+        users = [
+            api.UserScramCredentialUpsertion(user, hashing, self._passwords[user].encode())
+            for user in (PRODUCERS, SPARK, INTRUDER)
+        ]
+        for stored in admin.alter_user_scram_credentials(users).values():
+            stored.result()
         rights = ((PRODUCERS, api.AclOperation.WRITE), (SPARK, api.AclOperation.READ))
         entries = [
             api.AclBinding(
