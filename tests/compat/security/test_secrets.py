@@ -49,6 +49,9 @@ def gateway(
     for setting in SENSITIVE:
         if setting.per_listener and setting.name in settings:
             settings[f"listener.name.plaintext1.{setting.name}"] = settings[setting.name]
+    settings["listener.name.plaintext1.plain.sasl.jaas.config"] = (
+        f'PlainLoginModule required user_u="{SECRET}";'
+    )
     settings |= {
         "seqgate.logging.level": "DEBUG",
         "seqgate.logging.format": request.param,
