@@ -2,7 +2,8 @@
 
 Nearly every answer has the field first in its body. Of the others:
 
-    Produce        last, before the tagged fields of flexible versions
+    Produce, CreateDelegationToken, RenewDelegationToken, ExpireDelegationToken, DescribeDelegationToken
+                   last, before the tagged fields of flexible versions
     ApiVersions    after the error and the array of APIs
     OffsetDelete   after the error
     low versions, and the answers of the SASL login, have no such field
@@ -19,6 +20,8 @@ from gateway.protocol.messages import API_VERSIONS, is_flexible, response_type
 from log import FileRegion
 
 PRODUCE: Final = 0
+_LAST: Final = frozenset({PRODUCE, 38, 39, 40, 41})
+"""The APIs that have the field last: Produce and those of delegation tokens."""
 OFFSET_DELETE: Final = 47
 _HEADER_BYTES: Final = 8
 _ERROR_BYTES: Final = 2
@@ -52,7 +55,7 @@ def _has_field(api_key: int, version: int) -> bool:
 
 def _position(head: bytes, api_key: int, version: int) -> int:
     flexible = is_flexible(api_key, version)
-    if api_key == PRODUCE:
+    if api_key in _LAST:
         return len(head) - (5 if flexible else 4)
     if api_key == API_VERSIONS:
         return _position_in_api_versions(head, flexible=flexible)
