@@ -8,6 +8,7 @@ NAMES = (
     "control_requests",
     "named_batches",
     "partition_files",
+    "plain_logins",
     "record_batches",
     "requests",
     "scram_messages",

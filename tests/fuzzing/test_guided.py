@@ -14,6 +14,7 @@ INPUTS = {
     "control_requests": 1_000,
     "named_batches": 300,
     "partition_files": 200,
+    "plain_logins": 500,
     "record_batches": 8_000,
     "requests": 600,
     "scram_messages": 4_000,
