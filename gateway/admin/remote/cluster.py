@@ -51,7 +51,7 @@ class Cluster:
         by_name = {topic["name"]: topic for topic in self.all_topics()}
         for name in names:
             if name not in by_name:
-                raise no_topic(name, by_name)
+                raise no_topic(name, by_name, may_be_hidden=self.reached.security is not OPEN)
         return [by_name[name] for name in names]
 
     def broker_ids(self) -> list[int]:

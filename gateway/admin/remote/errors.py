@@ -41,7 +41,9 @@ def refusal_of_text(text: str) -> str | None:
 def sentence(error: Exception) -> str:
     """Return a sentence for an exception of kafka-python."""
     code = getattr(error, "errno", None)
-    message = " ".join(str(argument) for argument in error.args if argument not in {None, "None"})
+    if isinstance(error, errors.TopicAuthorizationFailedError):
+        return _topics_refused(error)
+    message = " ".join(str(argument) for argument in error.args if argument not in (None, "None"))
     if isinstance(error, errors.BrokerResponseError) and code is not None:
         # kafka-python quotes whole answers in its messages.
         quotes = "Response(" in message or "Request" in message
@@ -56,9 +58,18 @@ def sentence(error: Exception) -> str:
     return (message or type(error).__name__)[:_LONGEST]
 
 
-def no_topic(topic: str, names: Iterable[str]) -> ControlError:
-    """Return the error for a topic that does not exist, with the name of the most similar topic."""
-    return ControlError(f"there is no topic {topic}{nearest_hint(topic, names)}")
+def _topics_refused(error: errors.TopicAuthorizationFailedError) -> str:
+    """Return a sentence with the topics; kafka-python gives them as a set, or not at all."""
+    given = error.args[0] if error.args else None
+    topics = sorted(map(str, given)) if isinstance(given, set | frozenset | list | tuple) else []
+    named = f"topic {', '.join(topics)}" if topics else "the topic"
+    return f"this user lacks a right on {named} (TOPIC_AUTHORIZATION_FAILED); seqgate acls add gives rights"
+
+
+def no_topic(topic: str, names: Iterable[str], *, may_be_hidden: bool = False) -> ControlError:
+    """Return the error for a topic that does not exist, or may be hidden, with the name of the most similar topic."""
+    hidden = ", or this user may not see it" if may_be_hidden else ""
+    return ControlError(f"there is no topic {topic}{hidden}{nearest_hint(topic, names)}")
 
 
 def nearest_hint(name: str, names: Iterable[str]) -> str:

@@ -35,3 +35,13 @@ def test_the_most_similar_topic_is_named() -> None:
         "there is no topic ordrs; the nearest name is orders"
     )
     assert str(no_topic("zzz", ["orders"])) == "there is no topic zzz"
+
+
+def test_a_refused_topic_is_named_with_what_to_do() -> None:
+    refused = sentence(errors.TopicAuthorizationFailedError({"orders"}))
+    assert refused.startswith("this user lacks a right on topic orders (TOPIC_AUTHORIZATION_FAILED)")
+    assert "lacks a right on the topic" in sentence(errors.TopicAuthorizationFailedError())
+    assert (
+        str(no_topic("orders", [], may_be_hidden=True))
+        == "there is no topic orders, or this user may not see it"
+    )
