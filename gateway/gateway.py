@@ -61,7 +61,7 @@ STOP_TIMEOUT_S = 10.0
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # constants of glibc's malloc.h
 KEPT_BLOCK_BYTES = 32 << 20
 KEPT_FREE_BYTES = 16 << 20
-EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - compared with, not bound
+EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
 
 
 class StartFailed(Exception):

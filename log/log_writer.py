@@ -70,7 +70,7 @@ class LogWriter:
         """Write the batch at the log end, in a new segment if one is due. Return the timestamp that the broker gave it, or −1."""
         segments, outage = self._segments, self._outage
         if config.message_timestamp_type != "CreateTime" and batch.record_count:
-            batch.max_timestamp = now_ms  # the timestamp that counts, also for rolling by time
+            batch.max_timestamp = now_ms  # the broker's timestamp replaces the client's, and decides when the segment rolls by time
         try:
             must_roll = segments.active.must_roll(batch, last_offset, config, now_ms)
         except (CorruptRecord, OSError) as error:

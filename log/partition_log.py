@@ -97,7 +97,7 @@ class PartitionLog:
         self.unflushed = Unflushed(environment.storage, self.place)
         self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
         self.began_with_names = is_new and config.deduplicates
-        """Whether the log is new, and its topic deduplicated when it began."""
+        """Whether this process created the log while its topic deduplicated by producer names."""
         self.kept_because = ""
         """The last logged reason why retention keeps the oldest segment."""
         if is_new:

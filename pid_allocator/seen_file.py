@@ -64,7 +64,7 @@ def _load(path: Path) -> LastSeen | None:
     except FileNotFoundError:
         return None
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-        # Without this memory, a store that went back looks like a sound store.
+        # Without this file, the gateway can't notice that the store lost its newest data.
         raise StoreWentBack(
             f"{path} is damaged, so the gateway no longer knows the highest next id it saw: {error}. "
             "Restore the file. If the data in Redis is known to be complete, you can delete the file instead."

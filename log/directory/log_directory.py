@@ -306,7 +306,7 @@ class LogDirectory:
 
     @property
     def has_taken_names(self) -> bool:
-        """Whether `is_name_taken` is true for any name."""
+        """Whether a checkpoint must come before a new log may have the name of a removed one."""
         return self._recovery_points.has_others({*self._logs, *self._stored})
 
     def _let_go(self, key: tuple[str, int]) -> int | None:

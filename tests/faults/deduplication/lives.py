@@ -53,7 +53,7 @@ class Point:
 
     @classmethod
     def drawn(cls, rng: Random, *, transactional: bool) -> Point:
-        """Return any moment of a life."""
+        """Return a random moment at which the test kills the application."""
         chance = rng.random()
         if chance < 0.3:
             return cls(f"stage {rng.choice(STAGES)}", 1)
