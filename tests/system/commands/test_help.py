@@ -167,7 +167,12 @@ def test_following_ends_with_ctrl_c(gateway: GatewayProcess) -> None:
     seqgate("topics", "create", "orders", *there)
     follow = [sys.executable, "-m", "gateway", "consume", "orders", "--follow", *there]
     with subprocess.Popen(
-        follow, cwd=REPOSITORY, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        # a test run in the background of a shell ignores the signal, and without `env` the command would, too
+        ["env", "--default-signal=INT", *follow],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as process:
         assert process.stdout is not None
         for value in ("one", "two"):
