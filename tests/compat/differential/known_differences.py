@@ -146,6 +146,9 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         ("dynamic_configs.what_can_be_altered_on_a_broker",), "*.ssl.*.read_only", LISTENERS_STAY
     ),
+    KnownDifference(
+        ("dynamic_configs.what_can_be_altered_on_a_broker",), "*.sasl.*.read_only", LISTENERS_STAY
+    ),
     KnownDifference(("dynamic_configs.client_metrics",), "*", NO_CLIENT_METRICS),
     KnownDifference(("*",), "*.configs.flush.messages.value", DURABLE, ("topics.create[v7]",)),
     KnownDifference(("*",), "*.configs.min.insync.replicas.config_source", ELR, ("topics.create[v7]",)),

@@ -85,6 +85,10 @@ class Normaliser:
             "active_producers": self._active_producers,
             "matching_acls": lambda value: sorted(self._value(value), key=str),
             "acls": lambda value: sorted(self._value(value), key=str),
+            # Kafka keeps a user's credentials in a table without order
+            "credential_infos": lambda value: sorted(
+                self._value(value), key=lambda row: str(row["mechanism"])
+            ),
             "transaction_states": self._transaction_states,
         }
 
