@@ -67,12 +67,12 @@ class KeySource:
         return self._known(key_id, algorithm)
 
     def why_not_found(self, key_id: str | None) -> str:
-        """Return the reason why `find` found no key."""
+        """Return the reason why `find` found no key. The client gets it, so it does not say where the keys come from."""
         if self._keys is None:
-            return f"the keys of {self._origin} could not be read yet"
+            return "the keys could not be read yet"
         if key_id is None:
-            return f"it names no key (kid), and not exactly one key of {self._origin} fits"
-        return f"its key (kid) is not in {self._origin}"
+            return "it names no key (kid), and not exactly one key fits"
+        return "its key (kid) is unknown"
 
     def _known(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
         return None if self._keys is None else self._keys.find(key_id, algorithm)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import uuid
@@ -116,6 +117,8 @@ def test_kafka_python_reads_everything_though_it_is_throttled(
     shared_gateway: GatewayProcess, caplog: pytest.LogCaptureFixture
 ) -> None:
     topic = _written(shared_gateway)
+    # the commands of seqgate, which other tests import, silence the loggers of kafka-python
+    caplog.set_level(logging.WARNING, "kafka")
     with quota(shared_gateway, "consumer_byte_rate", 6000.0) as client_id:
         consumer = KafkaConsumer(bootstrap_servers=shared_gateway.bootstrap, client_id=client_id)
         partition = TopicPartition(topic, 0)
