@@ -12,13 +12,18 @@ import pytest
 
 from gateway.admin.status import live as live_status
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from gateway.security.sasl import plain, signed_tokens
+from gateway.security.sasl.scram_credential import ScramHash
 from gateway.server.dispatcher import Dispatcher
 from log.segments import index_checks
 from log.state import record_rules
 from tests.fuzzing import (
+    bearer_tokens,
     compressed_records,
     named_batches,
+    plain_logins,
     record_batches,
+    scram_messages,
     small_formats,
     start_up,
     stored_state,
@@ -28,6 +33,7 @@ from tests.fuzzing.damage import REPLACE, steps_of
 from tests.fuzzing.target import load
 from tests.fuzzing.targets import NAMES
 from tests.support.batches import Batch
+from tests.support.tokens import Issuer, first_message
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
@@ -81,6 +87,37 @@ def unknown_records_that_raise(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(stored_state.group_records, "decode", fail)
 
 
+def signatures_not_checked(patch: pytest.MonkeyPatch) -> None:
+    honest = signed_tokens._SIGNATURES.decode_complete
+
+    def decode(token: str, key: Any, **options: Any) -> Any:
+        return honest(token, key, **options, options={"verify_signature": False})
+
+    patch.setattr(signed_tokens._SIGNATURES, "decode_complete", decode)
+
+
+def passwords_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(plain, "digest", lambda _: bytes(32))
+
+
+def proofs_not_compared(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(ScramHash, "digest", lambda *_: scram_messages.KNOWN.stored_key)
+
+
+def _token_of_another_issuer() -> bytes:
+    forged = Issuer("first", "EdDSA").token(**bearer_tokens.CLAIMS)
+    return bytes([bearer_tokens.SIGNED]) + first_message(forged)
+
+
+def _wrong_password() -> bytes:
+    return next(plain_logins.seeds()).replace(b"open sesame", b"open barley")
+
+
+def _wrong_proof() -> bytes:
+    login = next(scram_messages.seeds())
+    return login.replace(scram_messages.PROOF, base64.b64encode(bytes(32)))
+
+
 def _without_the_metadatas_topics() -> bytes:
     """Return an input that cuts the metadata log behind its first batch, as a kill and a torn tail do."""
     files = start_up.directories()[1]
@@ -92,6 +129,9 @@ def _without_the_metadatas_topics() -> bytes:
 
 
 FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
+    ("bearer_tokens", signatures_not_checked, _token_of_another_issuer, "was not signed by the issuer"),
+    ("plain_logins", passwords_not_compared, _wrong_password, "without the password"),
+    ("scram_messages", proofs_not_compared, _wrong_proof, "without the password"),
     (
         "compressed_records",
         unbounded_decompression,

@@ -96,6 +96,9 @@ def test_commands_of_seqgate_run(shared_gateway: GatewayProcess, page: Path) -> 
         words[place] = topics[name]
         if words[1] == "create":
             words.append("--if-not-exists")
+        if "--command-config" in words:
+            place = words.index("--command-config")
+            del words[place : place + 2]
         if "--bootstrap" in words:
             words[words.index("--bootstrap") + 1] = shared_gateway.bootstrap
         else:
