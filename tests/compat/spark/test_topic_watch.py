@@ -49,7 +49,7 @@ def drain(frame: DataFrame, folder: Path) -> StreamingQuery:
 
 def await_listeners(spark: SparkSession) -> None:
     """Wait until the listeners have got all events so far. Spark reports progress in a thread of its own."""
-    spark._jsc.sc().listenerBus().waitUntilEmpty()
+    spark._jsc.sc().listenerBus().waitUntilEmpty(int(PATIENCE_S * 1000))
 
 
 def stream(spark: SparkSession, topics: Topics, topic: str) -> DataFrame:
