@@ -60,6 +60,8 @@ class ChargedAnswer:
         if not charge.throttle_ms:
             return answer
         self._mute()
+        if not answer:  # acks=0: nothing is sent
+            return answer
         return with_throttle_time(answer, self._api_key, self._api_version, charge.throttle_ms)
 
     def _mute(self) -> None:

@@ -84,6 +84,11 @@ class Dispatcher:
                     return begun
         return self._begin_new(frame, peer)
 
+    def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+        """Begin a request of a client that is not known yet: it must not use up the quota of a client id that it made up."""
+        self.requests += 1
+        return self._begin_new(frame, peer)
+
     def _begin_charged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
         """Begin a request while there are client quotas."""
         api_key, api_version, correlation_id, client_id, _ = parse_request_header(frame)

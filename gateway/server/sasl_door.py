@@ -92,7 +92,7 @@ class SaslDoor:
     # the requests of a login
 
     def _versions(self, frame: memoryview, peer: Any) -> Answer | Deferred | None:
-        answer = self._listener.serve(frame, peer)
+        answer = self._listener.serve_unknown(frame, peer)
         if not isinstance(answer, bytes) or not any(answer[_ERROR]):
             self._login.versions_sent()
         return answer

@@ -52,12 +52,21 @@ class SaslListener:
     """The mechanisms and limits of one listener."""
 
     def __init__(
-        self, logins: Logins, config: Config, name: str, serve: Begin, served_limits: RequestLimits
+        self,
+        logins: Logins,
+        config: Config,
+        name: str,
+        serve: Begin,
+        served_limits: RequestLimits,
+        *,
+        serve_unknown: Begin,
     ) -> None:
         """Make the mechanisms. Raises LoginSettingsError.
 
-        `serve` begins the requests of clients that are logged in, within `served_limits`.
+        `serve` begins the requests of clients that are logged in, within `served_limits`; `serve_unknown` begins the ApiVersions
+        of the others.
         """
+        self.serve_unknown = serve_unknown
         self.logins = logins
         self.serve = serve
         self.served_limits = served_limits

@@ -130,7 +130,14 @@ class Server:
         """Return what puts the login before the requests of a connection. Raises LoginSettingsError."""
         assert self._logins is not None
         served_limits = RequestLimits(self.limits.request_max_bytes, self.memory)
-        logins = SaslListener(self._logins, self._config, listener.name, self.dispatcher.begin, served_limits)
+        logins = SaslListener(
+            self._logins,
+            self._config,
+            listener.name,
+            self.dispatcher.begin,
+            served_limits,
+            serve_unknown=self.dispatcher.begin_uncharged,
+        )
 
         def guard(connection: Connection) -> Connection:
             SaslDoor(logins, connection)

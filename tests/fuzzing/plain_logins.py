@@ -67,7 +67,9 @@ async def _send(frames: list[bytes]) -> None:
 
     loop: Any = asyncio.get_running_loop()
     logins = Logins(loop, _Clock(), lambda _: {"PLAIN": Plain(FixedUsers({"alice": "open sesame"}))})
-    listener = SaslListener(logins, load_config(), "fuzz", serve, RequestLimits(1 << 20, RequestMemory(-1)))
+    listener = SaslListener(
+        logins, load_config(), "fuzz", serve, RequestLimits(1 << 20, RequestMemory(-1)), serve_unknown=serve
+    )
     SaslDoor(listener, connection)
     for number, frame in enumerate(frames):
         try:

@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gateway.handlers import APIS
 from gateway.handlers.answering.api import Deferred
 from gateway.metadata.client_quotas import QuotaAlteration, QuotaChange, alter_client_quotas, entity_of
 from gateway.server import dispatcher as dispatcher_module
+from gateway.server.charged_answer import ChargedAnswer
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.server import Server
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
@@ -370,3 +372,35 @@ async def test_the_time_of_threads_counts(
             )
             answer = await client.ask("metadata", 4, topics=topics, allow_auto_topic_creation=False)
         assert answer["throttle_time"] == 1000
+
+
+def test_a_late_produce_without_an_answer_sends_nothing() -> None:
+    """A held or recompressed batch with acks=0 is resolved with no bytes, into which a throttle time must not be written."""
+    charge: Any = SimpleNamespace(throttle_ms=500, count_time=lambda: None)
+    peer = FakePeer()
+    begun = Deferred()
+    charged = ChargedAnswer(charge, peer, 0, 9).of(begun)
+    assert isinstance(charged, Deferred)
+    begun.follow(None)
+    assert charged.answer == b""
+    assert set(peer.muted_ms) == {500}
+
+
+async def test_a_client_that_is_not_known_yet_uses_up_nobodys_quota(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    charged: list[Any] = []
+    honest = dispatcher_module.Charge
+
+    def charge(*given: Any) -> Any:
+        charged.append(given)
+        return honest(*given)
+
+    monkeypatch.setattr(dispatcher_module, "Charge", charge)
+    async with serving(tmp_path) as client:
+        await limit(client.node, "request_percentage", 1.0)
+        asked = encode("api_versions", 3, {"client_software_name": "a", "client_software_version": "1"})
+        assert client.dispatcher.begin_uncharged(memoryview(asked), client.peer)
+        assert charged == []
+        client.dispatcher.begin(memoryview(asked), client.peer)
+        assert len(charged) == 1
