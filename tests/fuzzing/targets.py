@@ -15,4 +15,5 @@ NAMES = (
     "small_formats",
     "start_up",
     "stored_state",
+    "wal_objects",
 )

@@ -21,6 +21,7 @@ INPUTS = {
     "small_formats": 8_000,
     "start_up": 50,
     "stored_state": 6_000,
+    "wal_objects": 8_000,
 }
 """The number of inputs that a target handles in about a second."""
 MOST_SECONDS = 60 * len(NAMES)

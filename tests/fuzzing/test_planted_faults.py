@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import random
+import struct
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.admin.status import live as live_status
+from gateway.cluster.wal import wal_object
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.security.sasl import plain, signed_tokens
 from gateway.security.sasl.scram_credential import ScramHash
@@ -27,6 +29,7 @@ from tests.fuzzing import (
     small_formats,
     start_up,
     stored_state,
+    wal_objects,
 )
 from tests.fuzzing.composed_requests import request
 from tests.fuzzing.damage import REPLACE, steps_of
@@ -104,6 +107,10 @@ def proofs_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScramHash, "digest", lambda *_: scram_messages.KNOWN.stored_key)
 
 
+def rows_not_checked(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(wal_object, "_fault_of", lambda _: None)
+
+
 def _token_of_another_issuer() -> bytes:
     forged = Issuer("first", "EdDSA").token(**bearer_tokens.CLAIMS)
     return bytes([bearer_tokens.SIGNED]) + first_message(forged)
@@ -116,6 +123,13 @@ def _wrong_password() -> bytes:
 def _wrong_proof() -> bytes:
     login = next(scram_messages.seeds())
     return login.replace(scram_messages.PROOF, base64.b64encode(bytes(32)))
+
+
+def _row_of_negative_length() -> bytes:
+    content = next(wal_objects.seeds())
+    for row, length in zip((wal_objects.ROWS[0], wal_objects.ROWS[2]), (15, -7), strict=True):
+        content = content.replace(struct.pack(">qi", *row[-2:]), struct.pack(">qi", row[-2], length))
+    return wal_objects.with_checksums(content)
 
 
 def _without_the_metadatas_topics() -> bytes:
@@ -156,6 +170,7 @@ FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
     ("control_requests", status_that_fails, lambda: b"\n", "planted|no longer"),
     ("small_formats", names_not_checked, lambda: next(small_formats.seeds()), "a subscription names"),
     ("stored_state", unknown_records_that_raise, lambda: next(stored_state.seeds()), "planted"),
+    ("wal_objects", rows_not_checked, _row_of_negative_length, "lies outside its object"),
 ]
 
 

@@ -1,0 +1,18 @@
+"""The keys of a session's objects in the bucket."""
+
+from __future__ import annotations
+
+
+def object_key(node_id: int, session: int, seq: int) -> str:
+    """Return the key of object `seq` of the session's write-ahead log."""
+    return f"wal/{node_id}/{session}/{seq:020}"
+
+
+def boundary_key(node_id: int, session: int) -> str:
+    """Return the key of the session's boundary: the objects below the boundary may be deleted."""
+    return f"wal/{node_id}/{session}/boundary"
+
+
+def registration_key(session: int) -> str:
+    """Return the key of the object that registers the session."""
+    return f"meta/{session:020}"

@@ -1,0 +1,340 @@
+"""Encodes one object of a session's write-ahead log (WAL): record batches of many partitions, or the seal that ends the log.
+
+    head   magic "SQWL" | version int16 | kind int16
+    data   bytes of segment files, one span per data row, in the order of the rows
+    index  kind 0, WAL object: rows int32 | row …
+           kind 1, seal: by int32 | reason int16 bytes, UTF-8
+    footer CRC-32C of the rest of the footer, uint32 | node_id int32 | session int64 | seq int64 | nonce 16 bytes
+           | data_bytes int64 | index_bytes int32 | CRC-32C of the index, uint32 | version int16 | kind int16 | magic "SQWL"
+
+    data row       type int8 0 | topic_id 16 bytes | partition int32 | leader_epoch int32 | first_offset int64 | end_offset int64
+                   | segment_base int64 | position int64 | length int32 | CRC-32C of the data, uint32
+    log start row  type int8 1 | topic_id 16 bytes | partition int32 | log_start_offset int64
+
+The footer has a fixed size and the index lies before it, so a reader gets the index with one read of the object's end. A checksum
+protects each part by itself: the footer, the index, and through the index the data of each row. The head repeats fields of the footer.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Final, NamedTuple
+from uuid import UUID
+
+from crc32c import crc32c
+
+from log import IncompatibleFormat
+
+Buffer = bytes | bytearray | memoryview
+
+VERSION: Final = 1
+NONCE_BYTES: Final = 16
+MAX_REASON_BYTES: Final = 1_000
+"""The most bytes of the reason of a seal; the rest is cut off."""
+_MAGIC: Final = b"SQWL"
+_DATA: Final = 0
+_SEAL: Final = 1
+_HEAD: Final = struct.Struct(">4shh")
+_FOOTER: Final = struct.Struct(">Iiqq16sqiIhh4s")
+FOOTER_BYTES: Final = _FOOTER.size
+_CRC_BYTES: Final = 4
+_COUNT: Final = struct.Struct(">i")
+_DATA_ROW: Final = struct.Struct(">b16siiqqqqiI")
+_LOG_START_ROW: Final = struct.Struct(">b16siq")
+_DATA_ROW_TYPE: Final = 0
+_LOG_START_ROW_TYPE: Final = 1
+_SEAL_HEAD: Final = struct.Struct(">ih")
+
+
+class CorruptWalObject(Exception):
+    """The bytes are no sound object of a write-ahead log. The message names the object and what does not fit."""
+
+
+class DataRow(NamedTuple):
+    """Bytes of one segment file: whole record batches of one partition."""
+
+    topic_id: UUID
+    partition: int
+    leader_epoch: int
+    first_offset: int
+    """The offset of the first record."""
+    end_offset: int
+    """The offset after the last record."""
+    segment_base: int
+    """The base offset of the segment, which names its file."""
+    position: int
+    """The place of the first byte in the segment file."""
+    length: int
+    """The number of bytes."""
+
+
+class LogStartRow(NamedTuple):
+    """The log start offset of one partition moved: records below it are deleted, and must not come back."""
+
+    topic_id: UUID
+    partition: int
+    log_start_offset: int
+
+
+Row = DataRow | LogStartRow
+
+
+class WalObject(NamedTuple):
+    """One object of a session: the rows of one flush round, and the data of the data rows."""
+
+    node_id: int
+    session: int
+    seq: int
+    """The place of the object in the session's log, from 0 on, without gaps."""
+    nonce: bytes
+    """Random bytes of the process that runs the session; they tell its objects from those of anybody else."""
+    rows: Sequence[Row]
+    data: Sequence[Buffer]
+    """One buffer for each data row, in the order of the rows."""
+
+
+class Seal(NamedTuple):
+    """The object that ends the log of a session: nothing at or behind `seq` belongs to the log."""
+
+    node_id: int
+    session: int
+    seq: int
+    nonce: bytes
+    """The session's own nonce in a seal of a clean stop, random bytes of the taker in any other."""
+    by: int
+    """The node id of the gateway that sealed the session."""
+    reason: str
+
+
+class PlacedRow(NamedTuple):
+    """A data row, and where its bytes lie in the object."""
+
+    row: DataRow
+    start: int
+    """The place of the first byte in the object."""
+    crc: int
+    """The CRC-32C of the bytes."""
+
+
+class Index(NamedTuple):
+    """What the end of a WAL object tells about it, without its data."""
+
+    node_id: int
+    session: int
+    seq: int
+    nonce: bytes
+    rows: list[PlacedRow | LogStartRow]
+    size_bytes: int
+    """The size of the whole object."""
+
+
+class _Footer(NamedTuple):
+    crc: int
+    node_id: int
+    session: int
+    seq: int
+    nonce: bytes
+    data_bytes: int
+    index_bytes: int
+    index_crc: int
+    version: int
+    kind: int
+    magic: bytes
+
+    @property
+    def size_bytes(self) -> int:
+        """The size of the whole object."""
+        return _HEAD.size + self.data_bytes + self.index_bytes + FOOTER_BYTES
+
+
+def encode(wal_object: WalObject) -> list[Buffer]:
+    """Return the content of the object as buffers; the data is not copied. Raises ValueError for rows that no decoder would accept."""
+    node_id, session, seq, nonce, rows, data = wal_object
+    index = bytearray(_COUNT.pack(len(rows)))
+    buffers = iter(data)
+    data_bytes = 0
+    for row in rows:
+        wrong = _fault_of(row)
+        if wrong is not None:
+            raise ValueError(f"a row of WAL object {seq} can't be stored: {wrong}")
+        if isinstance(row, DataRow):
+            content = next(buffers, None)
+            if content is None or len(content) != row.length:
+                found = "no data" if content is None else f"{len(content)} bytes"
+                raise ValueError(f"a row of WAL object {seq} is {row.length} bytes long, and has {found}")
+            index += _DATA_ROW.pack(_DATA_ROW_TYPE, row.topic_id.bytes, *row[1:], crc32c(content))
+            data_bytes += row.length
+        else:
+            index += _LOG_START_ROW.pack(_LOG_START_ROW_TYPE, row.topic_id.bytes, *row[1:])
+    if next(buffers, None) is not None:
+        raise ValueError(f"WAL object {seq} has more data than data rows")
+    end = bytes(index) + _footer(node_id, session, seq, nonce, data_bytes, index, _DATA)
+    return [_HEAD.pack(_MAGIC, VERSION, _DATA), *data, end]
+
+
+def encode_seal(seal: Seal) -> bytes:
+    """Return the content of the seal. A reason that is too long is cut."""
+    reason = seal.reason.encode()[:MAX_REASON_BYTES].decode(errors="ignore").encode()
+    index = _SEAL_HEAD.pack(seal.by, len(reason)) + reason
+    footer = _footer(seal.node_id, seal.session, seal.seq, seal.nonce, 0, index, _SEAL)
+    return _HEAD.pack(_MAGIC, VERSION, _SEAL) + index + footer
+
+
+def decode(content: bytes, key: str) -> WalObject | Seal:
+    """Return the whole object, or the seal; the data are views of `content`. All checksums are checked.
+
+    Raises CorruptWalObject, IncompatibleFormat; `key` is for the messages.
+    """
+    footer = _checked_footer(content, key)
+    if footer.size_bytes != len(content):
+        raise CorruptWalObject(
+            f"{key} is damaged: the object has {len(content)} bytes, its footer says {footer.size_bytes}."
+        )
+    if content[: _HEAD.size] != _HEAD.pack(_MAGIC, footer.version, footer.kind):
+        raise CorruptWalObject(f"{key} is damaged: its first {_HEAD.size} bytes do not fit its footer.")
+    index = decode_index(content, key)
+    if isinstance(index, Seal):
+        return index
+    view = memoryview(content)
+    data = [
+        checked_data(placed, view[placed.start : placed.start + placed.row.length], key)
+        for placed in index.rows
+        if isinstance(placed, PlacedRow)
+    ]
+    rows = [placed.row if isinstance(placed, PlacedRow) else placed for placed in index.rows]
+    return WalObject(footer.node_id, footer.session, footer.seq, footer.nonce, rows, data)
+
+
+def index_bytes(end: bytes, key: str) -> int:
+    """Return how many bytes at the end of the object `decode_index` needs. `end` has the last FOOTER_BYTES or more.
+
+    Raises CorruptWalObject, IncompatibleFormat.
+    """
+    return _checked_footer(end, key).index_bytes + FOOTER_BYTES
+
+
+def decode_index(end: bytes, key: str) -> Index | Seal:
+    """Return the rows of an object with their places, or the seal; `end` has the last `index_bytes` of the object or more.
+
+    Raises CorruptWalObject, IncompatibleFormat.
+    """
+    footer = _checked_footer(end, key)
+    begin = len(end) - FOOTER_BYTES - footer.index_bytes
+    if begin < 0:
+        needed = footer.index_bytes + FOOTER_BYTES
+        raise CorruptWalObject(
+            f"{key} is cut short: its index needs the last {needed} bytes, and there are {len(end)}."
+        )
+    index = end[begin : len(end) - FOOTER_BYTES]
+    if crc32c(index) != footer.index_crc:
+        raise CorruptWalObject(f"{key} is damaged: the CRC-32C of its index does not fit.")
+    if footer.kind == _SEAL:
+        return _decode_seal(index, footer, key)
+    rows = _decode_rows(index, key)
+    data_bytes = sum(placed.row.length for placed in rows if isinstance(placed, PlacedRow))
+    if data_bytes != footer.data_bytes:
+        raise CorruptWalObject(
+            f"{key} is damaged: its rows have {data_bytes} bytes, its footer says {footer.data_bytes}."
+        )
+    return Index(footer.node_id, footer.session, footer.seq, footer.nonce, rows, footer.size_bytes)
+
+
+def checked_data(placed: PlacedRow, data: memoryview, key: str) -> memoryview:
+    """Return the data of a row. Raises CorruptWalObject when it is not what was written."""
+    if len(data) != placed.row.length or crc32c(data) != placed.crc:
+        row = placed.row
+        raise CorruptWalObject(
+            f"{key} is damaged: the CRC-32C of the {row.length} bytes at {placed.start} does not fit; they hold the offsets "
+            f"{row.first_offset} to {row.end_offset - 1} of partition {row.partition} of the topic {row.topic_id}."
+        )
+    return data
+
+
+def _footer(
+    node_id: int, session: int, seq: int, nonce: bytes, data_bytes: int, index: Buffer, kind: int
+) -> bytes:
+    if len(nonce) != NONCE_BYTES:
+        raise ValueError(f"the nonce of a session has {NONCE_BYTES} bytes, not {len(nonce)}")
+    if node_id < 0 or session < 0 or seq < 0:
+        raise ValueError(f"node id {node_id}, session {session} and seq {seq} must not be negative")
+    fields = (node_id, session, seq, nonce, data_bytes, len(index), crc32c(index), VERSION, kind, _MAGIC)
+    return _FOOTER.pack(crc32c(_FOOTER.pack(0, *fields)[_CRC_BYTES:]), *fields)
+
+
+def _checked_footer(end: bytes, key: str) -> _Footer:
+    if len(end) < FOOTER_BYTES:
+        raise CorruptWalObject(f"{key} is cut short: it has {len(end)} bytes, and its footer {FOOTER_BYTES}.")
+    last = end[-FOOTER_BYTES:]
+    footer = _Footer(*_FOOTER.unpack(last))
+    if footer.magic != _MAGIC:
+        raise CorruptWalObject(
+            f"{key} is no object of a write-ahead log, or cut short: its magic is missing."
+        )
+    if footer.version > VERSION:
+        raise IncompatibleFormat(
+            f"{key} has version {footer.version}; this program reads version {VERSION}. Run the release that wrote it."
+        )
+    if footer.crc != crc32c(last[_CRC_BYTES:]):
+        raise CorruptWalObject(f"{key} is damaged: the CRC-32C of its footer does not fit.")
+    sizes = (footer.node_id, footer.session, footer.seq, footer.data_bytes, footer.index_bytes)
+    if footer.version < 1 or footer.kind not in {_DATA, _SEAL} or min(sizes) < 0:
+        raise CorruptWalObject(f"{key} is damaged: its footer has impossible values: {footer[1:-1]}.")
+    return footer
+
+
+def _decode_seal(index: bytes, footer: _Footer, key: str) -> Seal:
+    try:
+        by, reason_bytes = _SEAL_HEAD.unpack_from(index)
+        reason = index[_SEAL_HEAD.size :].decode()
+    except (struct.error, UnicodeDecodeError) as error:
+        raise CorruptWalObject(f"{key} is damaged: the reason of the seal can't be read: {error}.") from error
+    if reason_bytes != len(index) - _SEAL_HEAD.size or footer.data_bytes:
+        raise CorruptWalObject(f"{key} is damaged: the sizes in the seal do not fit.")
+    return Seal(footer.node_id, footer.session, footer.seq, footer.nonce, by, reason)
+
+
+def _decode_rows(index: bytes, key: str) -> list[PlacedRow | LogStartRow]:
+    rows: list[PlacedRow | LogStartRow] = []
+    start = _HEAD.size
+    position = _COUNT.size
+    try:
+        (count,) = _COUNT.unpack_from(index)
+        while position < len(index):
+            row: Row
+            if index[position] == _DATA_ROW_TYPE:
+                _, topic_id, *numbers, crc = _DATA_ROW.unpack_from(index, position)
+                row = DataRow(UUID(bytes=topic_id), *numbers)
+                rows.append(PlacedRow(row, start, crc))
+                start += row.length
+                position += _DATA_ROW.size
+            elif index[position] == _LOG_START_ROW_TYPE:
+                _, topic_id, *numbers = _LOG_START_ROW.unpack_from(index, position)
+                row = LogStartRow(UUID(bytes=topic_id), *numbers)
+                rows.append(row)
+                position += _LOG_START_ROW.size
+            else:
+                raise CorruptWalObject(f"{key} is damaged: a row has the unknown type {index[position]}.")
+            wrong = _fault_of(row)
+            if wrong is not None:
+                raise CorruptWalObject(f"{key} is damaged: {wrong}.")
+    except struct.error as error:
+        raise CorruptWalObject(f"{key} is damaged: its index ends amid a row: {error}.") from error
+    if count != len(rows):
+        raise CorruptWalObject(f"{key} is damaged: its index has {len(rows)} rows and says {count}.")
+    return rows
+
+
+def _fault_of(row: Row) -> str | None:
+    """Return what is impossible about a row, or None."""
+    if isinstance(row, LogStartRow):
+        is_possible = row.partition >= 0 and row.log_start_offset >= 0
+    else:
+        is_possible = (
+            row.partition >= 0
+            and row.leader_epoch >= 0
+            and 0 <= row.segment_base <= row.first_offset < row.end_offset
+            and row.position >= 0
+            and row.length > 0
+        )
+    return None if is_possible else f"{row} has impossible values"
