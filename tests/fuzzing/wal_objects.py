@@ -19,8 +19,7 @@ from gateway.cluster.wal.wal_object import (
     FOOTER_BYTES,
     CorruptWalObject,
     DataRow,
-    LogStartRow,
-    PlacedRow,
+    FileRow,
     Seal,
     WalObject,
 )
@@ -37,7 +36,7 @@ NONCE = bytes(range(16))
 TOPIC = UUID(int=7)
 ROWS = (
     DataRow(TOPIC, 3, 0, 100, 110, 50, 4_096, 5),
-    LogStartRow(TOPIC, 3, 60),
+    FileRow(TOPIC, 3, "log-start-offset", 2),
     DataRow(UUID(int=8), 0, 2, 7, 8, 0, 70, 3),
 )
 _INDEX_BYTES_AT = FOOTER_BYTES - 16
@@ -70,14 +69,13 @@ def _feed_end(data: bytes) -> None:
         return
     position = HEAD_BYTES
     for placed in index.rows:
-        if isinstance(placed, PlacedRow):
-            if placed.start != position or not position < position + placed.row.length <= index.size_bytes:
-                raise Breach(f"{placed} lies outside its object of {index.size_bytes} bytes")
-            position += placed.row.length
+        if placed.start != position or not position <= position + placed.row.length <= index.size_bytes:
+            raise Breach(f"{placed} lies outside its object of {index.size_bytes} bytes")
+        position += placed.row.length
 
 
 def seeds() -> Iterator[bytes]:
-    yield b"".join(wal_object.encode(WalObject(1, 4, 9, NONCE, ROWS, [b"hello", b"you"])))
+    yield b"".join(wal_object.encode(WalObject(1, 4, 9, NONCE, ROWS, [b"hello", b"60", b"you"])))
     yield b"".join(wal_object.encode(WalObject(1, 4, 0, NONCE, (), ())))
     yield wal_object.encode_seal(Seal(1, 4, 9, NONCE, 2, "node 2 takes over"))
 

@@ -1,7 +1,7 @@
 """Encodes one object of a session's write-ahead log (WAL): record batches of many partitions, or the seal that ends the log.
 
     head   magic "SQWL" | version int16 | kind int16
-    data   bytes of segment files, one span per data row, in the order of the rows
+    data   bytes of segment files and whole side files, one span per row, in the order of the rows
     index  kind 0, WAL object: rows int32 | row …
            kind 1, seal: by int32 | reason int16 bytes, UTF-8
     footer CRC-32C of the rest of the footer, uint32 | node_id int32 | session int64 | seq int64 | nonce 16 bytes
@@ -9,7 +9,8 @@
 
     data row       type int8 0 | topic_id 16 bytes | partition int32 | leader_epoch int32 | first_offset int64 | end_offset int64
                    | segment_base int64 | position int64 | length int32 | CRC-32C of the data, uint32
-    log start row  type int8 1 | topic_id 16 bytes | partition int32 | log_start_offset int64
+    file row       type int8 1 | topic_id 16 bytes | partition int32 | name bytes int8 | length int32 | CRC-32C of the data, uint32
+                   | name, ASCII
 
 The footer has a fixed size and the index lies before it, so a reader gets the index with one read of the object's end. A checksum
 protects each part by itself: the footer, the index, and through the index the data of each row. The head repeats fields of the footer.
@@ -17,6 +18,7 @@ protects each part by itself: the footer, the index, and through the index the d
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from typing import Final, NamedTuple
@@ -41,9 +43,11 @@ FOOTER_BYTES: Final = _FOOTER.size
 _CRC_BYTES: Final = 4
 _COUNT: Final = struct.Struct(">i")
 _DATA_ROW: Final = struct.Struct(">b16siiqqqqiI")
-_LOG_START_ROW: Final = struct.Struct(">b16siq")
+_FILE_ROW: Final = struct.Struct(">b16sibiI")
 _DATA_ROW_TYPE: Final = 0
-_LOG_START_ROW_TYPE: Final = 1
+_FILE_ROW_TYPE: Final = 1
+_FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,126}")
+"""The names of side files: they stay in the directory of their partition."""
 _SEAL_HEAD: Final = struct.Struct(">ih")
 
 
@@ -69,19 +73,22 @@ class DataRow(NamedTuple):
     """The number of bytes."""
 
 
-class LogStartRow(NamedTuple):
-    """The log start offset of one partition moved: records below it are deleted, and must not come back."""
+class FileRow(NamedTuple):
+    """The new content of a side file of one partition, such as its log start offset or a snapshot of producer names."""
 
     topic_id: UUID
     partition: int
-    log_start_offset: int
+    name: str
+    """The name of the file in the directory of the partition."""
+    length: int
+    """The number of bytes."""
 
 
-Row = DataRow | LogStartRow
+Row = DataRow | FileRow
 
 
 class WalObject(NamedTuple):
-    """One object of a session: the rows of one flush round, and the data of the data rows."""
+    """One object of a session: the rows of one flush round, and their data."""
 
     node_id: int
     session: int
@@ -91,7 +98,7 @@ class WalObject(NamedTuple):
     """Random bytes of the process that runs the session; they tell its objects from those of anybody else."""
     rows: Sequence[Row]
     data: Sequence[Buffer]
-    """One buffer for each data row, in the order of the rows."""
+    """One buffer for each row, in the order of the rows."""
 
 
 class Seal(NamedTuple):
@@ -108,9 +115,9 @@ class Seal(NamedTuple):
 
 
 class PlacedRow(NamedTuple):
-    """A data row, and where its bytes lie in the object."""
+    """A row, and where its bytes lie in the object."""
 
-    row: DataRow
+    row: Row
     start: int
     """The place of the first byte in the object."""
     crc: int
@@ -124,7 +131,7 @@ class Index(NamedTuple):
     session: int
     seq: int
     nonce: bytes
-    rows: list[PlacedRow | LogStartRow]
+    rows: list[PlacedRow]
     size_bytes: int
     """The size of the whole object."""
 
@@ -158,19 +165,24 @@ def encode(wal_object: WalObject) -> list[Buffer]:
         wrong = _fault_of(row)
         if wrong is not None:
             raise ValueError(f"a row of WAL object {seq} can't be stored: {wrong}")
-        if isinstance(row, DataRow):
-            content = next(buffers, None)
-            if content is None or len(content) != row.length:
-                found = "no data" if content is None else f"{len(content)} bytes"
-                raise ValueError(f"a row of WAL object {seq} is {row.length} bytes long, and has {found}")
-            index += _DATA_ROW.pack(_DATA_ROW_TYPE, row.topic_id.bytes, *row[1:], crc32c(content))
-            data_bytes += row.length
-        else:
-            index += _LOG_START_ROW.pack(_LOG_START_ROW_TYPE, row.topic_id.bytes, *row[1:])
+        content = next(buffers, None)
+        if content is None or len(content) != row.length:
+            found = "no data" if content is None else f"{len(content)} bytes"
+            raise ValueError(f"a row of WAL object {seq} is {row.length} bytes long, and has {found}")
+        index += _encode_row(row, crc32c(content))
+        data_bytes += row.length
     if next(buffers, None) is not None:
-        raise ValueError(f"WAL object {seq} has more data than data rows")
+        raise ValueError(f"WAL object {seq} has more data than rows")
     end = bytes(index) + _footer(node_id, session, seq, nonce, data_bytes, index, _DATA)
     return [_HEAD.pack(_MAGIC, VERSION, _DATA), *data, end]
+
+
+def _encode_row(row: Row, crc: int) -> bytes:
+    if isinstance(row, DataRow):
+        return _DATA_ROW.pack(_DATA_ROW_TYPE, row.topic_id.bytes, *row[1:], crc)
+    name = row.name.encode("ascii")
+    head = _FILE_ROW.pack(_FILE_ROW_TYPE, row.topic_id.bytes, row.partition, len(name), row.length, crc)
+    return head + name
 
 
 def encode_seal(seal: Seal) -> bytes:
@@ -200,9 +212,8 @@ def decode(content: bytes, key: str) -> WalObject | Seal:
     data = [
         checked_data(placed, view[placed.start : placed.start + placed.row.length], key)
         for placed in index.rows
-        if isinstance(placed, PlacedRow)
     ]
-    rows = [placed.row if isinstance(placed, PlacedRow) else placed for placed in index.rows]
+    rows = [placed.row for placed in index.rows]
     return WalObject(footer.node_id, footer.session, footer.seq, footer.nonce, rows, data)
 
 
@@ -232,7 +243,7 @@ def decode_index(end: bytes, key: str) -> Index | Seal:
     if footer.kind == _SEAL:
         return _decode_seal(index, footer, key)
     rows = _decode_rows(index, key)
-    data_bytes = sum(placed.row.length for placed in rows if isinstance(placed, PlacedRow))
+    data_bytes = sum(placed.row.length for placed in rows)
     if data_bytes != footer.data_bytes:
         raise CorruptWalObject(
             f"{key} is damaged: its rows have {data_bytes} bytes, its footer says {footer.data_bytes}."
@@ -244,9 +255,14 @@ def checked_data(placed: PlacedRow, data: memoryview, key: str) -> memoryview:
     """Return the data of a row. Raises CorruptWalObject when it is not what was written."""
     if len(data) != placed.row.length or crc32c(data) != placed.crc:
         row = placed.row
+        held = (
+            f"they hold the offsets {row.first_offset} to {row.end_offset - 1}"
+            if isinstance(row, DataRow)
+            else f"they hold the file {row.name}"
+        )
         raise CorruptWalObject(
-            f"{key} is damaged: the CRC-32C of the {row.length} bytes at {placed.start} does not fit; they hold the offsets "
-            f"{row.first_offset} to {row.end_offset - 1} of partition {row.partition} of the topic {row.topic_id}."
+            f"{key} is damaged: the CRC-32C of the {row.length} bytes at {placed.start} does not fit; {held} "
+            f"of partition {row.partition} of the topic {row.topic_id}."
         )
     return data
 
@@ -294,8 +310,8 @@ def _decode_seal(index: bytes, footer: _Footer, key: str) -> Seal:
     return Seal(footer.node_id, footer.session, footer.seq, footer.nonce, by, reason)
 
 
-def _decode_rows(index: bytes, key: str) -> list[PlacedRow | LogStartRow]:
-    rows: list[PlacedRow | LogStartRow] = []
+def _decode_rows(index: bytes, key: str) -> list[PlacedRow]:
+    rows: list[PlacedRow] = []
     start = _HEAD.size
     position = _COUNT.size
     try:
@@ -305,19 +321,21 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow | LogStartRow]:
             if index[position] == _DATA_ROW_TYPE:
                 _, topic_id, *numbers, crc = _DATA_ROW.unpack_from(index, position)
                 row = DataRow(UUID(bytes=topic_id), *numbers)
-                rows.append(PlacedRow(row, start, crc))
-                start += row.length
                 position += _DATA_ROW.size
-            elif index[position] == _LOG_START_ROW_TYPE:
-                _, topic_id, *numbers = _LOG_START_ROW.unpack_from(index, position)
-                row = LogStartRow(UUID(bytes=topic_id), *numbers)
-                rows.append(row)
-                position += _LOG_START_ROW.size
+            elif index[position] == _FILE_ROW_TYPE:
+                _, topic_id, partition, name_bytes, length, crc = _FILE_ROW.unpack_from(index, position)
+                position += _FILE_ROW.size + max(name_bytes, 0)
+                name = bytes(index[position - max(name_bytes, 0) : position])
+                row = FileRow(UUID(bytes=topic_id), partition, name.decode("ascii", "replace"), length)
+                if position > len(index):
+                    raise CorruptWalObject(f"{key} is damaged: its index ends amid the name of a file.")
             else:
                 raise CorruptWalObject(f"{key} is damaged: a row has the unknown type {index[position]}.")
             wrong = _fault_of(row)
             if wrong is not None:
                 raise CorruptWalObject(f"{key} is damaged: {wrong}.")
+            rows.append(PlacedRow(row, start, crc))
+            start += row.length
     except struct.error as error:
         raise CorruptWalObject(f"{key} is damaged: its index ends amid a row: {error}.") from error
     if count != len(rows):
@@ -327,8 +345,8 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow | LogStartRow]:
 
 def _fault_of(row: Row) -> str | None:
     """Return what is impossible about a row, or None."""
-    if isinstance(row, LogStartRow):
-        is_possible = row.partition >= 0 and row.log_start_offset >= 0
+    if isinstance(row, FileRow):
+        is_possible = row.partition >= 0 and row.length >= 0 and _FILE_NAME.fullmatch(row.name) is not None
     else:
         is_possible = (
             row.partition >= 0

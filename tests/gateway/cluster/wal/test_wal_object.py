@@ -14,8 +14,7 @@ from gateway.cluster.wal.wal_object import (
     NONCE_BYTES,
     CorruptWalObject,
     DataRow,
-    LogStartRow,
-    PlacedRow,
+    FileRow,
     Seal,
     WalObject,
     checked_data,
@@ -30,6 +29,7 @@ from log import IncompatibleFormat
 NONCE = bytes(range(NONCE_BYTES))
 TOPIC = UUID(int=7)
 ROW = DataRow(TOPIC, 3, 0, 100, 110, 50, 4_096, 5)
+FILE = FileRow(TOPIC, 3, "log-start-offset", 2)
 KEY = "wal/1/4/00000000000000000009"
 
 
@@ -41,22 +41,25 @@ def plain(made: WalObject) -> WalObject:
     return made._replace(rows=list(made.rows), data=[bytes(part) for part in made.data])
 
 
-SMALL = WalObject(1, 4, 9, NONCE, [ROW, LogStartRow(TOPIC, 3, 60), ROW], [b"hello", b"again"])
+SMALL = WalObject(1, 4, 9, NONCE, [ROW, FILE, ROW], [b"hello", b"60", b"again"])
 SEAL = Seal(1, 4, 9, NONCE, 2, "node 2 takes over")
 
 int32 = st.integers(0, 2**31 - 1)
 int64 = st.integers(0, 2**63 - 1)
+names = st.from_regex(r"[0-9a-z][0-9A-Za-z._-]{0,126}", fullmatch=True)
 topic_ids = st.integers(0, 2**128 - 1).map(lambda number: UUID(int=number))
 
 
 @st.composite
 def objects(draw: st.DrawFn) -> WalObject:
-    rows: list[DataRow | LogStartRow] = []
+    rows: list[DataRow | FileRow] = []
     data = []
     for _ in range(draw(st.integers(0, 5))):
         topic_id, partition = draw(topic_ids), draw(int32)
         if draw(st.booleans()):
-            rows.append(LogStartRow(topic_id, partition, draw(int64)))
+            content = draw(st.binary(max_size=50))
+            rows.append(FileRow(topic_id, partition, draw(names), len(content)))
+            data.append(content)
             continue
         base, first, end = sorted(draw(st.lists(int64, min_size=3, max_size=3)))
         content = draw(st.binary(min_size=1, max_size=50))
@@ -84,9 +87,8 @@ class TestRoundTrip:
         assert not isinstance(index, Seal)
         assert index[:4] == made[:4]
         assert index.size_bytes == len(content)
-        placed = [row for row in index.rows if isinstance(row, PlacedRow)]
-        assert [row.row if isinstance(row, PlacedRow) else row for row in index.rows] == list(made.rows)
-        assert [content[row.start : row.start + row.row.length] for row in placed] == [
+        assert [placed.row for placed in index.rows] == list(made.rows)
+        assert [content[placed.start : placed.start + placed.row.length] for placed in index.rows] == [
             bytes(part) for part in made.data
         ]
 
@@ -143,14 +145,14 @@ class TestDamage:
             decode(content, KEY)
         index = decode_index(content, KEY)
         assert not isinstance(index, Seal)
-        first, _, second = index.rows
-        assert isinstance(first, PlacedRow)
-        assert isinstance(second, PlacedRow)
+        first, file, second = index.rows
         assert bytes(checked_data(first, memoryview(b"hello"), KEY)) == b"hello"
         with pytest.raises(CorruptWalObject):
             checked_data(second, memoryview(b"agaim"), KEY)
         with pytest.raises(CorruptWalObject):
             checked_data(second, memoryview(b"agai"), KEY)
+        with pytest.raises(CorruptWalObject, match=r"the file log-start-offset of partition 3"):
+            checked_data(file, memoryview(b"61"), KEY)
 
     @pytest.mark.parametrize("made", [lambda: whole(SMALL), lambda: encode_seal(SEAL)])
     def test_a_later_version_is_refused(
@@ -174,11 +176,14 @@ class TestEncodeRefusesWhatNoReaderWouldAccept:
             ROW._replace(segment_base=-1),
             ROW._replace(position=-1),
             ROW._replace(length=0),
-            LogStartRow(TOPIC, -1, 0),
-            LogStartRow(TOPIC, 0, -1),
+            FILE._replace(partition=-1),
+            FILE._replace(name=""),
+            FILE._replace(name="../escape"),
+            FILE._replace(name=".."),
+            FILE._replace(name="a" * 128),
         ],
     )
-    def test_impossible_values(self, row: DataRow | LogStartRow) -> None:
+    def test_impossible_values(self, row: DataRow | FileRow) -> None:
         with pytest.raises(ValueError, match="has impossible values"):
             encode(WalObject(1, 4, 9, NONCE, [row], [b"hello"]))
 
@@ -189,7 +194,7 @@ class TestEncodeRefusesWhatNoReaderWouldAccept:
             encode(WalObject(1, 4, 9, NONCE, [ROW], []))
 
     def test_too_much_data(self) -> None:
-        with pytest.raises(ValueError, match="more data than data rows"):
+        with pytest.raises(ValueError, match="more data than rows"):
             encode(WalObject(1, 4, 9, NONCE, [], [b"hello"]))
 
     def test_a_short_nonce(self) -> None:
