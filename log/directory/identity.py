@@ -52,8 +52,8 @@ def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: i
     """
     path = f"{root}/{META}"
     if not storage.exists(path):
-        identity = Identity(_fresh_id(), _fresh_id())
-        _write(durable, path, node_id, identity)
+        identity = Identity(fresh_id(), fresh_id())
+        write_identity(durable, root, node_id, identity)
         return identity
     fields = read_properties(storage, path)
     if fields.get("node.id") != str(node_id):
@@ -64,11 +64,12 @@ def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: i
     check_versions(storage, root)
     if int(fields["version"]) < DIRECTORY_VERSION:
         # Raise the version before writing a file that an earlier release can't read.
-        _write(durable, path, node_id, identity)
+        write_identity(durable, root, node_id, identity)
     return identity
 
 
-def _write(durable: DurableFiles, path: str, node_id: int, identity: Identity) -> None:
+def write_identity(durable: DurableFiles, root: str, node_id: int, identity: Identity) -> None:
+    """Persist the identity of a data directory, with the version of its formats. Raises OSError."""
     lines = (
         f"version={DIRECTORY_VERSION}",
         f"cluster.id={identity.cluster_id}",
@@ -76,10 +77,10 @@ def _write(durable: DurableFiles, path: str, node_id: int, identity: Identity) -
         f"directory.id={identity.directory_id}",
         "",
     )
-    durable.replace(path, "\n".join(lines).encode())
+    durable.replace(f"{root}/{META}", "\n".join(lines).encode())
 
 
-def _fresh_id() -> str:
+def fresh_id() -> str:
     """Return a random id in Kafka's base64 form, never with a leading dash, which would look like an option."""
     text = "-"
     while text.startswith("-"):

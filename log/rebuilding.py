@@ -1,0 +1,138 @@
+"""Rebuilds a data directory from the bytes of its files, which another place keeps.
+
+The files come by topic id, because the names of topics are known only once the metadata log is whole. So each partition is staged
+first, and then placed under its name:
+
+    rebuilding/TOPIC_ID-PARTITION/    a partition without its name; TOPIC_ID has 32 hexadecimal digits
+
+Nothing is flushed: a rebuild that a crash ends begins anew.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final
+
+from log.directory.directory_files import LOCK
+from log.directory.identity import Identity, fresh_id, write_identity
+from log.errors import CorruptRecord
+from log.files.checkpoints import encode_partition_metadata
+from log.files.data_file import DataFile
+from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Sequence
+    from pathlib import Path
+
+    from log.files.durable_files import DurableFiles
+    from log.files.storage import Storage
+    from log.format.record_batch import Buffer
+
+STAGING: Final = "rebuilding"
+
+
+class RebuiltDirectory:
+    """A data directory that is being rebuilt. Holds the directory's lock from `begin` to `finish` or `abandon`."""
+
+    def __init__(self, storage: Storage, path: Path) -> None:
+        """Create without touching the disk; use `begin`."""
+        self._storage = storage
+        self._root = path
+        self._staging = path / STAGING
+        self._sizes: dict[str, int] = {}
+        """The bytes of each segment file written so far, by path."""
+        self._files: dict[str, DataFile] = {}
+        self._staged: set[tuple[uuid.UUID, int]] = set()
+
+    @classmethod
+    def begin(cls, storage: Storage, path: Path) -> RebuiltDirectory:
+        """Lock the directory and delete everything in it. Raises DirectoryLocked, OSError."""
+        storage.make_directories(str(path))
+        storage.lock(str(path / LOCK))
+        directory = cls(storage, path)
+        try:
+            directory._empty(path)
+            storage.make_directory(str(directory._staging))
+        except BaseException:
+            directory.abandon()
+            raise
+        return directory
+
+    @property
+    def staged(self) -> Sequence[tuple[uuid.UUID, int]]:
+        """The partitions that have no name yet: topic id and index, ascending."""
+        return sorted(self._staged)
+
+    def write(
+        self, topic_id: uuid.UUID, partition: int, segment_base: int, position: int, data: Buffer
+    ) -> None:
+        """Write bytes of a segment file at their position.
+
+        Raises OSError. Raises CorruptRecord if bytes before the position are missing: the file would have a hole, which reads as zeros.
+        """
+        path = f"{self._directory(topic_id, partition)}/{offset_name(segment_base, LOG_SUFFIX)}"
+        file = self._files.get(path)
+        if file is None:
+            file = self._files[path] = DataFile(path)
+            self._storage.create(file)
+        size = self._sizes.get(path, 0)
+        if position > size:
+            raise CorruptRecord(
+                f"partition {partition} of the topic {topic_id}: the bytes {size} to {position - 1} of the segment {segment_base} are missing"
+            )
+        view = memoryview(data)
+        at = position
+        while view:
+            written = self._storage.write(file, [view], at)
+            view, at = view[written:], at + written
+        self._sizes[path] = max(size, at)
+
+    def write_file(self, topic_id: uuid.UUID, partition: int, name: str, content: bytes) -> None:
+        """Write the whole content of a side file of a partition, in place of an earlier content. Raises OSError."""
+        self._storage.write_file(f"{self._directory(topic_id, partition)}/{name}", content)
+
+    def place(self, topic_id: uuid.UUID, partition: int, topic: str) -> Path:
+        """Give a staged partition its name, and its topic id if no side file gave it. Return the directory. Raises OSError."""
+        staged = self._directory(topic_id, partition)
+        metadata = f"{staged}/{PARTITION_METADATA}"
+        if not self._storage.exists(metadata):
+            self._storage.write_file(metadata, encode_partition_metadata(topic_id))
+        self._release(f"{staged}/")
+        target = self._root / f"{topic}-{partition}"
+        self._storage.rename(staged, str(target))
+        self._staged.remove((topic_id, partition))
+        return target
+
+    def finish(self, durable: DurableFiles, cluster_id: str, node_id: int) -> None:
+        """Delete the partitions that got no name, write the identity of the directory, and unlock it. Raises OSError."""
+        self._empty(self._staging)
+        self._storage.delete_directory(str(self._staging))
+        write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Unlock the directory. Without `finish` the next start rebuilds it again."""
+        self._release(str(self._staging))
+        self._storage.unlock(str(self._root / LOCK))
+
+    def _directory(self, topic_id: uuid.UUID, partition: int) -> str:
+        path = str(self._staging / f"{topic_id.hex}-{partition}")
+        if (topic_id, partition) not in self._staged:
+            self._storage.make_directory(path)
+            self._staged.add((topic_id, partition))
+        return path
+
+    def _release(self, prefix: str) -> None:
+        for path in [path for path in self._files if path.startswith(prefix)]:
+            self._storage.descriptors.release(self._files.pop(path))
+            self._sizes.pop(path, None)
+
+    def _empty(self, path: Path) -> None:
+        for entry in self._storage.entries(str(path)):
+            if entry.name == LOCK:
+                continue
+            if entry.is_directory:
+                self._empty(path / entry.name)
+                self._storage.delete_directory(str(path / entry.name))
+            else:
+                self._storage.delete(str(path / entry.name))
