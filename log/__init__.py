@@ -6,8 +6,9 @@ from log import cleaning, lookups, markers, measures, reopening, retention, sett
 from log.config import LogConfig
 from log.directory.known_damage import known_cut_bytes, known_damage
 from log.directory.log_directory import LogDirectory
+from log.durability.cached_durability import CachedDurability
 from log.durability.durability import Durability, LocalDurability
-from log.durability.flush_ticket import FlushTicket
+from log.durability.flush_ticket import FileRange, FlushTicket
 from log.environment import LogEnvironment
 from log.errors import (
     CorruptRecord,
@@ -57,6 +58,7 @@ __all__ = [
     "NEVER_DUE",
     "NOT_HELD",
     "Appended",
+    "CachedDurability",
     "CorruptRecord",
     "CutBytes",
     "DamagedRange",
@@ -66,6 +68,7 @@ __all__ = [
     "DeletionTicket",
     "DirectoryLocked",
     "Durability",
+    "FileRange",
     "FileRegion",
     "FlushTicket",
     "IncompatibleFormat",

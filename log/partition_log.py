@@ -94,7 +94,7 @@ class PartitionLog:
         self.environment = environment
         self.lists = LogLists[PartitionLog]() if lists is None else lists
         self.outage = Outage(self.place, self, self.lists.short_of_room)
-        self.unflushed = Unflushed(environment.storage, self.place)
+        self.unflushed = Unflushed(environment.storage, self.place, environment.durability)
         self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
         self.began_with_names = is_new and config.deduplicates
         """Whether this process created the log while its topic deduplicated by producer names."""
@@ -119,7 +119,7 @@ class PartitionLog:
         may_check: bool = True,
         may_mend: bool = True,
     ) -> None:
-        """Load the log from its files, all of which are durable then. Raises OSError, IncompatibleFormat, NeedsRecovery."""
+        """Load the log from its files, all of which are durable then. Raises OSError, LogError, IncompatibleFormat."""
         # Loading a log may wait for the disk, even if the first caller must not.
         with self.environment.storage.may_wait():
             loaded = load_log(
@@ -133,16 +133,18 @@ class PartitionLog:
                 may_mend=may_mend,
             )
         self._begin_with(loaded, now_ms)
+        self.unflushed.check_sent(self.segments, self.log_end_offset)
 
     def _begin_with(self, loaded: LoadedLog, now_ms: int) -> None:
-        """Create the parts of a loaded log, all of which is durable."""
+        """Create the parts of a loaded log."""
         self.clean_stop = loaded.clean_stop
         self.bytes_cut = loaded.bytes_cut
         self.log_start_offset = loaded.log_start_offset
-        self.log_end_offset = self.high_watermark = loaded.log_end_offset
+        self.log_end_offset = loaded.log_end_offset
         self.segments = SegmentList(self.environment, loaded.segments)
-        self.segments.reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
         self.unflushed.reset(self.segments, loaded.log_end_offset)
+        self.high_watermark = min(self.unflushed.durable_end_offset, self.log_end_offset)
+        self.segments.reader.high_watermark_moved(self.high_watermark, self.log_end_offset)
         self.epochs = LeaderEpochFile(self.environment.storage, self.directory, loaded.leader_epochs)
         self.producers = loaded.producers
         self.transactions = Transactions(loaded.producers)
@@ -343,16 +345,21 @@ class PartitionLog:
     def complete_flush(self, ticket: FlushTicket) -> None:
         """Complete a ticket that succeeded: its data is durable."""
         self.unflushed.take_back(ticket)
-        if not self.offline and self.unflushed.complete(ticket):
+        if self.offline:
+            self.unflushed.confirm(ticket)
+        elif self.unflushed.complete(ticket):
+            if ticket.ranges:
+                self.segments.reader.flush_ended(ticket)
             for capture in ticket.captures:
                 capture.saved()
 
-    def fail_flush(self, ticket: FlushTicket, error: OSError) -> None:
-        """Complete a ticket that failed. Nobody may know what reached the disk, so the log goes offline."""
+    def fail_flush(self, ticket: FlushTicket, error: OSError, *, has_records: bool = False) -> None:
+        """Complete a ticket that failed: the log goes offline. `has_records` says whether objects have the ticket's records."""
         self.unflushed.take_back(ticket)
+        self.unflushed.failed(ticket, has_records=has_records)
         if ticket.generation == self.unflushed.generation:
-            # A ticket that could not open its files has flushed nothing, and one without room for a side file has flushed the data.
-            # Any other failed ticket is never retried.
+            # A ticket that could not open its files has flushed nothing, and one without room for a side file has flushed the
+            # data. After any other failure nobody knows what reached the disk, so a ticket is never retried.
             is_known = error.errno in NO_DESCRIPTORS or isinstance(error, NoRoom)
             self.outage.begin(f"a flush failed: {error}", error if is_known else None)
 

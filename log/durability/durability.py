@@ -27,6 +27,8 @@ class Durability(DurableFiles, Protocol):
 
     max_shares: int
     """Into how many parts the tickets of one round may be divided; 1 where a round is one object."""
+    rounds_overlap: bool
+    """Whether a round may begin before the one before it has ended. Then each ticket has only what no ticket in flight has."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.
@@ -43,6 +45,8 @@ class Durability(DurableFiles, Protocol):
 
 class LocalDurability:
     """Makes files and directories of the local disk durable by fsync."""
+
+    rounds_overlap = False
 
     def __init__(self, storage: Storage, max_shares: int = 1 << 30) -> None:
         """Divide a round into at most one share per worker thread."""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from log.durability.capture import Capture
     from log.files.data_file import DataFile
     from log.files.storage import Storage
@@ -13,6 +16,25 @@ if TYPE_CHECKING:
 
 SMALL_BYTES: Final = 64 * 1024
 """The most unflushed data, in one file, with which a flush counts as small."""
+
+
+class FileRange(NamedTuple):
+    """A range of whole batches in one segment file."""
+
+    file: DataFile
+    segment_base: int
+    """The base offset of the segment."""
+    position: int
+    end_position: int
+    """The position behind the last byte."""
+    first_offset: int
+    end_offset: int
+    """The offset behind the last record."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes in the range, at least one."""
+        return self.end_position - self.position
 
 
 @dataclass(slots=True, eq=False)
@@ -48,6 +70,8 @@ class FlushTicket:
     captures: list[Capture] = field(default_factory=list)
     last: Capture | None = None
     """What must become durable after everything else: the log start offset of a removal. Flushes have none."""
+    ranges: Sequence[FileRange] = ()
+    """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there are none."""
 
     @property
     def size_bytes(self) -> int:
@@ -62,3 +86,15 @@ class FlushTicket:
             and len(self.data) == 1
             and not (self.paths or self.captures or self.last)
         )
+
+    def read(self, part: FileRange, position: int, size_bytes: int) -> bytes:
+        """Return bytes of one of the ranges; any thread may call. Raises OSError, also where the file has fewer bytes."""
+        storage, file = self.storage, part.file
+        content = (
+            storage.read_pinned(file, size_bytes, position)
+            if self.data
+            else storage.read_by_name(file.path, size_bytes, position)
+        )
+        if len(content) != size_bytes:
+            raise OSError(errno.EIO, f"only {len(content)} of {size_bytes} bytes at {position}", file.path)
+        return content

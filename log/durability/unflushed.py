@@ -6,9 +6,15 @@ from bisect import bisect_right
 from typing import TYPE_CHECKING, Final
 
 from log.durability.flush_ticket import FlushTicket
+from log.durability.sent import Sent
+from log.errors import StorageFailed
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from log.durability.capture import Capture
+    from log.durability.durability import Durability
+    from log.durability.flush_ticket import FileRange
     from log.files.data_file import DataFile
     from log.files.storage import Storage
     from log.place import LogPlace
@@ -21,8 +27,12 @@ _FILES_PINNED_AT_ONCE: Final = 64
 class Unflushed:
     """The durable end of a log, and everything behind it that waits for a flush: data, files, directories, captures.
 
-    Only `complete` moves `durable_end_offset`. A ticket in flight may still fail, so each new ticket repeats the files,
-    directories and captures of all tickets in flight.
+    Only `complete` and `confirm` move `durable_end_offset`. A ticket in flight may still fail, so each new ticket repeats the
+    files, directories and captures of all tickets in flight.
+
+    Where rounds overlap, tickets become objects, which are confirmed in order. Then a ticket for a round repeats nothing: it has
+    the ranges of files that no earlier ticket has. A ticket for something else (`counts_out`) has no ranges: whoever makes
+    it durable waits for rounds up to its end offset first.
     """
 
     __slots__ = (
@@ -31,6 +41,7 @@ class Unflushed:
         "_flushed",
         "_out",
         "_paths",
+        "_sent",
         "_storage",
         "durable_end_offset",
         "first_flush_pending",
@@ -38,9 +49,10 @@ class Unflushed:
         "place",
     )
 
-    def __init__(self, storage: Storage, place: LogPlace) -> None:
+    def __init__(self, storage: Storage, place: LogPlace, durability: Durability) -> None:
         """Create without unflushed files; `reset` sets the durable end offset."""
         self._storage = storage
+        self._sent = Sent() if durability.rounds_overlap else None
         self.place = place
         self.generation = 0
         """The number of times that the log was reloaded or closed. Tickets of an earlier generation are ignored."""
@@ -56,11 +68,30 @@ class Unflushed:
         self._out: list[FlushTicket] = []
         self._flushed = -1, 0
 
-    def reset(self, segments: SegmentList, durable_end_offset: int) -> None:
-        """Start over with a log that was just loaded: all of it is durable."""
+    def reset(self, segments: SegmentList, loaded_end_offset: int) -> None:
+        """Start over with a log that was just loaded: all of it is durable.
+
+        Where rounds overlap, that is so at the first load only. After an outage objects still decide what is durable.
+        """
         self._forget()
-        self.durable_end_offset = durable_end_offset
         self._flushed = segments.active.base_offset, segments.active.size_bytes
+        if self._sent is None:
+            self.durable_end_offset = loaded_end_offset
+        elif self._sent.end is None:
+            self.durable_end_offset = loaded_end_offset
+            self._sent.move(segments, loaded_end_offset)
+
+    def check_sent(self, segments: SegmentList, loaded_end_offset: int) -> None:
+        """Check that a log which was loaded again has everything that objects have or may have. Raises StorageFailed, OSError."""
+        if self._sent is not None and not self._sent.is_in(segments, loaded_end_offset):
+            raise StorageFailed(
+                f"{self.place} ends at offset {loaded_end_offset} on the local disk, and the bucket was sent records up to "
+                f"{self._sent.end_offset}: restart the gateway to rebuild the partition from the bucket"
+            )
+
+    def unsent_bytes(self, segments: SegmentList) -> int:
+        """Return how many bytes of the log no ticket has, where rounds overlap."""
+        return 0 if self._sent is None else self._sent.size_bytes(segments)
 
     @property
     def has_files(self) -> bool:
@@ -108,20 +139,27 @@ class Unflushed:
         With `counts_out`, work that is already in tickets in flight counts as well, because the caller can't wait for
         those tickets. Give each ticket back once, to `take_back`.
         """
-        if not (self.durable_end_offset < log_end_offset or self.has_files or (counts_out and self._out)):
-            return None
-        active = segments.active
-        files = [active.file]
-        paths, directories = self._files_for_ticket()
-        captures = [capture for out in self._out for capture in out.captures] + self._captures
-        if self.durable_end_offset < active.base_offset:
-            first = max(0, bisect_right(segments.bases, self.durable_end_offset) - 1)
-            files = [segment.file for segment in segments.segments[first:]]
-            # too many segments to keep open: flush the closed ones by name
-            paths = [file.path for file in files[:-_FILES_PINNED_AT_ONCE]] + paths
-            files = files[-_FILES_PINNED_AT_ONCE:]
-        if not self._storage.descriptors.may_pin(len(files)):
-            paths, files = [file.path for file in files] + paths, []
+        active, sent = segments.active, self._sent
+        ranges: Sequence[FileRange] = ()
+        if sent is not None:
+            found = self._next(sent, segments, log_end_offset, counts_out)
+            if found is None:
+                return None
+            files, paths, directories, captures, ranges = found
+        else:
+            if not (self.durable_end_offset < log_end_offset or self.has_files or (counts_out and self._out)):
+                return None
+            files = [active.file]
+            paths, directories = self._files_for_ticket()
+            captures = [capture for out in self._out for capture in out.captures] + self._captures
+            if self.durable_end_offset < active.base_offset:
+                first = max(0, bisect_right(segments.bases, self.durable_end_offset) - 1)
+                files = [segment.file for segment in segments.segments[first:]]
+                # too many segments to keep open: flush the closed ones by name
+                paths = [file.path for file in files[:-_FILES_PINNED_AT_ONCE]] + paths
+                files = files[-_FILES_PINNED_AT_ONCE:]
+            if not self._storage.descriptors.may_pin(len(files)):
+                paths, files = [file.path for file in files] + paths, []
         self._pin(files)
         ticket = FlushTicket(
             self.place,
@@ -137,11 +175,34 @@ class Unflushed:
             paths,
             directories,
             captures,
+            None,
+            ranges,
         )
         self._out.append(ticket)
         for taken in (self._paths, self._directories, self._captures):
             taken.clear()
+        if sent is not None and not counts_out:
+            sent.move(segments, log_end_offset)
         return ticket
+
+    def _next(
+        self, sent: Sent, segments: SegmentList, log_end_offset: int, counts_out: bool
+    ) -> tuple[list[DataFile], list[str], list[str], list[Capture], Sequence[FileRange]] | None:
+        """Return what the next ticket has where rounds overlap: files to pin, paths, directories, captures and ranges; None
+        when there is nothing.
+        """
+        if counts_out:
+            if not (self.durable_end_offset < log_end_offset or self.has_files or self._out):
+                return None
+            captures = [capture for out in self._out for capture in out.captures] + self._captures
+            return [], *self._files_for_ticket(), captures, ()
+        if not (sent.end_offset < log_end_offset or self._captures):
+            return None
+        ranges = sent.ranges(segments, log_end_offset)
+        files = [part.file for part in ranges]
+        if len(files) > _FILES_PINNED_AT_ONCE or not self._storage.descriptors.may_pin(len(files)):
+            files = []
+        return files, self._paths.copy(), self._directories.copy(), self._captures.copy(), ranges
 
     def prepare_empty(self, leader_epoch: int) -> FlushTicket:
         """Return a ticket without work, to which the caller adds a capture. It does not move the durable end."""
@@ -196,8 +257,23 @@ class Unflushed:
         made.
         """
         if ticket.generation != self.generation:
+            self.confirm(ticket)
             return False
         self.first_flush_pending = False
         self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
         self._flushed = ticket.active_base_offset, ticket.end_position
         return True
+
+    def confirm(self, ticket: FlushTicket) -> None:
+        """Move the durable end though the log is offline or was reloaded: an object has the records. Does nothing where the
+        local disk alone has them.
+        """
+        if self._sent is not None:
+            self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
+
+    def failed(self, ticket: FlushTicket, *, has_records: bool) -> None:
+        """Note whether objects have the records of a ticket that failed. If not, later tickets of the log must fail, too."""
+        if has_records:
+            self.confirm(ticket)
+        elif self._sent is not None:
+            self._sent.give_back(ticket)

@@ -2,8 +2,8 @@
 """Reads and writes the files of one data directory, on a `Disk` (log.files.disk) that makes the system calls.
 
 A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.descriptors) opens when needed. Tests put a simulated
-disk under the storage. All methods raise OSError. Only the fsyncs, `bring_in`, `drop_cached` and the methods that
-take paths (whole files and directories) may be called from another thread than the owner's. An owner that must not wait for the
+disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`, `bring_in`, `drop_cached` and the methods that
+take paths may be called from another thread than the owner's. An owner that must not wait for the
 disk sets `waits` to False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another
 thread must read into the page cache first.
 """
@@ -91,6 +91,18 @@ class Storage:
             descriptor = self.descriptors.open(file)
         file.recently_used = True
         return self._pread(descriptor, size_bytes, position)
+
+    def read_pinned(self, file: DataFile, size_bytes: int, position: int) -> bytes:
+        """Return up to `size_bytes` bytes of a pinned file; any thread may call, and waits for the disk."""
+        return self._pread(file.descriptor, size_bytes, position)
+
+    def read_by_name(self, path: str, size_bytes: int, position: int) -> bytes:
+        """Return up to `size_bytes` bytes of a file that may be closed; any thread may call, and waits for the disk."""
+        descriptor = self._disk.open(path, _READ)
+        try:
+            return self._pread(descriptor, size_bytes, position)
+        finally:
+            self._disk.close(descriptor)
 
     def send(self, file: DataFile, socket_descriptor: int, position: int, size_bytes: int) -> int:
         """Send up to `size_bytes` from `position` on to a non-blocking socket by sendfile. Return the bytes sent."""

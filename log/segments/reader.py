@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import OrderedDict
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from log.errors import CorruptRecord, IncompatibleFormat
 from log.segments.damage import next_range, range_at, range_holding
@@ -20,6 +20,14 @@ if TYPE_CHECKING:
 _KNOWN_POSITIONS: Final = 16
 _NOWHERE: Final = (-1, -1)
 NOWHERE_DAMAGED: Final = 2**63 - 1
+
+
+class EndedFlush(Protocol):
+    """A flush that made everything durable up to a position of the segment that was active then."""
+
+    end_offset: int
+    active_base_offset: int
+    end_position: int
 
 
 class LogReader:
@@ -75,6 +83,10 @@ class LogReader:
         """Remember the position where the batches of a flush end."""
         active = self._segments[-1]
         self._flush = log_end_offset, (active.base_offset, active.size_bytes)
+
+    def flush_ended(self, flush: EndedFlush) -> None:
+        """Remember the position where the batches of a flush end that is not the newest: soon the high watermark."""
+        self._flush = flush.end_offset, (flush.active_base_offset, flush.end_position)
 
     def high_watermark_moved(self, offset: int, log_end_offset: int) -> None:
         """Remember the position where the batches below the high watermark end."""

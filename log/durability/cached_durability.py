@@ -1,0 +1,80 @@
+"""The durability of a gateway whose records are durable in a bucket: the local disk is a cache, and no fsync is called.
+
+An object of the write-ahead log makes records and log start offsets durable. Whoever gets an object confirmed then lets `finish`
+write the side files. A crash may leave the local files in any state, so a start builds them from the bucket again.
+"""
+
+from __future__ import annotations
+
+import errno
+from typing import TYPE_CHECKING
+
+from log.files.durable_files import NoRoom
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from log.durability.flush_ticket import FlushTicket
+    from log.files.data_file import DataFile
+    from log.files.disk import FileSystemFlush
+    from log.files.storage import Storage
+
+
+class CachedDurability:
+    """Writes and renames the files that `LocalDurability` would persist."""
+
+    max_shares = 1
+    rounds_overlap = True
+
+    def __init__(self, storage: Storage) -> None:
+        """Create for the storage that holds the files."""
+        self._storage = storage
+
+    def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
+        """Write the side files of each ticket without records; return the error of each.
+
+        Refuse a ticket with records or a log start offset. Only an object makes these durable.
+        """
+        return [self._commit(ticket) for ticket in tickets]
+
+    def _commit(self, ticket: FlushTicket) -> OSError | None:
+        if ticket.ranges or ticket.last is not None:
+            return OSError(errno.EIO, "no object has the records or the log start offset", str(ticket.place))
+        try:
+            self.finish(ticket)
+        except OSError as error:
+            return error
+        return None
+
+    def finish(self, ticket: FlushTicket) -> None:
+        """Write the side files of a ticket whose records and log start offset objects have; any thread may call. Raises OSError."""
+        for capture in ticket.captures:
+            capture.write(self)
+        if ticket.last is not None:
+            ticket.last.write(self)
+
+    def sync(
+        self,
+        *,
+        data: Iterable[DataFile] = (),
+        paths: Iterable[str] = (),
+        directories: Iterable[str] = (),
+    ) -> None:
+        """Do nothing: a lost file is built from the bucket again."""
+
+    def replace(self, path: str, content: bytes) -> None:
+        """Write a temporary file next to the old one, then rename it over the old one. Raises OSError, NoRoom."""
+        temporary = path + ".tmp"
+        try:
+            self._storage.write_file(temporary, content)
+        except OSError as error:
+            if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+                raise NoRoom(error.errno, error.strerror, error.filename) from error
+            raise
+        self._storage.rename(temporary, path)
+
+    def ensure(self, path: str, content: bytes) -> None:
+        """Do nothing: the file was read as `content`, and need not survive a crash."""
+
+    def begin_common_flush(self, path: str) -> FileSystemFlush | None:
+        """Return None: files need no flush."""
