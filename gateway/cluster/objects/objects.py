@@ -1,7 +1,8 @@
 """The port to an object store: creating, reading, replacing, listing and deleting objects by key.
 
-A key is relative to the cluster's address. It consists of names between slashes; a name has letters, digits and `-_.=`, and is neither
-`.` nor `..`. An object is there as a whole or not at all, and who lists or reads after a change that succeeded sees the change.
+A key is relative to the cluster's address. It consists of names between slashes; a name has letters, digits and `-_.=`, and begins
+with no dot. No key is the folder of another key. An object is there as a whole or not at all. Who reads after a change that succeeded
+sees the change; a listing may lack the newest changes.
 
 The store never tries a call again by itself. A caller who gets `StoreFailed` from `create` or `replace` reads the object to learn
 whether the store carried the call out; even after that answer, the call may still take effect later.
@@ -16,7 +17,7 @@ from typing import Final, NamedTuple, Protocol
 Buffer = bytes | bytearray | memoryview
 LONGEST_KEY: Final = 512
 """Characters of a key. S3 allows 1024 bytes together with the prefix of the address."""
-_KEY: Final = re.compile(r"(?!\.\.?(?:/|$))[A-Za-z0-9_.=-]+(?:/(?!\.\.?(?:/|$))[A-Za-z0-9_.=-]+)*")
+_KEY: Final = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za-z0-9_.=-]*)*")
 
 
 class StoreFailed(Exception):
@@ -70,7 +71,7 @@ class ObjectStore(Protocol):
         """Return the last `size_bytes` of the content, or the whole content when it is smaller. Raises Missing."""
 
     async def read(self, key: str) -> tuple[bytes, str]:
-        """Return the content and its version, for `replace`. Raises Missing."""
+        """Return the content and its version, for `replace`. The same content may have the same version again. Raises Missing."""
 
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
         """Replace this version of the object, or create the object when `version` is None, and return the new version.
