@@ -49,6 +49,8 @@ _FILE_ROW_TYPE: Final = 1
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,126}")
 """The names of side files: they stay in the directory of their partition."""
 _SEAL_HEAD: Final = struct.Struct(">ih")
+END_BYTES: Final = _SEAL_HEAD.size + MAX_REASON_BYTES + FOOTER_BYTES
+"""The bytes at the end of an object with which `identify` and a whole seal can be read."""
 
 
 class CorruptWalObject(Exception):
@@ -136,6 +138,16 @@ class Index(NamedTuple):
     """The size of the whole object."""
 
 
+class Identity(NamedTuple):
+    """Whose object it is, and its place."""
+
+    node_id: int
+    session: int
+    seq: int
+    nonce: bytes
+    is_seal: bool
+
+
 class _Footer(NamedTuple):
     crc: int
     node_id: int
@@ -215,6 +227,12 @@ def decode(content: bytes, key: str) -> WalObject | Seal:
     ]
     rows = [placed.row for placed in index.rows]
     return WalObject(footer.node_id, footer.session, footer.seq, footer.nonce, rows, data)
+
+
+def identify(end: bytes, key: str) -> Identity:
+    """Return whose object it is; `end` has the last FOOTER_BYTES or more. Raises CorruptWalObject, IncompatibleFormat."""
+    footer = _checked_footer(end, key)
+    return Identity(footer.node_id, footer.session, footer.seq, footer.nonce, footer.kind == _SEAL)
 
 
 def index_bytes(end: bytes, key: str) -> int:

@@ -1,0 +1,135 @@
+"""The end of a session's write-ahead log, made by another gateway: the taker.
+
+The taker reads the boundary, finds the first missing object from there on, and creates the seal in its place, only if the place is
+still empty. Then no create of that object by the session can succeed any more, however long the session's process was stopped
+and wherever its call waits. An object is acknowledged only when all before it are in the store, so the session acknowledges nothing
+at or behind the seal, and the taker has seen all before it.
+
+Then the taker reads the boundary again. If the boundary is above the seal, the session used that place and its object was deleted
+since; the seal ends nothing, and the taker begins anew. The first sealed place counts, whoever sealed it, so several takers, and one that
+begins again after a crash, come to the same end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import secrets
+from typing import Final, NamedTuple
+
+from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
+from gateway.cluster.wal.boundary import read_boundary
+from gateway.cluster.wal.keys import object_key
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.wal_object import (
+    END_BYTES,
+    NONCE_BYTES,
+    CorruptWalObject,
+    Identity,
+    Seal,
+    decode_index,
+    encode_seal,
+    identify,
+)
+
+logger = logging.getLogger(__name__)
+
+LOOKS_AT_ONCE: Final = 16
+"""Objects that are looked at at the same time."""
+
+
+class SealedWal(NamedTuple):
+    """A write-ahead log that has ended."""
+
+    first_seq: int
+    """The boundary before the log was sealed: objects below it need not be there."""
+    end_seq: int
+    """The place of the seal. All objects from `first_seq` to here belong to the log, and no others."""
+    seal: Seal
+
+
+async def seal(
+    objects: ObjectStore,
+    node_id: int,
+    session: int,
+    by: int,
+    reason: str,
+    *,
+    chance: random.Random | None = None,
+) -> SealedWal:
+    """Seal the log of the session, or find the seal that it has. Waits until the store answers.
+
+    Raises CorruptWalObject for an object that is not what its key says, IncompatibleFormat, Refused.
+    """
+    reads = PersistentReads(objects, f"the gateway waits to seal session {session} of node {node_id}", chance)
+    taker = _Taker(reads, node_id, session, by, reason)
+    while True:
+        first_seq = await read_boundary(reads, node_id, session)
+        found = await taker.sealed_from(first_seq)
+        boundary = await read_boundary(reads, node_id, session)
+        if boundary <= found.seq:
+            return SealedWal(first_seq, found.seq, found)
+        logger.info(
+            "The seal at %d of session %d came too late; the boundary is %d", found.seq, session, boundary
+        )
+
+
+class _Taker:
+    """Finds the first empty place of a log and seals it."""
+
+    def __init__(self, reads: PersistentReads, node_id: int, session: int, by: int, reason: str) -> None:
+        self._reads = reads
+        self._node_id = node_id
+        self._session = session
+        self._by = by
+        self._reason = reason
+        self._nonce = secrets.token_bytes(NONCE_BYTES)
+
+    async def sealed_from(self, seq: int) -> Seal:
+        """Return the first seal from this place on; seal the first empty place if that comes first."""
+        while True:
+            seqs = range(seq, seq + LOOKS_AT_ONCE)
+            for found in await asyncio.gather(*map(self._look, seqs)):
+                if isinstance(found, Seal):
+                    return found
+                if found is None:
+                    made = await self._create_at(seq)
+                    if made is not None:
+                        return made
+                    break  # the session was quicker: look again behind its object
+                seq += 1
+
+    async def _create_at(self, seq: int) -> Seal | None:
+        """Create the seal at an empty place; return the seal that is there then, or None for an object."""
+        key = object_key(self._node_id, self._session, seq)
+        content = encode_seal(Seal(self._node_id, self._session, seq, self._nonce, self._by, self._reason))
+        while True:
+            failure: Exception | None = None
+            try:
+                await self._reads.objects.create(key, content)
+            except (AlreadyThere, StoreFailed) as error:
+                failure = error  # perhaps our seal is there nevertheless
+            found = await self._look(seq)
+            if found is not None:
+                return found if isinstance(found, Seal) else None
+            if failure is not None:
+                await self._reads.failed(failure)
+
+    async def _look(self, seq: int) -> Seal | Identity | None:
+        """Return the object at this place, as far as its end tells, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
+        key = object_key(self._node_id, self._session, seq)
+        try:
+            end = await self._reads.get_end(key, END_BYTES)
+        except Missing:
+            return None
+        identity = identify(end, key)
+        if identity[:3] != (self._node_id, self._session, seq):
+            raise CorruptWalObject(
+                f"{key} is an object of another place: node {identity.node_id}, session {identity.session}, seq {identity.seq}."
+            )
+        if not identity.is_seal:
+            return identity
+        found = decode_index(end, key)
+        assert isinstance(found, Seal)
+        return found
