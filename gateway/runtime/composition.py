@@ -20,7 +20,7 @@ from gateway.runtime.loop.clock_changes import ClockChanges
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
@@ -53,7 +53,7 @@ class Composition(NamedTuple):
     blocks: BlockStore
 
 
-def open_metadata(machine: Machine, directory: LogDirectory, flusher: Flusher) -> MetadataLog:
+def open_metadata(machine: Machine, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
     """Read the metadata of a data directory. Raises LogError, IncompatibleFormat, OSError, ValueError."""
     metadata_log = MetadataLog(open_metadata_log(directory), flusher, machine.clock)
     metadata_log.replay()
@@ -61,7 +61,7 @@ def open_metadata(machine: Machine, directory: LogDirectory, flusher: Flusher) -
 
 
 async def compose(
-    config: Config, machine: Machine, directory: LogDirectory, flusher: Flusher, metadata_log: MetadataLog
+    config: Config, machine: Machine, directory: LogDirectory, flusher: LogFlusher, metadata_log: MetadataLog
 ) -> Composition:
     """Put all parts together, and open the partitions that the metadata names."""
     access = open_access(config, metadata_log)
@@ -135,7 +135,7 @@ async def compose(
     return Composition(services, blocks)
 
 
-def _cold_reads(config: Config, machine: Machine, flusher: Flusher) -> ColdReads:
+def _cold_reads(config: Config, machine: Machine, flusher: LogFlusher) -> ColdReads:
     return ColdReads(
         asyncio.get_running_loop(),
         machine.storage,

@@ -22,7 +22,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import TaskList
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
@@ -92,7 +92,7 @@ class PartitionServices:
 
     registry: Partitions
     log_directory: LogDirectory
-    flusher: Flusher
+    flusher: LogFlusher
     recoveries: Recoveries
     cold_reads: ColdReads
     recompressor: Recompressor

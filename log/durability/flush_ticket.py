@@ -70,6 +70,8 @@ class FlushTicket:
     captures: list[Capture] = field(default_factory=list)
     last: Capture | None = None
     """What must become durable after everything else: the log start offset of a removal. Flushes have none."""
+    log_start_offset: int | None = None
+    """The offset that `last` persists."""
     ranges: Sequence[FileRange] = ()
     """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there are none."""
 

@@ -175,8 +175,7 @@ class Unflushed:
             paths,
             directories,
             captures,
-            None,
-            ranges,
+            ranges=ranges,
         )
         self._out.append(ticket)
         for taken in (self._paths, self._directories, self._captures):

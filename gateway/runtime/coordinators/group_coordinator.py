@@ -38,7 +38,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.loaded_shard import LoadedShard
 from gateway.runtime.operations.open_batch import BATCH_OVERHEAD_BYTES
 from gateway.runtime.operations.operations import Answered, Operation, Unavailable, settle
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
@@ -60,7 +60,7 @@ class GroupCoordinator:
         metadata_log: MetadataLog,
         internal_topics: InternalTopics,
         group_configs: GroupConfigs,
-        flusher: Flusher,
+        flusher: LogFlusher,
     ) -> None:
         self._config = config
         self._clock = clock

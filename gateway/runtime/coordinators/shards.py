@@ -27,7 +27,7 @@ from gateway.runtime.operations.operations import (
     Operations,
     Unavailable,
 )
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
@@ -62,7 +62,7 @@ class CoordinatorShards(Generic[S]):
         clock: Clock,
         partitions: Partitions,
         internal_topics: InternalTopics,
-        flusher: Flusher,
+        flusher: LogFlusher,
         *,
         on_load: Callable[[LoadedShard[S]], None] = lambda _: None,
         on_lost: Callable[[LoadedShard[S]], None] = lambda _: None,

@@ -42,7 +42,7 @@ from gateway.runtime.coordinators.share_sessions import Peer, ShareSession, Shar
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.loaded_shard import LoadedShard
 from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
@@ -61,7 +61,7 @@ class ShareCoordinator:
         internal_topics: InternalTopics,
         group_configs: GroupConfigs,
         groups: GroupCoordinator,
-        flusher: Flusher,
+        flusher: LogFlusher,
     ) -> None:
         self._config = config
         self._clock = clock

@@ -44,7 +44,7 @@ from gateway.runtime.coordinators.transaction_state import Judge, TransactionSta
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.loaded_shard import LoadedShard
 from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
@@ -68,7 +68,7 @@ class TransactionCoordinator:
         internal_topics: InternalTopics,
         producer_ids: ProducerIdAllocator,
         markers: TransactionMarkers,
-        flusher: Flusher,
+        flusher: LogFlusher,
     ) -> None:
         self._config = config
         self._clock = clock

@@ -37,7 +37,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.change import Change, Waiter
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.loaded_shard import LoadedShard, State
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from log import InvalidProducerEpoch, LogError, RecordTooLarge
 
 logger = logging.getLogger(__name__)
@@ -136,7 +136,7 @@ class Operations(Generic[S]):
     def __init__(
         self,
         clock: Clock,
-        flusher: Flusher,
+        flusher: LogFlusher,
         *,
         lose: Callable[[LoadedShard[S]], None],
         on_write: Callable[[LoadedShard[S]], None],

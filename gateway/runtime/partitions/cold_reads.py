@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, TypeVar
 
 from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from log import NotCached, Place, Storage
 
 logger = logging.getLogger(__name__)
@@ -78,7 +78,7 @@ class ColdReads:
         loop: asyncio.AbstractEventLoop,
         storage: Storage,
         *,
-        flusher: Flusher | None = None,
+        flusher: LogFlusher | None = None,
         threads: int = 1,
         cache_bytes: int = 64 << 20,
         ahead_bytes: int = 2 << 20,

@@ -15,12 +15,13 @@ import asyncio
 import logging
 import sys
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from gateway.runtime.loop.machine import Machine, Workers
+from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, tickets_of, wait_until_flushed
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
-from log import Durability, FlushTicket, PartitionLog, StorageFailed
+from log import Durability, FlushTicket, PartitionLog
 
 logger = logging.getLogger(__name__)
 
@@ -54,47 +55,15 @@ class _Pace:
             self._recent_s = max(took_s, PACE_MEMORY * self._recent_s + (1 - PACE_MEMORY) * took_s)
 
 
-class _Unserved:
-    """The owner of a log that no partition serves, such as the metadata log: its records are persisted once they are
-    durable.
-    """
-
-    def __init__(self, log: PartitionLog) -> None:
-        self.log = log
-
-    def flush_finished(self) -> None:
-        pass
-
-    def is_persisted(self, offset: int) -> bool:
-        return offset < self.log.recovery_point
-
-
-class _Round:
-    """The tickets of one flush round; each worker thread takes a share."""
-
-    def __init__(
-        self,
-        owners: Collection[LogOwner],
-        entries: list[tuple[PartitionLog, FlushTicket]],
-        waiting: list[Waiting],
-    ) -> None:
-        self.owners = owners
-        self.entries = entries
-        self.tickets = dict(entries)
-        """The tickets of the round, without those of logs that were reopened since the round began."""
-        self.waiting = waiting
-        self.errors: dict[int, OSError] = {}
-        self.shares_left = 0
-        self.is_lone = False
-        """Whether a single request waits for a single small file."""
-
-
 class Flusher:
     """Collects logs with unflushed appends and flushes them together.
 
     At most `threads` files are flushed at the same time. A flush runs in the event loop only if it is expected to take
     less than `inline_limit_s` (0: never).
     """
+
+    flushes_disk = True
+    keeps_flush_settings = True
 
     def __init__(
         self,
@@ -110,14 +79,18 @@ class Flusher:
         self.durability = durability
         self._pace = _Pace(inline_limit_s, self._machine.seconds)
         self._thread_count = threads
-        self._workers: Workers[tuple[_Round, Sequence[int]]]
+        self._workers: Workers[tuple[FlushRound, Sequence[int]]]
         self._lock = threading.Lock()
         self._dirty: dict[PartitionLog, LogOwner] = {}
         """The logs that the next round flushes, with their owners."""
         self._waiting: list[Waiting] = []
         """The requests that wait for the next round."""
-        self._idle: list[asyncio.Future[None]] = []
-        self._running: _Round | None = None
+        self._idle = IdleWaiters(lambda: self._running is None and not self._dirty)
+        self._running: FlushRound | None = None
+        self._shares_left = 0
+        """The shares of the running round that no worker thread has finished."""
+        self._is_lone = False
+        """Whether in the running round a single request waits for a single small file."""
         self._scheduled = False
         self.after_round: list[Callable[[], None]] = []
         """Called after all requests that waited for a round are resolved, so that their answers leave together."""
@@ -180,23 +153,21 @@ class Flusher:
 
     async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
         """Wait until everything now in the log is durable. Raises StorageFailed."""
-        end_offset = log.log_end_offset
-        if log.recovery_point < end_offset:
-            done: asyncio.Future[None] = self._loop.create_future()
-            owner = owner or self._dirty.get(log) or _Unserved(log)
-            self.wait(
-                Waiting(owner, end_offset - 1, lambda _: None if done.done() else done.set_result(None))
-            )
-            await done
-        if log.recovery_point < end_offset:
-            raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
+        await wait_until_flushed(self, log, owner, self._dirty)
+
+    async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
+        """Flush a ticket in a thread of its own, at once; return its error."""
+        log = owner.log
+        try:
+            return (await asyncio.to_thread(log.environment.durability.commit, [ticket]))[0]
+        except Exception as error:
+            # The state of the disk is unknown, and the log waits for its ticket.
+            logger.exception("a flush of %s-%d failed in an unexpected way", log.topic, log.partition)
+            return OSError(f"{type(error).__name__}: {error}")
 
     async def idle(self) -> None:
         """Wait until nothing is left to flush."""
-        while self._running is not None or self._dirty:
-            done: asyncio.Future[None] = self._loop.create_future()
-            self._idle.append(done)
-            await done
+        await self._idle.wait()
 
     def _schedule(self) -> None:
         self._scheduled = True
@@ -208,46 +179,37 @@ class Flusher:
             return
         logs, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
-        entries = []
-        for log in logs:
-            try:
-                ticket = log.prepare_flush()
-            except Exception:
-                logger.exception("a flush of %s-%d can't begin", log.topic, log.partition)
-                continue
-            if ticket is not None:
-                entries.append((log, ticket))
-        current = _Round(logs.values(), entries, waiting)
+        entries = tickets_of(logs)
+        current = FlushRound(logs.values(), entries, waiting)
         self._running = current
         self.rounds += 1
         if not entries:
             self._finish_round()
             return
-        if len(entries) == 1 and len(waiting) == 1 and entries[0][1].is_small:
-            current.is_lone = True
-            if self._pace.is_quick and not self.disk_is_busy:
-                self._flush(current, (0,))
-                self._finish_round()
-                return
+        self._is_lone = len(entries) == 1 and len(waiting) == 1 and entries[0][1].is_small
+        if self._is_lone and self._pace.is_quick and not self.disk_is_busy:
+            self._flush(current, (0,))
+            self._finish_round()
+            return
         shares = min(self._thread_count, self.durability.max_shares, -(-len(entries) // TICKETS_PER_THREAD))
-        current.shares_left = shares
+        self._shares_left = shares
         for share in range(shares):
             self._workers.put((current, range(share, len(entries), shares)))
 
-    def _do_share(self, share: tuple[_Round, Sequence[int]]) -> None:
+    def _do_share(self, share: tuple[FlushRound, Sequence[int]]) -> None:
         current, indexes = share
         self._flush(current, indexes)
         with self._lock:
-            current.shares_left -= 1
-            finished = current.shares_left == 0
+            self._shares_left -= 1
+            finished = self._shares_left == 0
         if finished:
             self._loop.call_soon_threadsafe(self._finish_round)
 
-    def _flush(self, current: _Round, indexes: Sequence[int]) -> None:
+    def _flush(self, current: FlushRound, indexes: Sequence[int]) -> None:
         tickets = [current.entries[index][1] for index in indexes]
         commit = partial(self.durability.commit, tickets)
         try:
-            errors = self._pace.time(commit) if current.is_lone else commit()
+            errors = self._pace.time(commit) if self._is_lone else commit()
         except Exception as error:
             # Whatever the error was, the state of the disk is unknown, and the round must end.
             logger.exception("a flush failed in an unexpected way")
@@ -259,44 +221,11 @@ class Flusher:
     def _finish_round(self) -> None:
         current = self._running
         assert current is not None
-        # an error of one log, or of one answer, must not stop the others
-        for index, (log, ticket) in enumerate(current.entries):
-            try:
-                self._finish_flush(log, ticket, current.errors.get(index))
-            except Exception:
-                logger.exception("%s-%d can't take its flush back", log.topic, log.partition)
+        self.failures += current.take_back()
         self._running = None
-        for owner in current.owners:
-            try:
-                owner.flush_finished()
-            except Exception:
-                logger.exception("what follows a flush of %s-%d failed", owner.log.topic, owner.log.partition)
-        for waiting in current.waiting:
-            try:
-                waiting.resolve()
-            except Exception:
-                logger.exception("an answer that waited for a flush failed")
-        for finished in self.after_round:
-            try:
-                finished()
-            except Exception:
-                logger.exception("what follows a flush round failed")
+        current.tell(self.after_round)
         if self._dirty:
             if not self._scheduled:
                 self._schedule()
-        elif self._idle:
-            self._tell_idle()
-
-    def _tell_idle(self) -> None:
-        idle, self._idle = self._idle, []
-        for done in idle:
-            if not done.done():
-                done.set_result(None)
-
-    def _finish_flush(self, log: PartitionLog, ticket: FlushTicket, error: OSError | None) -> None:
-        if error is None:
-            log.complete_flush(ticket)
-            return
-        self.failures += 1
-        logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
-        log.fail_flush(ticket, error)
+        else:
+            self._idle.tell()

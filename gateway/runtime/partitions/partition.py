@@ -12,9 +12,9 @@ from functools import partial
 from kio.schema.errors import ErrorCode
 
 from gateway.quota.produce_gate import ProduceGate
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.waiting import Waiting
-from log import Appended, PartitionLog, StorageFailed
+from log import Appended, FlushTicket, PartitionLog, StorageFailed
 from log.format.compression import Compression
 from log.markers import end_marker
 
@@ -49,7 +49,7 @@ class Partition:
     def __init__(
         self,
         log: PartitionLog,
-        flusher: Flusher,
+        flusher: LogFlusher,
         *,
         leader_epoch: int,
         flush_messages: int,
@@ -153,6 +153,10 @@ class Partition:
         done: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.when_decided(offset, partial(_tell, done))
         return await done
+
+    async def commit(self, ticket: FlushTicket) -> OSError | None:
+        """Make a ticket of the log durable beside the rounds; return its error. Do not cancel this."""
+        return await self._flusher.commit(self, ticket)
 
     def flush_finished(self) -> None:
         """Move the high watermark: a flush is over."""

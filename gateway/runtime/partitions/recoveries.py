@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.waiting import LogOwner
 from log import IncompatibleFormat, LogDirectory, LogError, PartitionLog, reopening
 
@@ -21,7 +21,7 @@ _EXPECTED: Final = (IncompatibleFormat, LogError, OSError)
 class Recoveries:
     """The recoveries under way, at most one of each partition. `finish` waits for all of them."""
 
-    def __init__(self, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, flusher: LogFlusher, clock: Clock) -> None:
         self._flusher = flusher
         self._clock = clock
         self._under_way: dict[tuple[str, int], asyncio.Task[None]] = {}

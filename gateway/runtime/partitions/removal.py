@@ -1,24 +1,20 @@
-"""Removes records of a partition, after a worker thread has flushed everything that must be durable first."""
+"""Removes records of a partition, after everything that must be durable first is durable."""
 
 from __future__ import annotations
 
-import asyncio
-import logging
 from collections.abc import Sequence
 
 from gateway.runtime.partitions.partition import Partition
-from log import DeletedSegment, FlushTicket, RemovalTicket, retention
-
-logger = logging.getLogger(__name__)
+from log import DeletedSegment, RemovalTicket, retention
 
 
 async def remove(partition: Partition, ticket: RemovalTicket, now_ms: int) -> Sequence[DeletedSegment]:
-    """Run the ticket in a worker thread, then remove the first segments; return the removed segments.
+    """Make the ticket durable, then remove the first segments; return the removed segments.
 
     When the disk fails, the partition goes offline. Raises LogError.
     """
     log = partition.log
-    error = await _commit(partition, ticket.flush)
+    error = await partition.commit(ticket.flush)
     gone: Sequence[DeletedSegment] = ()
     if error is None:
         gone = retention.complete_removal(log, ticket, now_ms)
@@ -37,19 +33,9 @@ async def persist_files(partition: Partition) -> None:
     ticket = log.prepare_flush(counts_out=True)
     if ticket is None:
         return
-    error = await _commit(partition, ticket)
+    error = await partition.commit(ticket)
     if error is None:
         log.complete_flush(ticket)
     else:
         log.fail_flush(ticket, error)
     partition.flush_finished()
-
-
-async def _commit(partition: Partition, ticket: FlushTicket) -> OSError | None:
-    durability = partition.log.environment.durability
-    try:
-        return (await asyncio.to_thread(durability.commit, [ticket]))[0]
-    except Exception as error:
-        # The state of the disk is unknown, and the log waits for its ticket.
-        logger.exception("a flush of %s-%d failed in an unexpected way", partition.topic, partition.index)
-        return OSError(f"{type(error).__name__}: {error}")

@@ -2,10 +2,10 @@
 
 A record batch comes back as an answer on this way, in the event loop but for the flush itself:
 
-    Partition.append ─────────► Flusher.mark_dirty      the next round flushes the log
-    Partition.when_decided ───► Flusher.wait(Waiting)   the Waiting joins the round that flushes its offset
-                                ... the round flushes in worker threads ...
-    Partition.flush_finished ◄─ Flusher                 the high watermark follows what is durable
+    Partition.append ─────────► LogFlusher.mark_dirty      the next round makes the log durable
+    Partition.when_decided ───► LogFlusher.wait(Waiting)   the Waiting joins the round that has its offset
+                                ... the round flushes in worker threads, or becomes objects in a bucket ...
+    Partition.flush_finished ◄─ LogFlusher                 the high watermark follows what is durable
     then(persisted?) ◄───────── Waiting.resolve         and now each one who waited for this round knows
 
 A fetch that waits for records yet to be written waits for no flush: it watches the high watermark (`Partition.watch`).

@@ -5,7 +5,7 @@ from __future__ import annotations
 from gateway.config import Config
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from log import Storage
 from pid_allocator import ProducerIdAllocator
 from seq_validator import ProducerLimit
@@ -39,7 +39,7 @@ def follow_producer_limit(config: Config, limit: ProducerLimit) -> None:
     config.follow(apply)
 
 
-def follow_flusher(config: Config, flusher: Flusher) -> None:
+def follow_flusher(config: Config, flusher: LogFlusher) -> None:
     """Follow `seqgate.flush.inline.max.ms`, from the next flush on."""
 
     def apply() -> None:

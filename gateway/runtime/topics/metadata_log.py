@@ -19,7 +19,7 @@ from gateway.metadata.records import MetadataRecord, decode_record, encode_recor
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.operations import DurableFirst
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.log_replay import replay_records
 from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, settings
 from log.format.records import NewRecord, build_batch
@@ -97,7 +97,7 @@ def replay_log(log: PartitionLog, image: MetadataImage) -> int:
 class _ImageJournal:
     """The image and its log, as `DurableFirst` drives them."""
 
-    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, log: PartitionLog, flusher: LogFlusher, clock: Clock) -> None:
         self.image = MetadataImage()
         self.log = log
         self._flusher = flusher
@@ -136,7 +136,7 @@ class _ImageJournal:
 class MetadataLog:
     """The metadata image, and the only way to change it."""
 
-    def __init__(self, log: PartitionLog, flusher: Flusher, clock: Clock) -> None:
+    def __init__(self, log: PartitionLog, flusher: LogFlusher, clock: Clock) -> None:
         self._journal = journal = _ImageJournal(log, flusher, clock)
         self.image = journal.image
         self._log = log

@@ -24,7 +24,7 @@ from gateway.metadata.records import (
 )
 from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
 from gateway.runtime.partitions.checkpointing import write_checkpoint
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
@@ -53,7 +53,7 @@ class TopicLifecycle:
         metadata_log: MetadataLog,
         directory: LogDirectory,
         partitions: Partitions,
-        flusher: Flusher,
+        flusher: LogFlusher,
         recoveries: Recoveries,
     ) -> None:
         self._config = config

@@ -8,6 +8,7 @@ import asyncio
 import threading
 import uuid
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.runtime.loop.machine import Machine
+from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.partitions.removal import persist_files
 from gateway.runtime.upkeep.compaction import Compaction
@@ -78,6 +80,8 @@ def rolled(directory: Path, durability: HeldDurability) -> tuple[Any, FlushTicke
     partition = SimpleNamespace(
         topic="t", index=0, topic_id=log.topic_id, log=log, closed=False, flush_finished=lambda: None
     )
+    flusher = Flusher(asyncio.get_running_loop(), durability=durability)
+    partition.commit = partial(flusher.commit, partition)
     return partition, in_flight
 
 

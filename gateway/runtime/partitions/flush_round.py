@@ -1,0 +1,140 @@
+"""One flush round: the tickets of its logs and the requests that wait for it. Every flusher begins and ends its rounds here."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Collection, Iterable, Mapping
+
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.waiting import LogOwner, Waiting
+from log import FlushTicket, PartitionLog, StorageFailed
+
+logger = logging.getLogger(__name__)
+
+
+class Unserved:
+    """The owner of a log that no partition serves, such as the metadata log: its records are persisted once they are
+    durable.
+    """
+
+    def __init__(self, log: PartitionLog) -> None:
+        self.log = log
+
+    def flush_finished(self) -> None:
+        pass
+
+    def is_persisted(self, offset: int) -> bool:
+        return offset < self.log.recovery_point
+
+
+class FlushRound:
+    """The tickets of one round, its logs' owners, and the requests that wait for it."""
+
+    def __init__(
+        self,
+        owners: Collection[LogOwner],
+        entries: list[tuple[PartitionLog, FlushTicket]],
+        waiting: list[Waiting],
+    ) -> None:
+        self.owners = owners
+        self.entries = entries
+        self.tickets = dict(entries)
+        """The tickets of the round, without those that decide no more about requests which come now."""
+        self.waiting = waiting
+        self.errors: dict[int, OSError] = {}
+        """The errors of tickets by their place in `entries`."""
+        self.failed_files: set[int] = set()
+        """The tickets with an error whose records are durable all the same: only their side files could not be written."""
+
+    def take_back(self) -> int:
+        """Give every log its ticket back; return how many tickets failed."""
+        failures = 0
+        # an error of one log must not stop the others
+        for index, (log, ticket) in enumerate(self.entries):
+            error = self.errors.get(index)
+            try:
+                if error is None:
+                    log.complete_flush(ticket)
+                    continue
+                failures += 1
+                logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
+                if index in self.failed_files:
+                    log.fail_flush(ticket, error, has_records=True)
+                else:
+                    log.fail_flush(ticket, error)
+            except Exception:
+                logger.exception("%s-%d can't take its flush back", log.topic, log.partition)
+        return failures
+
+    def tell(self, after_round: Iterable[Callable[[], None]]) -> None:
+        """Tell the owners, then the requests, then whoever wants to know that a round is over."""
+        # an error of one answer must not stop the others
+        for owner in self.owners:
+            try:
+                owner.flush_finished()
+            except Exception:
+                logger.exception("what follows a flush of %s-%d failed", owner.log.topic, owner.log.partition)
+        for waiting in self.waiting:
+            try:
+                waiting.resolve()
+            except Exception:
+                logger.exception("an answer that waited for a flush failed")
+        for finished in after_round:
+            try:
+                finished()
+            except Exception:
+                logger.exception("what follows a flush round failed")
+
+
+def tickets_of(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, FlushTicket]]:
+    """Return the ticket of each log that has something to flush."""
+    entries = []
+    for log in logs:
+        try:
+            ticket = log.prepare_flush()
+        except Exception:
+            logger.exception("a flush of %s-%d can't begin", log.topic, log.partition)
+            continue
+        if ticket is not None:
+            entries.append((log, ticket))
+    return entries
+
+
+async def wait_until_flushed(
+    flusher: LogFlusher,
+    log: PartitionLog,
+    owner: LogOwner | None,
+    dirty: Mapping[PartitionLog, LogOwner],
+) -> None:
+    """Wait until everything now in the log is durable; `dirty` has the owners of the next round. Raises StorageFailed."""
+    end_offset = log.log_end_offset
+    if log.recovery_point < end_offset:
+        done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        owner = owner or dirty.get(log) or Unserved(log)
+        flusher.wait(Waiting(owner, end_offset - 1, lambda _: None if done.done() else done.set_result(None)))
+        await done
+    if log.recovery_point < end_offset:
+        raise StorageFailed(f"{log.topic}-{log.partition} could not be flushed")
+
+
+class IdleWaiters:
+    """Those who wait until a flusher has nothing left to do."""
+
+    def __init__(self, is_idle: Callable[[], bool]) -> None:
+        self._is_idle = is_idle
+        self._waiting: list[asyncio.Future[None]] = []
+
+    async def wait(self) -> None:
+        """Wait until the flusher is idle."""
+        while not self._is_idle():
+            done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+            self._waiting.append(done)
+            await done
+
+    def tell(self) -> None:
+        """Wake all who wait; each of them looks again."""
+        waiting, self._waiting = self._waiting, []
+        for done in waiting:
+            if not done.done():
+                done.set_result(None)

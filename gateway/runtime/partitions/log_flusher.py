@@ -1,0 +1,64 @@
+"""What every flusher offers: it makes logs durable in rounds, and tells those who wait for a round.
+
+Two classes do so. `Flusher` flushes the files of the local disk. `ObjectFlusher` writes objects of a write-ahead log to a bucket.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from gateway.runtime.partitions.waiting import LogOwner, Waiting
+from log import FlushTicket, PartitionLog
+
+
+class LogFlusher(Protocol):
+    """Collects logs with appends that are not durable, and makes them durable together. Call all methods in the event loop."""
+
+    after_round: list[Callable[[], None]]
+    """Called after all requests that waited for a round are resolved, so that their answers leave together."""
+    disk_is_busy: bool
+    """Whether cold reads use the disk right now."""
+    inline_limit_s: float
+    """The expected time up to which a flush of the local disk runs in the event loop."""
+    rounds: int
+    failures: int
+    flushes_disk: bool
+    """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
+    keeps_flush_settings: bool
+    """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them durable."""
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a round is under way."""
+
+    @property
+    def logs_per_round(self) -> int:
+        """Return the number of logs up to which a round takes hardly longer than with one log."""
+
+    def start(self) -> None:
+        """Start the worker threads."""
+
+    def stop(self) -> None:
+        """End the worker threads; call after the last round."""
+
+    def mark_dirty(self, owner: LogOwner) -> None:
+        """Add the owner's log to the next round."""
+
+    def wait(self, waiting: Waiting) -> None:
+        """Resolve `waiting` after the round that makes its offset durable: a running round if one does, else the next."""
+
+    def reopened(self, log: PartitionLog) -> None:
+        """Note that a log was reopened."""
+
+    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
+        """Wait until everything now in the log is durable. Raises StorageFailed."""
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to flush."""
+
+    async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
+        """Make a ticket durable beside the rounds; return its error, None for success.
+
+        Do not cancel this: the log waits for its ticket.
+        """
