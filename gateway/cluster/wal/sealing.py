@@ -22,6 +22,7 @@ from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, 
 from gateway.cluster.wal.boundary import read_boundary
 from gateway.cluster.wal.keys import object_key
 from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sessions import RegisteredSession, Session, sessions
 from gateway.cluster.wal.wal_object import (
     END_BYTES,
     NONCE_BYTES,
@@ -75,6 +76,23 @@ async def seal(
         )
 
 
+async def seal_earlier(
+    objects: ObjectStore, own: Session, reason: str, *, chance: random.Random | None = None
+) -> list[tuple[RegisteredSession, SealedWal]]:
+    """Seal all sessions with a lower number than our own, in order; return them with their sealed logs.
+
+    Call this after the own session is registered, and read data after this. A gateway that registers at the same time gets a lower
+    number, and is sealed here, or a higher one, and seals us. If the sessions were sealed before the registration, two gateways that start
+    together would both run. Waits until the store answers. Raises as `seal` and `sessions`.
+    """
+    sealed = []
+    for earlier in await sessions(objects, chance=chance):
+        if earlier.session < own.session:
+            log = await seal(objects, earlier.node_id, earlier.session, own.node_id, reason, chance=chance)
+            sealed.append((earlier, log))
+    return sealed
+
+
 class _Taker:
     """Finds the first empty place of a log and seals it."""
 
@@ -85,12 +103,16 @@ class _Taker:
         self._by = by
         self._reason = reason
         self._nonce = secrets.token_bytes(NONCE_BYTES)
+        self._writer: bytes | None = None
+        """The nonce of the objects before."""
 
     async def sealed_from(self, seq: int) -> Seal:
         """Return the first seal from this place on; seal the first empty place if that comes first."""
         while True:
             seqs = range(seq, seq + LOOKS_AT_ONCE)
-            for found in await asyncio.gather(*map(self._look, seqs)):
+            for found in await asyncio.gather(*map(self._look, seqs), return_exceptions=True):
+                if isinstance(found, BaseException):
+                    raise found
                 if isinstance(found, Seal):
                     return found
                 if found is None:
@@ -98,6 +120,7 @@ class _Taker:
                     if made is not None:
                         return made
                     break  # the session was quicker: look again behind its object
+                self._check_writer(found)
                 seq += 1
 
     async def _create_at(self, seq: int) -> Seal | None:
@@ -115,6 +138,14 @@ class _Taker:
                 return found if isinstance(found, Seal) else None
             if failure is not None:
                 await self._reads.failed(failure)
+
+    def _check_writer(self, found: Identity) -> None:
+        self._writer = self._writer or found.nonce
+        if found.nonce != self._writer:
+            key = object_key(self._node_id, self._session, found.seq)
+            raise CorruptWalObject(
+                f"{key} has another nonce than the objects before: two programs wrote into the log."
+            )
 
     async def _look(self, seq: int) -> Seal | Identity | None:
         """Return the object at this place, as far as its end tells, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""

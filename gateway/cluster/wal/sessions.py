@@ -140,8 +140,8 @@ def decode_registration(content: bytes, session: int) -> RegisteredSession:
         versions = msgspec.json.decode(content, type=_Versions)
         if versions.cluster_version > CLUSTER_VERSION or versions.version > _VERSION:
             raise IncompatibleFormat(
-                f"{key} has cluster version {versions.cluster_version}; this program reads version {CLUSTER_VERSION}. "
-                "A later release has used the bucket: run that release."
+                f"{key} has version {versions.version} and cluster version {versions.cluster_version}; this program reads "
+                f"{_VERSION} and {CLUSTER_VERSION}. A later release has used the bucket: run that release."
             )
         stored = msgspec.json.decode(content, type=_Stored)
         nonce = bytes.fromhex(stored.nonce)
