@@ -1,10 +1,10 @@
-"""Prepares the programs that tests run beside the gateway: Redis, PostgreSQL, kcat, jars of Apache Kafka, its
-Streams and Spark's connector.
+"""Prepares the programs that tests run beside the gateway: Redis, PostgreSQL, kcat, the S3 store versitygw, jars of Apache
+Kafka, its Streams and Spark's connector.
 
 `make test` runs this program first. It leaves existing peers alone, so a second run takes no time. It prints
 one line for each peer that it can't prepare, with the consequence; with ``CI=true`` in the environment that
 is an error. Programs come through the system's package manager, jars through Maven with the repositories it
-is configured for.
+is configured for, versitygw through Go's module proxy; Go builds it once, in five minutes.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ PROJECT = Path(__file__).resolve().parents[2]
 POMS = Path(__file__).resolve().parent / "peer"
 CACHE = PROJECT / ".cache"
 KAFKA_VERSION = "4.3.1"
+VERSITYGW_VERSION = "v1.8.0"
+"""The first release of versitygw whose conditional writes have one winner among many racers (its pull request 2288)."""
 INSTALL_TIMEOUT_S = 600
+BUILD_TIMEOUT_S = 1800
 NOBODY = "--bootstrap-server 127.0.0.1:1"
 LOADING = (
     f"org.apache.kafka.tools.consumer.group.ConsumerGroupCommand {NOBODY} --list --timeout 300",
@@ -71,13 +74,31 @@ def spark_connector_libs() -> Path:
     return CACHE / f"spark-{_pyspark_version()}"
 
 
-def _run(command: list[str], what: str) -> None:
+def versitygw_program() -> Path | None:
+    """Return the S3 store that `make peers` builds, or None when it has not."""
+    program = CACHE / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
+    return program if program.is_file() else None
+
+
+def _run(
+    command: list[str],
+    what: str,
+    timeout_s: int = INSTALL_TIMEOUT_S,
+    environment: dict[str, str] | None = None,
+) -> None:
     try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_TIMEOUT_S, check=False)
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=False,
+            env=os.environ | (environment or {}),
+        )
     except FileNotFoundError:
         raise Unavailable(f"{what}: the program {command[0]} is not installed") from None
     except subprocess.TimeoutExpired:
-        raise Unavailable(f"{what}: {command[0]} took longer than {INSTALL_TIMEOUT_S} s") from None
+        raise Unavailable(f"{what}: {command[0]} took longer than {timeout_s} s") from None
     if done.returncode != 0:
         lines = [line for line in (done.stdout + done.stderr).splitlines() if line.strip()]
         raise Unavailable(f"{what}: {lines[-1] if lines else f'exit status {done.returncode}'}")
@@ -193,6 +214,32 @@ def _spark_connector() -> str:
     return _jars(POMS / "spark.xml", spark_connector_libs(), versions)
 
 
+def _go() -> str:
+    found = shutil.which("go") or shutil.which("go", path="/usr/local/go/bin")
+    if found is None:
+        raise Unavailable("Go is not installed; version 1.26 or newer is needed")
+    return found
+
+
+def _versitygw() -> str:
+    found = versitygw_program()
+    if found is not None:
+        return str(found)
+    folder = CACHE / f"versitygw-{VERSITYGW_VERSION}"
+    building = folder.with_name(f"{folder.name}.{os.getpid()}")
+    package = f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW_VERSION}"
+    try:
+        # One process at the lowest priority: the build takes minutes, and other work goes on meanwhile.
+        command = ["nice", "-n", "19", _go(), "install", "-p", "1", package]
+        environment = {"GOBIN": str(building), "GOMAXPROCS": "1"}
+        _run(command, f"building versitygw {VERSITYGW_VERSION}", BUILD_TIMEOUT_S, environment)
+        folder.mkdir(parents=True, exist_ok=True)
+        (building / "versitygw").replace(folder / "versitygw")
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return str(folder / "versitygw")
+
+
 PEERS = (
     Peer("Java", "tests with Spark and with Kafka's own tools will fail", _java),
     Peer(
@@ -218,6 +265,12 @@ PEERS = (
         is_needed=False,
     ),
     Peer(f"Kafka Streams {KAFKA_VERSION}", "tests with Kafka Streams will fail", _streams),
+    Peer(
+        f"versitygw {VERSITYGW_VERSION}",
+        "tests of the object store will run with moto alone",
+        _versitygw,
+        is_needed=False,
+    ),
     Peer("Spark's Kafka connector", "tests with Spark will fail", _spark_connector),
 )
 

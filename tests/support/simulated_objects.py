@@ -234,9 +234,8 @@ class SimulatedObjects:
 
     async def get_end(self, key: str, size_bytes: int) -> bytes:
         check_key(key)
-        return await self._call(
-            "get", key, lambda _: self.bucket.get(key)[-size_bytes:] if size_bytes else b""
-        )
+        content = await self._call("get", key, lambda _: self.bucket.get(key))
+        return content[max(0, len(content) - size_bytes) :]
 
     async def read(self, key: str) -> tuple[bytes, str]:
         check_key(key)

@@ -1,0 +1,200 @@
+"""Objects in an S3 bucket, through obstore.
+
+obstore's own retries are off. With them, a creation whose answer was lost would be sent again and then meet its own object.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING, Final, TypeVar
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
+from obstore.store import S3Store
+
+from gateway.cluster.objects.objects import (
+    AlreadyThere,
+    Buffer,
+    Changed,
+    Entry,
+    Missing,
+    Refused,
+    StoreFailed,
+    check_key,
+    check_prefix,
+)
+from gateway.cluster.objects.s3_errors import NO_SUCH_KEY, answer_in, meaning
+
+if TYPE_CHECKING:
+    from obstore import GetOptions, PutMode
+    from obstore.store import S3Config
+
+T = TypeVar("T")
+TIMEOUT_S: Final = 30.0
+"""The time after which a request has failed without an answer."""
+CONNECT_TIMEOUT_S: Final = 5.0
+GRACE_S: Final = 10.0
+"""The time, after the request's own timeout, for what the timeout does not cover: asking for credentials."""
+PAGE: Final = 1000
+_RANGE_NOT_SATISFIABLE: Final = 416
+_CONFLICT: Final = 409
+_RANGE_IGNORED: Final = "Received non-partial response"
+
+
+class ObstoreObjects:
+    """An `ObjectStore` under a prefix of a bucket. `settings` are obstore's, and override those that it reads from AWS_ variables."""
+
+    def __init__(self, bucket: str, prefix: str, settings: S3Config, timeout_s: float = TIMEOUT_S) -> None:
+        """Take the place of the objects. Nothing is sent before the first call."""
+        self._where = f"s3://{bucket}/{prefix}".rstrip("/")
+        self._timeout_s = timeout_s + GRACE_S
+        config: S3Config = {"conditional_put": "etag", "disable_bulk_delete": True}
+        config.update(settings)
+        self._store = S3Store(
+            bucket,
+            prefix=prefix or None,
+            config=config,
+            client_options={
+                "timeout": timedelta(seconds=timeout_s),
+                "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_S, timeout_s)),
+                "allow_http": settings.get("endpoint", "").startswith("http://"),
+            },
+            retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=timeout_s)},
+        )
+
+    async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
+        """Create the object. Raises AlreadyThere."""
+        try:
+            await self._put(key, content, "create")
+        except (AlreadyExistsError, PreconditionError):
+            raise AlreadyThere(key) from None
+
+    async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
+        """Return a range of the content. Raises Missing."""
+        if not first and size_bytes is None:
+            return (await self._get(key, {}))[0]
+        if size_bytes == 0:
+            return (await self.get(key, first, 1))[:0]
+        end = None if size_bytes is None else first + size_bytes
+        return await self._range(
+            key, {"range": {"offset": first} if end is None else (first, end)}, first, end
+        )
+
+    async def get_end(self, key: str, size_bytes: int) -> bytes:
+        """Return the last bytes of the content. Raises Missing."""
+        if not size_bytes:
+            return await self.get(key, 0, 0)
+        return await self._range(key, {"range": {"suffix": size_bytes}}, -size_bytes, None)
+
+    async def read(self, key: str) -> tuple[bytes, str]:
+        """Return the content and its version. Raises Missing."""
+        content, version = await self._get(key, {})
+        return content, self._checked(key, version)
+
+    async def replace(self, key: str, content: bytes, version: str | None) -> str:
+        """Replace this version of the object. Raises Changed."""
+        try:
+            written = await self._put(key, content, "create" if version is None else {"e_tag": version})
+        except (AlreadyExistsError, PreconditionError):
+            raise Changed(key) from None
+        return self._checked(key, written)
+
+    async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
+        """Yield the objects under `prefix` behind `after`, ascending by key."""
+        check_prefix(prefix)
+        pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=PAGE)
+        iterator = pages.__aiter__()
+        last = after
+        while True:
+            try:
+                page = await asyncio.wait_for(iterator.__anext__(), self._timeout_s)
+            except StopAsyncIteration:
+                return
+            except (BaseError, OSError) as error:
+                raise self._failure(prefix, error) from None
+            for found in page:
+                if found["path"] <= last:
+                    raise Refused(
+                        f"{self._where}: the store does not list objects in the order of their keys; use a general purpose bucket"
+                    )
+                last = found["path"]
+                yield Entry(last, found["size"], int(found["last_modified"].timestamp() * 1000))
+
+    async def delete(self, key: str) -> None:
+        """Delete the object, if it is there."""
+        check_key(key)
+        try:
+            await self._answered(obstore.delete_async(self._store, key))
+        except (BaseError, OSError) as error:
+            if answer_in(str(error)).code != NO_SUCH_KEY:
+                raise self._failure(key, error) from None
+
+    async def close(self) -> None:
+        """Do nothing: obstore closes its connections when the store is released."""
+
+    # --- requests
+
+    async def _put(self, key: str, content: bytes | Sequence[Buffer], mode: PutMode) -> str | None:
+        """Put under a condition. Raises AlreadyExistsError or PreconditionError when the store answered that it does not hold."""
+        check_key(key)
+        try:
+            result = await self._answered(
+                obstore.put_async(self._store, key, content or b"", mode=mode, use_multipart=False)
+            )
+        except (AlreadyExistsError, PreconditionError) as error:
+            # obstore also reports a conflict (409) and, for a replacement, every 404 as a condition that does not hold.
+            answer = answer_in(str(error))
+            if answer.status == _CONFLICT or (answer.status == 404 and answer.code != NO_SUCH_KEY):
+                raise self._failure(key, error) from None
+            raise
+        except (BaseError, OSError) as error:
+            raise self._failure(key, error) from None
+        return result["e_tag"]
+
+    async def _get(self, key: str, options: GetOptions) -> tuple[bytes, str | None]:
+        """Return the content in the range of `options`, and the object's ETag."""
+        check_key(key)
+        try:
+            response = await self._answered(obstore.get_async(self._store, key, options=options))
+            content = bytes(await self._answered(response.bytes_async()))
+        except (BaseError, OSError) as error:
+            answer = answer_in(str(error))
+            if answer.status == 404 and answer.code == NO_SUCH_KEY:
+                raise Missing(key) from None
+            raise self._failure(key, error) from error
+        first, end = response.range
+        if len(content) != end - first:
+            raise StoreFailed(
+                f"{self._where}/{key}: the store sent {len(content)} bytes instead of {end - first}"
+            )
+        return content, response.meta["e_tag"]
+
+    async def _range(self, key: str, options: GetOptions, first: int, end: int | None) -> bytes:
+        try:
+            return (await self._get(key, options))[0]
+        except StoreFailed as failure:
+            text = str(failure.__cause__)
+            if answer_in(text).status == _RANGE_NOT_SATISFIABLE:
+                return b""  # the range begins at or behind the end of the content
+            if _RANGE_IGNORED not in text:
+                raise
+        # The store sent the whole content, as some do when it is empty.
+        return (await self._get(key, {}))[0][first:end]
+
+    async def _answered(self, request: Awaitable[T]) -> T:
+        """Wait for an answer, at most for the timeout; TimeoutError is an OSError."""
+        return await asyncio.wait_for(request, self._timeout_s)
+
+    def _failure(self, key: str, error: Exception) -> StoreFailed | Refused:
+        if isinstance(error, TimeoutError):
+            return StoreFailed(f"{self._where}/{key}: no answer in {self._timeout_s} s")
+        return meaning(f"{self._where}/{key}", str(error))
+
+    def _checked(self, key: str, version: str | None) -> str:
+        if version is None:
+            raise Refused(
+                f"{self._where}/{key}: the store gives objects no ETag, which the cluster depends on; use a store that does"
+            )
+        return version

@@ -1,0 +1,102 @@
+"""What an error of an S3 store means: which errors pass, which never will, and what to do about those. Pure.
+
+obstore reports an error as text that holds the HTTP status and the body of the answer, in which S3 names the error by its code.
+Source: Amazon S3 API Reference, "Error responses", List of error codes.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+
+from gateway.cluster.objects.objects import Refused, StoreFailed
+
+_STATUS: Final = re.compile(
+    r"Server returned (?:non-2xx status code|error response|redirect)[^0-9]{0,40}([0-9]{3})"
+)
+_CODE: Final = re.compile(r"<Code>([A-Za-z0-9._-]{1,100})</Code>")
+_MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})")
+_NOWHERE: Final = "redirect without LOCATION"
+"""What obstore says about a redirect of S3 (301 PermanentRedirect), whose body it drops."""
+_DETAILS: Final = "\n\nDebug source:"
+_LONGEST: Final = 300
+NO_SUCH_KEY: Final = "NoSuchKey"
+
+_ACCESS: Final = (
+    "the store denies access; grant the access key s3:GetObject, s3:PutObject and s3:DeleteObject on the objects under "
+    "the address, and s3:ListBucket on the bucket"
+)
+_UNKNOWN_KEY: Final = "the store does not know the access key; correct AWS_ACCESS_KEY_ID"
+_REGION: Final = "the bucket is in another region than the requests name; set seqgate.cluster.region, or AWS_REGION, to the bucket's region"
+_EXPIRED: Final = "the session token has expired or is wrong; set a new AWS_SESSION_TOKEN with its access key"
+_CONDITIONS: Final = "the store does not carry out conditional writes (If-None-Match, If-Match), which the cluster depends on; use a store that does"
+_REFUSALS: Final = {
+    "NoSuchBucket": "the bucket does not exist; create it, or correct seqgate.cluster",
+    "InvalidBucketName": "the store does not accept the name of the bucket; correct seqgate.cluster",
+    "AccessDenied": _ACCESS,
+    "AllAccessDisabled": _ACCESS,
+    "AccountProblem": "the store has locked the account; ask the store's operator",
+    "InvalidAccessKeyId": _UNKNOWN_KEY,
+    "XAdminUserNotFound": _UNKNOWN_KEY,
+    "SignatureDoesNotMatch": "the secret key is wrong; correct AWS_SECRET_ACCESS_KEY",
+    "RequestTimeTooSkewed": "the clock of this machine and the store's differ too much; set the clock, for example by NTP",
+    "ExpiredToken": _EXPIRED,
+    "InvalidToken": _EXPIRED,
+    "TokenRefreshRequired": _EXPIRED,
+    "AuthorizationHeaderMalformed": _REGION,
+    "PermanentRedirect": _REGION,
+    "IllegalLocationConstraintException": _REGION,
+    "NotImplemented": _CONDITIONS,
+    "EntityTooLarge": "the object is larger than the store allows; lower seqgate.cluster.put.max.bytes",
+}
+"""What to do about each code of an error that no later call will be spared."""
+_REFUSALS_WITHOUT_CODE: Final = {301: _REGION, 401: _UNKNOWN_KEY, 403: _ACCESS, 501: _CONDITIONS}
+
+
+class Answer(NamedTuple):
+    """The parts of an error's text: the HTTP status, 0 without one, and the code and message in the body."""
+
+    status: int
+    code: str
+    message: str
+
+
+def answer_in(text: str) -> Answer:
+    """Return what the store answered, as the text of an error tells it."""
+    shown = text.split(_DETAILS, 1)[0]
+    status, code, message = (pattern.search(shown) for pattern in (_STATUS, _CODE, _MESSAGE))
+    return Answer(
+        int(status[1]) if status else 0,
+        code[1] if code else "",
+        message[1] if message else "",
+    )
+
+
+def meaning(where: str, text: str) -> StoreFailed | Refused:
+    """Return the error for a call that failed with this text, about the object or bucket `where`.
+
+    A 404 for anything but a missing key means nothing about the key: a proxy may have sent it.
+    """
+    if _NOWHERE in text:
+        return Refused(f"{where}: {_REGION} (the store answered with a redirect)")
+    answer = answer_in(text)
+    sentence = _REFUSALS.get(answer.code)
+    if sentence is None and not answer.code:
+        sentence = _REFUSALS_WITHOUT_CODE.get(answer.status)
+    told = " ".join(part for part in (str(answer.status or ""), answer.code, answer.message) if part)
+    if sentence is not None:
+        return Refused(f"{where}: {sentence} (the store answered {told})")
+    if told:
+        return StoreFailed(f"{where}: the store answered {told}")
+    return StoreFailed(f"{where}: {_in_words(text)}")
+
+
+def _in_words(text: str) -> str:
+    """Return why there was no answer, in one line."""
+    shown = " ".join(text.split(_DETAILS, 1)[0].split())
+    if "169.254.16" in shown:
+        return (
+            "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that has a role. "
+            + shown[:_LONGEST]
+        )
+    return shown[:_LONGEST]

@@ -1,0 +1,173 @@
+"""S3 stores as processes for tests: moto's server, and versitygw, which `make peers` builds.
+
+moto checks no signatures and is slow; versitygw is a store that people use, and carries out conditional writes for many racers.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import obstore
+from obstore.exceptions import BaseError
+from obstore.store import S3Store
+
+from gateway.cluster.objects.obstore_objects import ObstoreObjects
+from tests.support.gateway_process import free_port
+from tests.support.setup_peers import versitygw_program
+
+ACCESS_KEY, SECRET_KEY = "test", "testtest"
+REGION = "us-east-1"
+BUCKET = "seqgate"
+START_TIMEOUT_S = 60.0
+
+
+class _Server:
+    """A store process as a context manager, with one empty bucket."""
+
+    def __init__(self, name: str) -> None:
+        self.port = free_port()
+        self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def endpoint(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def objects(
+        self, prefix: str = "", *, port: int | None = None, timeout_s: float = 30.0, bucket: str = BUCKET
+    ) -> ObstoreObjects:
+        """Return a client of the store; `port` is a proxy's."""
+        return ObstoreObjects(
+            bucket,
+            prefix,
+            {
+                "endpoint": self.endpoint if port is None else f"http://127.0.0.1:{port}",
+                "region": REGION,
+                "access_key_id": ACCESS_KEY,
+                "secret_access_key": SECRET_KEY,
+            },
+            timeout_s,
+        )
+
+    def start(self) -> None:
+        """Start, and wait until the store answers requests to the bucket."""
+        log = self.folder / "log"
+        with log.open("wb") as output:
+            self._process = subprocess.Popen(
+                self.command(),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                env=os.environ | self.environment(),
+            )
+        deadline = time.monotonic() + START_TIMEOUT_S
+        while not self._answers():
+            if self._process.poll() is not None or time.monotonic() > deadline:
+                raise RuntimeError(f"the store does not answer: {log.read_text()}")
+            # The pause between polls of a foreign process, which offers nothing to wait on.
+            time.sleep(0.02)
+        self.create_bucket(BUCKET)
+
+    def kill(self) -> None:
+        assert self._process is not None
+        self._process.kill()
+        self._process.wait()
+        self._process = None
+
+    def command(self) -> Sequence[str]:
+        raise NotImplementedError
+
+    def environment(self) -> Mapping[str, str]:
+        return {}
+
+    def create_bucket(self, name: str) -> None:
+        raise NotImplementedError
+
+    def _answers(self) -> bool:
+        try:
+            with socket.create_connection(("127.0.0.1", self.port), timeout=1):
+                pass
+            obstore.get(_plain_store(self.endpoint, "nosuchbucket"), "nosuchkey")
+        except (BaseError, OSError) as error:
+            return "<Code>NoSuchBucket" in str(error)
+        return False
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._process is not None:
+            self.kill()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class MotoServer(_Server):
+    """moto's server. Its objects are in memory and end with the process."""
+
+    def __init__(self) -> None:
+        super().__init__("moto")
+
+    def command(self) -> Sequence[str]:
+        program = "from moto.server import main; main()"
+        return [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(self.port)]
+
+    def create_bucket(self, name: str) -> None:
+        import boto3
+
+        boto3.client(
+            "s3",
+            endpoint_url=self.endpoint,
+            aws_access_key_id=ACCESS_KEY,
+            aws_secret_access_key=SECRET_KEY,
+            region_name=REGION,
+        ).create_bucket(Bucket=name)
+
+
+class Versitygw(_Server):
+    """versitygw on files. A restart after `kill` finds the objects again."""
+
+    def __init__(self) -> None:
+        super().__init__("versitygw")
+        self._program = versitygw_program()
+        if self._program is None:
+            raise RuntimeError("versitygw is not there; run: make peers")
+        (self.folder / "buckets").mkdir()
+
+    def command(self) -> Sequence[str]:
+        place = str(self.folder / "buckets")
+        return [
+            str(self._program),
+            *("--quiet", "--keep-alive", "--port", f"127.0.0.1:{self.port}", "--region", REGION),
+            *("posix", place),
+        ]
+
+    def environment(self) -> Mapping[str, str]:
+        return {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY, "GOMAXPROCS": "2"}
+
+    def create_bucket(self, name: str) -> None:
+        (self.folder / "buckets" / name).mkdir(exist_ok=True)
+
+
+def _plain_store(endpoint: str, bucket: str) -> S3Store:
+    return S3Store(
+        bucket,
+        endpoint=endpoint,
+        region=REGION,
+        access_key_id=ACCESS_KEY,
+        secret_access_key=SECRET_KEY,
+        client_options={"allow_http": True},
+        retry_config={"max_retries": 0},
+    )
