@@ -61,6 +61,15 @@ DataDir = Annotated[
         show_default=False,
     ),
 ]
+Cluster = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or file:///DIRECTORY.",
+        show_default=False,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -101,12 +110,13 @@ def serve(
         ),
     ] = None,
     data_dir: DataDir = None,
+    cluster: Cluster = None,
     settings: Settings = None,
     config_file: ConfigFile = None,
     guide: Annotated[bool, typer.Option("--guide", help="Also print a first command to try.")] = False,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
-    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide))
+    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide, cluster))
     if code:
         raise typer.Exit(code)
 

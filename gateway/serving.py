@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.config import Config, ConfigError, load_config
+from gateway.config.cluster_address import address_complaint
 from gateway.config.listeners import parse_listener
 
 USAGE_ERROR: Final = 2
@@ -27,6 +28,7 @@ class Options(NamedTuple):
     settings: Sequence[str] = ()
     config_file: Path | None = None
     guide: bool = False
+    cluster: str | None = None
 
 
 class _Refused(Exception):
@@ -39,7 +41,13 @@ class _Refused(Exception):
 
 def parse(words: Sequence[str]) -> Options | None:
     """Return the options that follow `serve`, or None when typer must look: for `--help`, and for whatever may be wrong."""
-    given: dict[str, list[str]] = {"--listen": [], "--data-dir": [], "--set": [], "--config": []}
+    given: dict[str, list[str]] = {
+        "--listen": [],
+        "--data-dir": [],
+        "--cluster": [],
+        "--set": [],
+        "--config": [],
+    }
     guide = False
     rest = iter(words)
     for word in rest:
@@ -62,6 +70,7 @@ def parse(words: Sequence[str]) -> Options | None:
         settings=given["--set"],
         config_file=files[-1] if files else None,
         guide=guide,
+        cluster=given["--cluster"][-1] if given["--cluster"] else None,
     )
 
 
@@ -83,12 +92,22 @@ def _config(options: Options) -> Config:
     overrides = list(options.settings)
     if options.data_dir is not None:
         overrides.append(f"log.dirs={options.data_dir}")
+    if options.cluster is not None:
+        overrides.append(f"seqgate.cluster={_cluster(options.cluster)}")
     if options.listen:
         overrides.append(f"listeners={','.join(_listeners(options.listen))}")
     try:
         return load_config(options.config_file, os.environ, overrides)
     except ConfigError as error:
         raise _Refused(str(error)) from None
+
+
+def _cluster(address: str) -> str:
+    """Return the address of `--cluster`. Raises _Refused."""
+    reason = address_complaint(address)
+    if reason is not None:
+        raise _Refused(f"--cluster {address}: {reason}", USAGE_ERROR)
+    return address
 
 
 def _listeners(addresses: Sequence[str]) -> Iterator[str]:

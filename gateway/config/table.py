@@ -12,6 +12,7 @@ from typing import Final
 from gateway.config.authorization import AUTHORIZATION_SETTINGS
 from gateway.config.backlog import BACKLOG_SETTINGS
 from gateway.config.client_quotas import CLIENT_QUOTA_SETTINGS
+from gateway.config.cluster import CLUSTER_SETTINGS
 from gateway.config.compaction import COMPACTED_TOPIC_SETTINGS, COMPACTION_SETTINGS
 from gateway.config.compression import COMPRESSION_SETTINGS
 from gateway.config.deduplication import DEDUPLICATION_SETTINGS
@@ -47,6 +48,7 @@ SETTINGS: tuple[Setting, ...] = (
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *CLIENT_QUOTA_SETTINGS,
+    *CLUSTER_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
     *DISK_SETTINGS,

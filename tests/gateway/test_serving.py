@@ -27,6 +27,7 @@ def by_typer(words: list[str]) -> Options:
         settings=list(given["settings"] or ()),
         config_file=given["config_file"],
         guide=given["guide"],
+        cluster=given["cluster"],
     )
 
 
@@ -40,6 +41,8 @@ def by_typer(words: list[str]) -> Options:
         "--data-dir a --data-dir=b --guide",
         "--set node.id=3 --set=log.dirs=x=y --set a=",
         "--set nonsense --listen nonsense",
+        "--cluster s3://bucket/prefix",
+        "--cluster=nonsense --cluster=file:///mnt/objects --guide",
         "--config FILE",
         "--config=FILE --data-dir data",
     ],
@@ -81,4 +84,4 @@ def test_no_option_of_typer_is_forgotten() -> None:
     file = str(Path(__file__))
     assert [name for name in others if parse([name, file]) is None] == []
     assert [name for name in flags if parse([name]) is None] == []
-    assert {*flags, *others} == {"--listen", "--data-dir", "--set", "--config", "--guide"}
+    assert {*flags, *others} == {"--listen", "--data-dir", "--cluster", "--set", "--config", "--guide"}

@@ -1,0 +1,72 @@
+"""Settings of a gateway whose data is durable in a bucket."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from gateway.config.cluster_address import address_complaint, endpoint_complaint
+from gateway.config.setting import LONG_MAX, Setting, SettingType, whole_number
+
+_CLUSTER = "Durability in a bucket"
+_number = partial(whole_number, _CLUSTER)
+
+CLUSTER_SETTINGS = (
+    Setting(
+        name="seqgate.cluster",
+        type=SettingType.STRING,
+        default=None,
+        section=_CLUSTER,
+        check=address_complaint,
+        doc="The address of the cluster: `s3://BUCKET/PREFIX`, or `file:///DIRECTORY` for a directory that exists. Records are "
+        "acknowledged when they are durable there, and the directory in `log.dirs` is a cache. The credentials for a bucket come from "
+        "the variables AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN, or from the role of the machine. Unset, "
+        "records are durable in `log.dirs`. The flag is `--cluster`.",
+    ),
+    Setting(
+        name="seqgate.cluster.endpoint",
+        type=SettingType.STRING,
+        default=None,
+        section=_CLUSTER,
+        check=endpoint_complaint,
+        doc="The URL of a store that speaks S3, such as `http://127.0.0.1:7070`. Unset, the value of AWS_ENDPOINT_URL_S3 or "
+        "AWS_ENDPOINT_URL, otherwise Amazon S3. The store must carry out conditional writes (If-None-Match, If-Match); the gateway "
+        "checks it at the start.",
+    ),
+    Setting(
+        name="seqgate.cluster.region",
+        type=SettingType.STRING,
+        default=None,
+        section=_CLUSTER,
+        doc="The region of the bucket. Unset, the value of AWS_REGION or AWS_DEFAULT_REGION, otherwise us-east-1.",
+    ),
+    _number(
+        "seqgate.cluster.puts.per.second",
+        10,
+        "Objects per second that the gateway writes at most while records arrive; each has the records of all partitions since the "
+        "one before. More make acknowledgements quicker and cost more, because a store charges for each object.",
+        maximum=1000,
+    ),
+    _number(
+        "seqgate.cluster.puts.in.flight",
+        4,
+        "Objects that the gateway writes at once. Records are acknowledged in the order of the objects.",
+        maximum=64,
+    ),
+    _number(
+        "seqgate.cluster.put.max.bytes",
+        8 << 20,
+        "Bytes of records after which the gateway writes an object without waiting for more. A larger batch has an object of its own.",
+        minimum=64 << 10,
+        maximum=1 << 30,
+    ),
+    Setting(
+        name="seqgate.cluster.unwritten.max.bytes",
+        type=SettingType.LONG,
+        default=64 << 20,
+        minimum=1 << 20,
+        maximum=LONG_MAX,
+        section=_CLUSTER,
+        doc="Bytes of records in this gateway that are not durable in the bucket yet. Beyond the limit, while the store is slow or "
+        "away, the gateway refuses batches of producers with NOT_ENOUGH_REPLICAS, and producers retry.",
+    ),
+)
