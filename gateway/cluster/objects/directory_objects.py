@@ -47,6 +47,7 @@ _NEVER: Final = {
     errno.EPERM: "use a file system with hard links, in which the user of the gateway may write",
     errno.EROFS: "mount the file system for writing",
     errno.EOPNOTSUPP: "use a file system with hard links and locks",
+    errno.EEXIST: "remove the file that stands where a directory must be",
     errno.ENOTDIR: "remove the file that stands where a directory must be",
     errno.EISDIR: "remove the directory that stands where an object must be",
     errno.EXDEV: "mount no other file system inside the directory",

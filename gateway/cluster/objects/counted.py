@@ -1,0 +1,114 @@
+"""Counts the calls to an object store, and what they cost by Amazon's list prices."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from gateway.cluster.objects.objects import Buffer, Entry, ObjectStore, Refused, StoreFailed
+
+T = TypeVar("T")
+US_DOLLARS_PER_1000_PUTS: Final = 0.005
+US_DOLLARS_PER_1000_GETS: Final = 0.0004
+"""S3 Standard in us-east-1. A listing costs as much as a put, for each page; deletions, and traffic within the region, are free.
+Source: https://aws.amazon.com/s3/pricing, "Requests & data retrievals".
+"""
+ENTRIES_PER_PAGE: Final = 1000
+
+
+@dataclass
+class Counts:
+    """The calls since the start. A call that found what it did not want to find (AlreadyThere, Missing, Changed) is no failure."""
+
+    puts: int = 0
+    """Creations and replacements, failed ones included: a store charges for each request."""
+    gets: int = 0
+    lists: int = 0
+    """Pages of listings."""
+    deletes: int = 0
+    bytes_up: int = 0
+    """Bytes of contents that were sent, also in calls that failed."""
+    bytes_down: int = 0
+    failures: int = 0
+    """Calls that ended with StoreFailed or Refused."""
+
+    @property
+    def us_dollars(self) -> float:
+        """The price of the requests by Amazon's list."""
+        puts = (self.puts + self.lists) * US_DOLLARS_PER_1000_PUTS
+        return (puts + self.gets * US_DOLLARS_PER_1000_GETS) / 1000
+
+
+class CountedObjects:
+    """An `ObjectStore` that passes every call on to another one, and counts it."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        """Take the store to count the calls to."""
+        self.counts = Counts()
+        self._objects = objects
+
+    async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
+        """Create the object."""
+        self._count_put(content)
+        await self._watched(self._objects.create(key, content))
+
+    async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
+        """Return a range of the content."""
+        self.counts.gets += 1
+        return self._received(await self._watched(self._objects.get(key, first, size_bytes)))
+
+    async def get_end(self, key: str, size_bytes: int) -> bytes:
+        """Return the last bytes of the content."""
+        self.counts.gets += 1
+        return self._received(await self._watched(self._objects.get_end(key, size_bytes)))
+
+    async def read(self, key: str) -> tuple[bytes, str]:
+        """Return the content and its version."""
+        self.counts.gets += 1
+        content, version = await self._watched(self._objects.read(key))
+        return self._received(content), version
+
+    async def replace(self, key: str, content: bytes, version: str | None) -> str:
+        """Replace this version of the object."""
+        self._count_put(content)
+        return await self._watched(self._objects.replace(key, content, version))
+
+    async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
+        """Yield the objects under `prefix` behind `after`, ascending by key."""
+        self.counts.lists += 1
+        yielded = 0
+        try:
+            async for entry in self._objects.list(prefix, after):
+                if yielded and yielded % ENTRIES_PER_PAGE == 0:
+                    self.counts.lists += 1
+                yielded += 1
+                yield entry
+        except (StoreFailed, Refused):
+            self.counts.failures += 1
+            raise
+
+    async def delete(self, key: str) -> None:
+        """Delete the object, if it is there."""
+        self.counts.deletes += 1
+        await self._watched(self._objects.delete(key))
+
+    async def close(self) -> None:
+        """Close the store."""
+        await self._objects.close()
+
+    async def _watched(self, call: Awaitable[T]) -> T:
+        try:
+            return await call
+        except (StoreFailed, Refused):
+            self.counts.failures += 1
+            raise
+
+    def _count_put(self, content: bytes | Sequence[Buffer]) -> None:
+        self.counts.puts += 1
+        buffers = [content] if isinstance(content, bytes) else content
+        self.counts.bytes_up += sum(memoryview(buffer).nbytes for buffer in buffers)
+
+    def _received(self, content: bytes) -> bytes:
+        self.counts.bytes_down += len(content)
+        return content

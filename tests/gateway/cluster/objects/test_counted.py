@@ -1,0 +1,62 @@
+"""Calls to an object store are counted, with what they cost."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.cluster.objects.counted import CountedObjects, Counts
+from gateway.cluster.objects.objects import AlreadyThere, Missing, StoreFailed
+from tests.support.simulated_objects import Fate, Faults, SimulatedObjects
+
+QUICK = Faults(latency_s=(0, 0))
+
+
+async def test_each_call_is_counted_and_passed_on() -> None:
+    below = SimulatedObjects(faults=QUICK)
+    objects = CountedObjects(below)
+    await objects.create("a", [b"01234", memoryview(b"56789")])
+    version = await objects.replace("b", b"123", None)
+    assert await objects.replace("b", b"1234", version) != version
+    assert await objects.get("a", 2, 3) == b"234"
+    assert await objects.get_end("a", 4) == b"6789"
+    assert (await objects.read("b"))[0] == b"1234"
+    assert [entry.key async for entry in objects.list("", "a")] == ["b"]
+    await objects.delete("a")
+    assert objects.counts == Counts(
+        puts=3, gets=3, lists=1, deletes=1, bytes_up=17, bytes_down=11, failures=0
+    )
+    await objects.close()
+    assert below.is_closed
+
+
+async def test_only_failures_are_failures() -> None:
+    below = SimulatedObjects(faults=QUICK)
+    objects = CountedObjects(below)
+    await objects.create("a", b"1")
+    with pytest.raises(AlreadyThere):
+        await objects.create("a", b"1")
+    with pytest.raises(Missing):
+        await objects.get("b")
+    assert objects.counts.failures == 0
+    below.plan("create", Fate.FAILS_AFTER)
+    below.plan("list", Fate.FAILS_BEFORE)
+    with pytest.raises(StoreFailed):
+        await objects.create("c", b"1")
+    with pytest.raises(StoreFailed):
+        assert [entry async for entry in objects.list("")]
+    assert objects.counts == Counts(puts=3, gets=1, lists=1, bytes_up=3, failures=2)
+
+
+async def test_pages_of_a_listing_are_counted() -> None:
+    below = SimulatedObjects(faults=QUICK)
+    for number in range(1001):
+        below.bucket.create(f"a/{number:05}", b"", 0)
+    objects = CountedObjects(below)
+    assert len([entry async for entry in objects.list("a/")]) == 1001
+    assert objects.counts.lists == 2
+
+
+def test_the_price_is_amazons() -> None:
+    assert Counts(puts=26_000_000).us_dollars == pytest.approx(130)
+    assert Counts(gets=5_200_000).us_dollars == pytest.approx(2.08)
+    assert Counts(lists=1000, deletes=1000).us_dollars == pytest.approx(0.005)
