@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Final, NamedTuple
 from urllib.parse import unquote, urlsplit
 
@@ -35,9 +34,9 @@ class BucketAddress(NamedTuple):
 
 
 class DirectoryAddress(NamedTuple):
-    """A directory."""
+    """The absolute path of a directory."""
 
-    path: Path
+    path: str
 
 
 def parse_address(text: str) -> BucketAddress | DirectoryAddress:
@@ -82,16 +81,16 @@ def _bucket(rest: str) -> BucketAddress:
 
 
 def _directory(rest: str) -> DirectoryAddress:
-    path = Path(unquote(rest))
     if not rest.startswith("/"):
         raise ValueError(
             f"a directory is named by its whole path after three slashes, such as file:///{rest.lstrip('./')}"
         )
-    if "\0" in str(path) or ".." in path.parts:
+    names = [name for name in unquote(rest).split("/") if name]
+    if ".." in names or any("\0" in name for name in names):
         raise ValueError("the path of the directory must not contain `..`; write the path that it stands for")
-    if path == Path("/"):
+    if not names:
         raise ValueError("name a directory below the root, such as file:///mnt/seqgate")
-    return DirectoryAddress(path)
+    return DirectoryAddress("/" + "/".join(names))
 
 
 def address_complaint(value: SettingValue) -> str | None:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import Final
 
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.config.cluster_address import BucketAddress, DirectoryAddress, parse_address
-
-if TYPE_CHECKING:
-    from obstore.store import S3Config
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
@@ -30,11 +28,11 @@ def open_objects(
     """
     place = parse_address(address)
     if isinstance(place, DirectoryAddress):
-        return DirectoryObjects(place.path)
+        return DirectoryObjects(Path(place.path))
     return _open_bucket(place, _s3_settings(endpoint, region, environment))
 
 
-def _open_bucket(place: BucketAddress, settings: S3Config) -> ObjectStore:
+def _open_bucket(place: BucketAddress, settings: dict[str, str]) -> ObjectStore:
     try:
         from gateway.cluster.objects.obstore_objects import ObstoreObjects  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
@@ -49,9 +47,9 @@ def _open_bucket(place: BucketAddress, settings: S3Config) -> ObjectStore:
         ) from None
 
 
-def _s3_settings(endpoint: str | None, region: str | None, environment: Mapping[str, str]) -> S3Config:
+def _s3_settings(endpoint: str | None, region: str | None, environment: Mapping[str, str]) -> dict[str, str]:
     """Return the settings for obstore: what is given, otherwise what the environment says."""
-    settings: S3Config = {"region": region or _first(environment, _REGIONS) or DEFAULT_REGION}
+    settings: dict[str, str] = {"region": region or _first(environment, _REGIONS) or DEFAULT_REGION}
     url = endpoint or _first(environment, _ENDPOINTS)
     if url:
         settings["endpoint"] = url.rstrip("/")

@@ -6,9 +6,9 @@ obstore's own retries are off. With them, a creation whose answer was lost would
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar, cast
 
 import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, PreconditionError
@@ -46,12 +46,13 @@ _RANGE_IGNORED: Final = "Received non-partial response"
 class ObstoreObjects:
     """An `ObjectStore` under a prefix of a bucket. `settings` are obstore's, and override those that it reads from AWS_ variables."""
 
-    def __init__(self, bucket: str, prefix: str, settings: S3Config, timeout_s: float = TIMEOUT_S) -> None:
+    def __init__(
+        self, bucket: str, prefix: str, settings: Mapping[str, str], timeout_s: float = TIMEOUT_S
+    ) -> None:
         """Take the place of the objects. Nothing is sent before the first call."""
         self._where = f"s3://{bucket}/{prefix}".rstrip("/")
         self._timeout_s = timeout_s + GRACE_S
-        config: S3Config = {"conditional_put": "etag", "disable_bulk_delete": True}
-        config.update(settings)
+        config = cast("S3Config", {"conditional_put": "etag", "disable_bulk_delete": True, **settings})
         self._store = S3Store(
             bucket,
             prefix=prefix or None,

@@ -46,7 +46,7 @@ def of_server(server: Server, **settings: str) -> ObstoreObjects:
         "access_key_id": ACCESS_KEY,
         "secret_access_key": SECRET_KEY,
     }
-    return ObstoreObjects(bucket, "test", {**right, **settings})  # type: ignore[typeddict-item]
+    return ObstoreObjects(bucket, "test", {**right, **settings})
 
 
 async def test_no_such_bucket(server: Server) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from gateway.config import ConfigError, load_config
@@ -23,8 +21,8 @@ from gateway.serving import Options, serve
         ("s3://bucket", BucketAddress("bucket", "")),
         ("s3://bucket/", BucketAddress("bucket", "")),
         (" S3://my.bucket-1/a/b=1/c_2.d/ ", BucketAddress("my.bucket-1", "a/b=1/c_2.d")),
-        ("file:///mnt/objects", DirectoryAddress(Path("/mnt/objects"))),
-        ("file:///mnt/two%20words/", DirectoryAddress(Path("/mnt/two words"))),
+        ("file:///mnt/objects", DirectoryAddress("/mnt/objects")),
+        ("file:///mnt/two%20words/", DirectoryAddress("/mnt/two words")),
     ],
 )
 def test_the_place_of_an_address(text: str, place: object) -> None:
