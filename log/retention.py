@@ -157,7 +157,7 @@ def _prepare(
     log.outage.check()
     if flush is None:
         flush = log.unflushed.prepare_empty(log.epochs.latest)
-    flush.last, flush.log_start_offset = LogStartCapture(log.log_start, new_start), new_start
+    flush.last = LogStartCapture(log.log_start, new_start)
     return RemovalTicket(flush, log.log_start, new_start, reasons)
 
 

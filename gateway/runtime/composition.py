@@ -139,7 +139,7 @@ def _cold_reads(config: Config, machine: Machine, flusher: LogFlusher) -> ColdRe
     return ColdReads(
         asyncio.get_running_loop(),
         machine.storage,
-        flusher=flusher,
+        flusher=flusher if flusher.flushes_disk else None,
         threads=config.int("seqgate.catch.up.threads"),
         cache_bytes=config.int("seqgate.catch.up.cache.bytes"),
         ahead_bytes=config.int("seqgate.catch.up.read.ahead.bytes"),

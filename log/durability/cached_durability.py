@@ -1,7 +1,8 @@
 """The durability of a gateway whose records are durable in a bucket: the local disk is a cache, and no fsync is called.
 
-An object of the write-ahead log makes records and log start offsets durable. Whoever gets an object confirmed then lets `finish`
-write the side files. A crash may leave the local files in any state, so a start builds them from the bucket again.
+Objects of the write-ahead log make records, side files and log start offsets durable. A crash may leave the local files in any state,
+so a start builds them from the bucket again. Until then the log has every record that a ticket took for an object, even after an
+outage. So a side file may be written before its object is confirmed; only the log start offset must wait.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import errno
 from typing import TYPE_CHECKING
 
 from log.files.durable_files import NoRoom
+from log.files.file_names import PARTITION_METADATA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -41,17 +43,27 @@ class CachedDurability:
         if ticket.ranges or ticket.last is not None:
             return OSError(errno.EIO, "no object has the records or the log start offset", str(ticket.place))
         try:
-            self.finish(ticket)
+            for capture in ticket.captures:
+                capture.write(self)
         except OSError as error:
             return error
         return None
 
-    def finish(self, ticket: FlushTicket) -> None:
-        """Write the side files of a ticket whose records and log start offset objects have; any thread may call. Raises OSError."""
+    def write_side_files(self, ticket: FlushTicket, written: list[tuple[str, bytes]]) -> None:
+        """Write the side files of a ticket, and append the name and content of each to `written`, for an object; any thread may call.
+
+        The object must have the records of the ticket before. `written` has the log start offset too, which this does not
+        write. Raises OSError; what was written so far is in `written`.
+        """
+        files = _Recorded(self, written)
+        for path in ticket.paths:
+            directory, _, name = path.rpartition("/")
+            if name == PARTITION_METADATA and directory == ticket.place.directory:
+                written.append((name, self._storage.read_file(path)))
         for capture in ticket.captures:
-            capture.write(self)
+            capture.write(files)
         if ticket.last is not None:
-            ticket.last.write(self)
+            written.append(ticket.last.file())
 
     def sync(
         self,
@@ -78,3 +90,16 @@ class CachedDurability:
 
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
         """Return None: files need no flush."""
+
+
+class _Recorded:
+    """Replaces files by another `DurableFiles`, and records their names and contents."""
+
+    def __init__(self, files: CachedDurability, written: list[tuple[str, bytes]]) -> None:
+        self._files = files
+        self._written = written
+        self.sync, self.ensure = files.sync, files.ensure
+
+    def replace(self, path: str, content: bytes) -> None:
+        self._files.replace(path, content)
+        self._written.append((path.rpartition("/")[2], content))

@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from log.durability.capture import Capture
+    from log.durability.log_start import LogStartCapture
     from log.files.data_file import DataFile
     from log.files.storage import Storage
     from log.place import LogPlace
@@ -68,10 +69,8 @@ class FlushTicket:
     directories: list[str] = field(default_factory=list)
     """Directories in which names changed."""
     captures: list[Capture] = field(default_factory=list)
-    last: Capture | None = None
+    last: LogStartCapture | None = None
     """What must become durable after everything else: the log start offset of a removal. Flushes have none."""
-    log_start_offset: int | None = None
-    """The offset that `last` persists."""
     ranges: Sequence[FileRange] = ()
     """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there are none."""
 

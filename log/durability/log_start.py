@@ -32,8 +32,11 @@ class LogStart:
 
         Raises OSError.
         """
-        content = encode_offsets({self._key: offset})
-        self._file.write(offset, lambda: files.replace(self._path, content))
+        self._file.write(offset, lambda: files.replace(self._path, self.content(offset)))
+
+    def content(self, offset: int) -> bytes:
+        """Return what the file holds when the log starts at the offset."""
+        return encode_offsets({self._key: offset})
 
     def close(self) -> None:
         """Stop writing, even for removals in flight: another log may get the directory's name."""
@@ -53,6 +56,10 @@ class LogStartCapture:
     def write(self, files: DurableFiles) -> None:
         """Persist the new log start offset. Raises OSError."""
         self._log_start.advance(self._offset, files)
+
+    def file(self) -> tuple[str, bytes]:
+        """Return the name of the file and its new content, for an object that must have both before `write`."""
+        return LOG_START_OFFSET, self._log_start.content(self._offset)
 
     def saved(self) -> None:
         """Do nothing: the removal that made the ticket moves the log start."""

@@ -42,30 +42,42 @@ class FlushRound:
         self.tickets = dict(entries)
         """The tickets of the round, without those that decide no more about requests which come now."""
         self.waiting = waiting
-        self.errors: dict[int, OSError] = {}
-        """The errors of tickets by their place in `entries`."""
-        self.failed_files: set[int] = set()
+        self.errors: dict[FlushTicket, OSError] = {}
+        self.failed_files: set[FlushTicket] = set()
         """The tickets with an error whose records are durable all the same: only their side files could not be written."""
 
     def take_back(self) -> int:
         """Give every log its ticket back; return how many tickets failed."""
         failures = 0
         # an error of one log must not stop the others
-        for index, (log, ticket) in enumerate(self.entries):
-            error = self.errors.get(index)
+        for log, ticket in self.entries:
+            error = self.errors.get(ticket)
             try:
                 if error is None:
                     log.complete_flush(ticket)
-                    continue
-                failures += 1
-                logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
-                if index in self.failed_files:
-                    log.fail_flush(ticket, error, has_records=True)
                 else:
-                    log.fail_flush(ticket, error)
+                    failures += 1
+                    self._fail(log, ticket, error)
             except Exception:
                 logger.exception("%s-%d can't take its flush back", log.topic, log.partition)
         return failures
+
+    def fail(self, ticket: FlushTicket, error: OSError) -> None:
+        """Give a log its failed ticket back before the end of the round. Does nothing if no log of the round has the ticket."""
+        self.errors[ticket] = error
+        for entry in self.entries:
+            if entry[1] is ticket:
+                self.entries.remove(entry)
+                del self.tickets[entry[0]]
+                self._fail(*entry, error)
+                return
+
+    def _fail(self, log: PartitionLog, ticket: FlushTicket, error: OSError) -> None:
+        logger.error("flush of %s-%d failed, taking it offline: %s", log.topic, log.partition, error)
+        if ticket in self.failed_files:
+            log.fail_flush(ticket, error, has_records=True)
+        else:
+            log.fail_flush(ticket, error)
 
     def tell(self, after_round: Iterable[Callable[[], None]]) -> None:
         """Tell the owners, then the requests, then whoever wants to know that a round is over."""

@@ -214,9 +214,9 @@ class Flusher:
             # Whatever the error was, the state of the disk is unknown, and the round must end.
             logger.exception("a flush failed in an unexpected way")
             errors = [OSError(f"{type(error).__name__}: {error}")] * len(tickets)
-        for index, found in zip(indexes, errors, strict=True):
+        for ticket, found in zip(tickets, errors, strict=True):
             if found is not None:
-                current.errors[index] = found
+                current.errors[ticket] = found
 
     def _finish_round(self) -> None:
         current = self._running

@@ -65,7 +65,7 @@ class Recoveries:
             reopening.end(log, recovery, self._clock.now_ms())
         self._flusher.reopened(log)
         if owner is not None:
-            if log.unflushed.has_captures:
+            if log.unflushed.has_captures or log.recovery_point < log.log_end_offset:
                 self._flusher.mark_dirty(owner)
             owner.flush_finished()
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from log import CachedDurability, Storage, retention
+from log import CachedDurability, FlushTicket, Storage, retention
 from log.environment import LogEnvironment
 from log.files.data_file import DataFile
 from log.files.durable_files import NoRoom
@@ -30,6 +30,16 @@ class Unflushable(Storage):
 class Full(Storage):
     def write_file(self, path: str, content: bytes) -> None:
         raise OSError(errno.ENOSPC, "no space", path)
+
+
+def written(durability: CachedDurability, ticket: FlushTicket) -> list[str]:
+    """Return the names of the side files for an object; each must have its content on the disk, but for the log start."""
+    files: list[tuple[str, bytes]] = []
+    durability.write_side_files(ticket, files)
+    for name, content in files:
+        path = Path(ticket.place.directory) / name
+        assert not path.exists() or path.read_bytes() == content
+    return [name for name, _ in files]
 
 
 def test_replaces_a_file_without_a_flush(tmp_path: Path) -> None:
@@ -59,7 +69,7 @@ def test_a_whole_life_of_a_log_needs_no_flush(tmp_path: Path) -> None:
     assert ticket is not None
     [refused] = durability.commit([ticket])
     assert "no object has the records" in str(refused)
-    durability.finish(ticket)
+    assert written(durability, ticket) == []
     log.complete_flush(ticket)
     log.advance_high_watermark(30)
     removal = retention.prepare_delete_records(log, 25, NOW_MS)
@@ -67,7 +77,10 @@ def test_a_whole_life_of_a_log_needs_no_flush(tmp_path: Path) -> None:
     [refused] = durability.commit([removal.flush])
     assert "log start offset" in str(refused)
     assert log.log_start_offset == 0
-    durability.finish(removal.flush)
+    assert written(durability, removal.flush) == ["log-start-offset-checkpoint"]
+    assert not (tmp_path / "log" / "log-start-offset-checkpoint").exists(), "its object comes first"
+    assert removal.flush.last is not None
+    removal.flush.last.write(durability)
     retention.complete_removal(log, removal, NOW_MS)
     assert log.log_start_offset == 25
     stop = log.close(clean=True)

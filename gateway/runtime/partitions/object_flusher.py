@@ -1,0 +1,395 @@
+"""Group commit into a bucket: a round becomes objects of the session's write-ahead log, and no file is flushed.
+
+A round takes the tickets of all logs with new records, reads their bytes back from the local files, and puts them into the log as one
+object, or as several where they are too many. Rounds overlap: the next round may begin once all objects of the one before
+are put. They end in order, because the log confirms its objects in order. What follows is the same as after a
+flush of the local disk: high watermarks move, and those who wait get their answers.
+
+When a round begins: at once while no object is in flight, otherwise when it has gathered enough or for long enough; never beyond
+the budget of puts (`PutLimits`).
+
+An object that was put ends only in one of two ways. It is confirmed, or somebody else has ended the session: then every ticket fails,
+all logs go offline, and the gateway stops.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import sys
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from gateway.cluster.wal.wal_object import Row
+from gateway.runtime.loop.machine import Machine, Workers
+from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, tickets_of, wait_until_flushed
+from gateway.runtime.partitions.put_budget import SOON_S, PutBudget, PutLimits
+from gateway.runtime.partitions.round_reader import ObjectContent, RoundReader
+from gateway.runtime.partitions.unwritten import Unwritten
+from gateway.runtime.partitions.waiting import LogOwner, Waiting
+from log import CachedDurability, FlushTicket, PartitionLog
+
+READ_AT_ONCE_BYTES: Final = 64 << 10
+"""Up to this size a round of just written bytes is read in the event loop; a thread would cost more."""
+
+
+class WriteAheadLog(Protocol):
+    """The log of this process's session, as rounds use it; `gateway.cluster.wal.session_wal` implements it."""
+
+    on_fenced: list[Callable[[str], None]]
+    """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""
+
+    def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
+        """Put one object; call `confirmed` once it and all before it are known to be ours. Never blocks."""
+
+
+@dataclass(slots=True, eq=False)
+class _Round:
+    """A flush round, its objects, and the tickets that join it only for their side files."""
+
+    flush: FlushRound
+    reader: RoundReader
+    commits: list[tuple[FlushTicket, asyncio.Future[OSError | None]]]
+    size_bytes: int
+    """The bytes of all records."""
+    is_quick: bool
+    """Whether reading takes less time than a switch to a worker thread."""
+    objects_out: int = 0
+    """The objects that are put and not confirmed."""
+    is_put: bool = False
+    """Whether all objects are put."""
+
+    def note_failures(self) -> int:
+        """Give back the tickets that could not be read; note those without side files. Return how many were given back."""
+        for ticket, error in self.reader.without_files.items():
+            self.flush.errors[ticket] = error
+            self.flush.failed_files.add(ticket)
+        unread, self.reader.unread = self.reader.unread, {}
+        for ticket, error in unread.items():
+            self.flush.fail(ticket, error)
+        return len(unread)
+
+
+class ObjectFlusher:
+    """Collects logs with new records and makes them durable together, in objects of `wal`."""
+
+    flushes_disk = False
+    keeps_flush_settings = False
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        wal: WriteAheadLog,
+        durability: CachedDurability,
+        limits: PutLimits | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        self._loop = loop
+        self._machine = machine or Machine()
+        self._wal = wal
+        self._durability = durability
+        self._limits = limits or PutLimits()
+        self._budget = PutBudget(self._machine.seconds())
+        self.unwritten = Unwritten(self._limits.unwritten_max_bytes)
+        self._workers: Workers[_Round]
+        self._dirty: dict[PartitionLog, LogOwner] = {}
+        """The logs that the next round takes, with their owners."""
+        self._waiting: list[Waiting] = []
+        """The requests that wait for the next round."""
+        self._commits: list[tuple[FlushTicket, asyncio.Future[OSError | None]]] = []
+        """The tickets beside rounds whose side files the next round takes."""
+        self._gathering_s = 0.0
+        """When the next round began to gather."""
+        self._rounds: deque[_Round] = deque()
+        """The rounds under way, the oldest first."""
+        self._reading: _Round | None = None
+        """The round of which not all objects are put; always the newest."""
+        self._is_reading = False
+        """Whether the worker thread reads an object."""
+        self._in_flight = 0
+        """The objects that are put and not confirmed."""
+        self._next: asyncio.Handle | None = None
+        """The next call of `_go_on`, at once or when time is up."""
+        self._wake_bytes = 0
+        """The unsent bytes from which on `_go_on` need not wait until time is up."""
+        self._is_blocked = False
+        """Whether only a confirmation, or the end of a read, lets anything go on."""
+        self._fenced_by: str | None = None
+        self._idle = IdleWaiters(lambda: not (self._rounds or self._is_gathering))
+        self.after_round: list[Callable[[], None]] = []
+        self.disk_is_busy = False
+        self.inline_limit_s = 0.0
+        self.rounds = 0
+        self.failures = 0
+        wal.on_fenced.append(self._fence)
+
+    @property
+    def limits(self) -> PutLimits:
+        """Return the limits on objects."""
+        return self._limits
+
+    @limits.setter
+    def limits(self, limits: PutLimits) -> None:
+        self._limits = limits
+        self.unwritten.max_bytes = limits.unwritten_max_bytes
+        self._schedule()
+
+    @property
+    def is_flushing(self) -> bool:
+        """Whether a round is under way."""
+        return bool(self._rounds)
+
+    @property
+    def logs_per_round(self) -> int:
+        """Return the number of logs of a round: any number has room in one object."""
+        return sys.maxsize
+
+    @property
+    def _is_gathering(self) -> bool:
+        return bool(self._dirty or self._waiting or self._commits)
+
+    def start(self) -> None:
+        """Start the worker thread that reads rounds."""
+        self._workers = self._machine.workers("objects", 1, self._read)
+
+    def stop(self) -> None:
+        """End the worker thread; call after the last round."""
+        if self._next is not None:
+            self._next.cancel()
+        self._workers.stop()
+
+    def mark_dirty(self, owner: LogOwner) -> None:
+        """Add the owner's log to the next round."""
+        log = owner.log
+        if not self._dirty:
+            self._begin_gathering()
+        self._dirty[log] = owner
+        self.unwritten.appended(log)
+        if self._next is None:
+            if not self._is_blocked:
+                self._schedule()
+        elif self.unwritten.unsent_bytes >= self._wake_bytes:
+            self._schedule()
+
+    def wait(self, waiting: Waiting) -> None:
+        """Resolve `waiting` after the round that has its offset: one that is under way, else the next."""
+        log = waiting.owner.log
+        for current in self._rounds:
+            ticket = current.flush.tickets.get(log)
+            if ticket is not None and waiting.offset < ticket.end_offset:
+                current.flush.waiting.append(waiting)
+                return
+        if log not in self._dirty:
+            self.mark_dirty(waiting.owner)
+        self._waiting.append(waiting)
+
+    def reopened(self, log: PartitionLog) -> None:
+        """Do nothing: a log that is back has all that tickets took, so the rounds under way still decide about it."""
+
+    async def flushed(self, log: PartitionLog, owner: LogOwner | None = None) -> None:
+        """Wait until everything now in the log is durable. Raises StorageFailed."""
+        await wait_until_flushed(self, log, owner, self._dirty)
+
+    async def idle(self) -> None:
+        """Wait until nothing is left to put, and everything is confirmed."""
+        await self._idle.wait()
+
+    async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
+        """Make a ticket durable that has no records of its own: first the records up to its end, then its side files.
+
+        The local file of a new log start offset is written last, when an object has it.
+        """
+        log = owner.log
+        if log.recovery_point < ticket.end_offset:
+            decided: asyncio.Future[None] = self._loop.create_future()
+            self.wait(Waiting(owner, ticket.end_offset - 1, lambda _: _wake(decided)))
+            await decided
+            if log.recovery_point < ticket.end_offset:
+                return OSError(errno.EIO, "the records before could not be made durable", str(log.place))
+        done: asyncio.Future[OSError | None] = self._loop.create_future()
+        if not self._is_gathering:
+            self._begin_gathering()
+        self._commits.append((ticket, done))
+        self._schedule()
+        error = await done
+        if error is not None or ticket.last is None:
+            return error
+        try:
+            await asyncio.to_thread(ticket.last.write, self._durability)
+        except OSError as failed:
+            return failed
+        return None
+
+    # --- when a round begins
+
+    def _begin_gathering(self) -> None:
+        self._gathering_s = self._machine.seconds()
+
+    def _schedule(self, delay_s: float = 0.0, wake_bytes: int = sys.maxsize) -> None:
+        """Call `_go_on` after a delay, or earlier once so many bytes are unsent."""
+        if self._next is not None:
+            self._next.cancel()
+        self._wake_bytes = wake_bytes
+        if delay_s > 0:
+            self._next = self._loop.call_later(delay_s, self._go_on)
+        else:
+            self._next = self._loop.call_soon(self._go_on)
+
+    def _go_on(self) -> None:
+        """Put the next object, or begin the next round, or wait for what either needs."""
+        self._next = None
+        self._is_blocked = False
+        if self._reading is None and self._is_gathering:
+            if not self._may_begin():
+                return
+            self._begin_round()
+        if self._reading is not None:
+            self._put_next(self._reading)
+        elif not self._rounds:
+            self._idle.tell()
+
+    def _may_begin(self) -> bool:
+        """Return whether a round may begin now. If not, `_go_on` will be called."""
+        if self._fenced_by is not None or not (self.unwritten.unsent_bytes or self._commits):
+            return True
+        limits, unsent_bytes = self._limits, self.unwritten.unsent_bytes
+        if self._in_flight >= limits.puts_in_flight:
+            self._is_blocked = True
+            return False
+        now_s = self._machine.seconds()
+        budget_s = self._budget.wait_s(now_s, limits)
+        linger_s = 0.0
+        if self._in_flight and unsent_bytes < limits.put_max_bytes:
+            linger_s = self._gathering_s + limits.linger_s - now_s
+        if budget_s <= 0 and linger_s <= SOON_S:
+            return True
+        early_bytes = limits.put_max_bytes if budget_s <= 0 else sys.maxsize
+        self._schedule(max(budget_s, linger_s), early_bytes)
+        return False
+
+    def _begin_round(self) -> None:
+        logs, self._dirty = self._dirty, {}
+        waiting, self._waiting = self._waiting, []
+        commits, self._commits = self._commits, []
+        entries = tickets_of(logs)
+        tickets = [ticket for _, ticket in entries]
+        size_bytes = sum(part.size_bytes for ticket in tickets for part in ticket.ranges)
+        self.unwritten.sent(size_bytes)
+        tickets += [ticket for ticket, _ in commits]
+        current = _Round(
+            FlushRound(logs.values(), entries, waiting),
+            RoundReader(tickets, self._durability, self._limits.put_max_bytes),
+            commits,
+            size_bytes,
+            size_bytes <= READ_AT_ONCE_BYTES and all(map(_is_cached, tickets)),
+        )
+        self.rounds += 1
+        if not tickets:
+            self._finish(current)  # nothing of it is under way, so it waits for no other round
+            return
+        self._rounds.append(current)
+        if self._fenced_by is None:
+            self._reading = current
+        else:
+            self._fail_all(self._fenced_by)
+
+    # --- objects
+
+    def _put_next(self, current: _Round) -> None:
+        """Read the next object of a round and put it, if the limits allow. If not, `_go_on` will be called."""
+        if self._is_reading or self._in_flight >= self._limits.puts_in_flight:
+            self._is_blocked = True
+            return
+        delay_s = self._budget.wait_s(self._machine.seconds(), self._limits)
+        if delay_s > 0:
+            self._schedule(delay_s)
+        elif current.is_quick:
+            self._was_read(current, current.reader.read())
+        else:
+            self._is_blocked = self._is_reading = True
+            self._workers.put(current)
+
+    def _read(self, current: _Round) -> None:
+        """Read the next object of a round; runs in the worker thread."""
+        content = current.reader.read()
+        self._loop.call_soon_threadsafe(self._was_read, current, content)
+
+    def _was_read(self, current: _Round, content: ObjectContent) -> None:
+        self._is_reading = False
+        if current is not self._reading:
+            return  # the session was fenced meanwhile
+        self.failures += current.note_failures()
+        if content.rows:
+            self._put(current, content)
+        if current.reader.is_done:
+            self._reading = None
+            current.is_put = True
+            self._finish_rounds()
+        self._schedule()
+
+    def _put(self, current: _Round, content: ObjectContent) -> None:
+        self._budget.take(self._machine.seconds(), self._limits)
+        self._in_flight += 1
+        current.objects_out += 1
+        self._wal.put(content.rows, content.data, partial(self._confirmed, current))
+
+    def _confirmed(self, current: _Round) -> None:
+        """Note that the oldest object in flight is ours."""
+        if self._fenced_by is not None:
+            return
+        self._in_flight -= 1
+        current.objects_out -= 1
+        self._finish_rounds()
+        self._schedule()
+
+    def _finish_rounds(self) -> None:
+        """End the rounds whose objects are all confirmed, in order."""
+        while self._rounds and self._rounds[0].is_put and not self._rounds[0].objects_out:
+            self._finish(self._rounds.popleft())
+
+    def _finish(self, current: _Round) -> None:
+        flush = current.flush
+        self.failures += flush.take_back()
+        self.unwritten.settled(current.size_bytes)
+        for ticket, done in current.commits:
+            if not done.done():
+                done.set_result(flush.errors.get(ticket))
+        flush.tell(self.after_round)
+
+    # --- the end of the session
+
+    def _fence(self, reason: str) -> None:
+        """Fail everything: another gateway leads the partitions now."""
+        self._fenced_by = reason
+        self._in_flight = 0
+        self._reading = None
+        self._fail_all(reason)
+        self._schedule()
+
+    def _fail_all(self, reason: str) -> None:
+        error = OSError(errno.EIO, reason)
+        while self._rounds:
+            current = self._rounds.popleft()
+            flush = current.flush
+            flush.failed_files.clear()
+            flush.errors |= dict.fromkeys(flush.tickets.values(), error)
+            flush.errors |= dict.fromkeys((ticket for ticket, _ in current.commits), error)
+            self._finish(current)
+
+
+def _wake(done: asyncio.Future[None]) -> None:
+    """Wake whoever waits, unless they are gone."""
+    if not done.done():
+        done.set_result(None)
+
+
+def _is_cached(ticket: FlushTicket) -> bool:
+    """Whether the ticket has only records, which can be read without waiting for the disk."""
+    if ticket.paths or ticket.captures or ticket.last is not None or not ticket.data:
+        return False
+    storage = ticket.storage
+    return all(storage.is_cached(part.file, part.position, part.size_bytes) for part in ticket.ranges)
