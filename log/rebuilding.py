@@ -3,17 +3,19 @@
 The files come by topic id, because the names of topics are known only once the metadata log is whole. So each partition is staged
 first, and then placed under its name:
 
-    rebuilding/TOPIC_ID-PARTITION/    a partition without its name; TOPIC_ID has 32 hexadecimal digits
+    rebuilding-TOPIC_ID-PARTITION/    a partition without its name; TOPIC_ID has 32 hexadecimal digits
 
-Nothing is flushed: a rebuild that a crash ends begins anew.
+Only BUCKET_SESSION is flushed: a rebuild that a crash ends begins anew.
 """
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from log.directory.directory_files import LOCK
-from log.directory.identity import Identity, fresh_id, write_identity
+from log.directory.directory_files import BUCKET_SESSION, LOCK
+from log.directory.identity import Identity, check_empty, fresh_id, write_identity
+from log.durability.durability import LocalDurability
 from log.errors import CorruptRecord
 from log.files.checkpoints import encode_partition_metadata
 from log.files.data_file import DataFile
@@ -22,11 +24,12 @@ from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 if TYPE_CHECKING:
     import uuid
     from collections.abc import Sequence
-    from pathlib import Path
 
     from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.format.record_batch import Buffer
+
+__all__ = ["BUCKET_SESSION", "STAGING", "RebuiltDirectory", "check_empty", "fresh_id"]
 
 STAGING: Final = "rebuilding"
 
@@ -38,21 +41,21 @@ class RebuiltDirectory:
         """Create without touching the disk; use `begin`."""
         self._storage = storage
         self._root = path
-        self._staging = path / STAGING
         self._sizes: dict[str, int] = {}
         """The bytes of each segment file written so far, by path."""
         self._files: dict[str, DataFile] = {}
         self._staged: set[tuple[uuid.UUID, int]] = set()
 
     @classmethod
-    def begin(cls, storage: Storage, path: Path) -> RebuiltDirectory:
-        """Lock the directory and delete everything in it. Raises DirectoryLocked, OSError."""
+    def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
+        """Lock the directory, write `session` as its BUCKET_SESSION, and delete everything else in it. Raises DirectoryLocked, OSError."""
         storage.make_directories(str(path))
         storage.lock(str(path / LOCK))
         directory = cls(storage, path)
         try:
+            # First and durably: a directory of records without this file is taken for one that no bucket has.
+            LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
             directory._empty(path)
-            storage.make_directory(str(directory._staging))
         except BaseException:
             directory.abandon()
             raise
@@ -105,18 +108,21 @@ class RebuiltDirectory:
 
     def finish(self, durable: DurableFiles, cluster_id: str, node_id: int) -> None:
         """Delete the partitions that got no name, write the identity of the directory, and unlock it. Raises OSError."""
-        self._empty(self._staging)
-        self._storage.delete_directory(str(self._staging))
+        for topic_id, partition in self._staged:
+            path = self._directory(topic_id, partition)
+            self._release(f"{path}/")
+            self._empty(Path(path))
+            self._storage.delete_directory(path)
         write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
         self.abandon()
 
     def abandon(self) -> None:
         """Unlock the directory. Without `finish` the next start rebuilds it again."""
-        self._release(str(self._staging))
+        self._release("")
         self._storage.unlock(str(self._root / LOCK))
 
     def _directory(self, topic_id: uuid.UUID, partition: int) -> str:
-        path = str(self._staging / f"{topic_id.hex}-{partition}")
+        path = str(self._root / f"{STAGING}-{topic_id.hex}-{partition}")
         if (topic_id, partition) not in self._staged:
             self._storage.make_directory(path)
             self._staged.add((topic_id, partition))
@@ -129,7 +135,7 @@ class RebuiltDirectory:
 
     def _empty(self, path: Path) -> None:
         for entry in self._storage.entries(str(path)):
-            if entry.name == LOCK:
+            if path == self._root and entry.name in {LOCK, BUCKET_SESSION}:
                 continue
             if entry.is_directory:
                 self._empty(path / entry.name)

@@ -15,8 +15,19 @@ if TYPE_CHECKING:
 
 LOCK: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
+BUCKET_SESSION: Final = "bucket-session"
+"""Says whose cache the directory is, where the records are durable in a bucket."""
 KNOWN_NAMES: Final = frozenset(
-    {LOCK, META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES}
+    {
+        LOCK,
+        META,
+        CLEAN_SHUTDOWN,
+        STORED_LOGS,
+        RECOVERY_POINTS,
+        CLEANER_OFFSETS,
+        DAMAGED_BATCHES,
+        BUCKET_SESSION,
+    }
 )
 """Files of the data directory itself. A sweep reports any other file as a leak."""
 

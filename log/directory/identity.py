@@ -45,6 +45,15 @@ def check_ownership(storage: Storage, root: str) -> None:
         )
 
 
+def check_empty(storage: Storage, root: str) -> None:
+    """Check that the directory is missing, or has no files but those of a first start. Raises IncompatibleFormat, OSError."""
+    if not storage.exists(root):
+        return
+    others = sorted(set(storage.list_directory(root)) - _BEFORE_META)
+    if others:
+        raise IncompatibleFormat(f"it holds {others[0]!r}")
+
+
 def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: int) -> Identity:
     """Return the identity of a data directory, a fresh one for a new directory. Raises OSError.
 

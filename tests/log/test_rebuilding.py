@@ -15,7 +15,7 @@ from log import (
     retention,
 )
 from log.files.file_names import LOG_START_OFFSET, LOG_SUFFIX, PARTITION_METADATA
-from log.rebuilding import STAGING, RebuiltDirectory
+from log.rebuilding import BUCKET_SESSION, STAGING, RebuiltDirectory
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 
 FLIGHTS, DELETED = uuid.UUID(int=5), uuid.UUID(int=6)
@@ -56,7 +56,7 @@ def original(tmp_path: Path) -> tuple[Path, PartitionLog]:
 
 def test_a_rebuilt_log_is_the_original(tmp_path: Path, original: tuple[Path, PartitionLog]) -> None:
     source, log = original
-    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt")
+    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     copy(source, rebuilt, FLIGHTS, 0)
     assert rebuilt.staged == [(FLIGHTS, 0)]
     rebuilt.place(FLIGHTS, 0, "flights")
@@ -83,7 +83,7 @@ def test_deleted_records_stay_deleted(tmp_path: Path, original: tuple[Path, Part
     assert ticket is not None
     assert log.environment.durability.commit([ticket.flush]) == [None]
     retention.complete_removal(log, ticket, NOW_MS)
-    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt")
+    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     for name, content in whole.items():
         if content:
             rebuilt.write(FLIGHTS, 0, int(name.removesuffix(LOG_SUFFIX)), 0, content)
@@ -98,7 +98,7 @@ def test_deleted_records_stay_deleted(tmp_path: Path, original: tuple[Path, Part
 
 def test_a_partition_without_a_name_is_deleted(tmp_path: Path, original: tuple[Path, PartitionLog]) -> None:
     source, _ = original
-    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt")
+    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     copy(source, rebuilt, FLIGHTS, 1)
     copy(source, rebuilt, FLIGHTS, 10)
     copy(source, rebuilt, DELETED, 0)
@@ -106,14 +106,14 @@ def test_a_partition_without_a_name_is_deleted(tmp_path: Path, original: tuple[P
     rebuilt.place(FLIGHTS, 10, "flights")
     assert rebuilt.staged == [(DELETED, 0)]
     finish(rebuilt)
-    assert not (tmp_path / "rebuilt" / STAGING).exists()
+    assert not list((tmp_path / "rebuilt").glob(f"{STAGING}*"))
     assert sorted(open_directory(tmp_path / "rebuilt").stored()) == []
     names = {path.name for path in (tmp_path / "rebuilt").iterdir() if path.is_dir()}
     assert names == {"flights-1", "flights-10"}
 
 
 def test_missing_bytes_are_an_error(tmp_path: Path) -> None:
-    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path)
+    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path, b"{}")
     rebuilt.write(FLIGHTS, 0, 100, 0, b"12345")
     with pytest.raises(CorruptRecord, match="the bytes 5 to 6 of the segment 100 are missing"):
         rebuilt.write(FLIGHTS, 0, 100, 7, b"8")
@@ -123,14 +123,15 @@ def test_missing_bytes_are_an_error(tmp_path: Path) -> None:
 
 def test_an_unfinished_rebuild_begins_anew(tmp_path: Path, original: tuple[Path, PartitionLog]) -> None:
     source, _ = original
-    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt")
+    rebuilt = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     copy(source, rebuilt, FLIGHTS, 0)
     rebuilt.place(FLIGHTS, 0, "flights")
     copy(source, rebuilt, DELETED, 0)
     with pytest.raises(DirectoryLocked):
-        RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt")
+        RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     rebuilt.abandon()
-    again = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt")
+    assert (tmp_path / "rebuilt" / BUCKET_SESSION).read_bytes() == b"{}"
+    again = RebuiltDirectory.begin(Storage(), tmp_path / "rebuilt", b"{}")
     assert not again.staged
     finish(again)
     assert list(open_directory(tmp_path / "rebuilt").stored()) == []

@@ -93,6 +93,19 @@ async def seal_earlier(
     return sealed
 
 
+async def sealed_at(objects: ObjectStore, node_id: int, session: int, seq: int) -> bool:
+    """Return whether the log of the session has its seal at this place. Waits until the store answers.
+
+    Raises CorruptWalObject, IncompatibleFormat, Refused.
+    """
+    reads = PersistentReads(objects, f"the gateway waits to find the seal of session {session}")
+    key = object_key(node_id, session, seq)
+    try:
+        return identify(await reads.get_end(key, END_BYTES), key).is_seal
+    except Missing:
+        return False
+
+
 class _Taker:
     """Finds the first empty place of a log and seals it."""
 

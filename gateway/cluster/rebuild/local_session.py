@@ -1,0 +1,58 @@
+"""The file that says whose cache a data directory is: `bucket-session`, JSON.
+
+    version          of this content
+    address          of the bucket
+    cluster_id       of the cluster in the bucket
+    session          the session that used the directory last
+    wal_end          the seq of the seal, written after a clean stop; null while the gateway runs, and after a crash
+
+After a clean stop the files are all that the bucket has, so the next start reuses them if no later session exists. In any other case the
+directory is rebuilt. A gateway without `--cluster` refuses a directory with this file, and one with `--cluster` a directory of
+records without it.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from log import IncompatibleFormat, Storage
+from log.rebuilding import BUCKET_SESSION
+
+VERSION: Final = 1
+
+
+class LocalSession(msgspec.Struct, frozen=True):
+    """The content of the file."""
+
+    address: str
+    cluster_id: str
+    session: int
+    wal_end: int | None = None
+    version: int = VERSION
+
+
+class _Version(msgspec.Struct):
+    version: int
+
+
+def read_local_session(storage: Storage, root: str) -> LocalSession | None:
+    """Return the content of the file; None without a readable one. Raises OSError, IncompatibleFormat for a later version."""
+    path = f"{root}/{BUCKET_SESSION}"
+    try:
+        content = storage.read_file(path)
+    except FileNotFoundError:
+        return None
+    try:
+        version = msgspec.json.decode(content, type=_Version).version
+        if version > VERSION:
+            raise IncompatibleFormat(f"{path} has version {version}; this program reads version {VERSION}.")
+        return msgspec.json.decode(content, type=LocalSession)
+    except msgspec.MsgspecError:
+        return None
+
+
+def encode_local_session(local: LocalSession) -> bytes:
+    """Return the content of the file."""
+    return msgspec.json.encode(local)
