@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import gc
 import logging
 import os
-import resource
 import shlex
 import signal
 import stat
@@ -25,10 +23,13 @@ from gateway.admin.system_errors import in_words
 from gateway.config import Config, Listener
 from gateway.config.exposure import exposure_complaint, is_exposed
 from gateway.handlers import APIS
+from gateway.homes.choice import home_of
+from gateway.homes.home import StartFailed
+from gateway.process import keep_freed_memory, open_files_limit, raise_open_files_limit
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop import log_output
 from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.services import Endpoint, Services
 from gateway.runtime.topics.follow_settings import (
     follow_flusher,
@@ -45,7 +46,7 @@ from gateway.server.dispatcher import Dispatcher
 from gateway.server.login_mechanisms import login_mechanisms
 from gateway.server.sasl_listener import Logins
 from gateway.server.server import Server
-from log import DirectoryLocked, IncompatibleFormat, LocalDurability, LogDirectory, LogError
+from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from pid_allocator import BlockStore
 from seq_validator import ProducerLimit
 
@@ -58,14 +59,7 @@ GC_THRESHOLD = 50_000
 scan them all the time.
 """
 STOP_TIMEOUT_S = 10.0
-M_TRIM_THRESHOLD, M_MMAP_THRESHOLD, M_ARENA_MAX = -1, -3, -8  # constants of glibc's malloc.h
-KEPT_BLOCK_BYTES = 32 << 20
-KEPT_FREE_BYTES = 16 << 20
 EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
-
-
-class StartFailed(Exception):
-    """The gateway can't start; the message is a sentence for the person who started it."""
 
 
 class Gateway:
@@ -76,11 +70,12 @@ class Gateway:
         self.machine = machine or Machine()
         self.clock = self.machine.clock
         self.storage = self.machine.storage
-        self.durability = LocalDurability(self.storage)
+        self.home = home_of(config, self.machine)
+        self.durability = self.home.durability
         self.producer_limit = ProducerLimit()
         self.server: Server
         self._services: Services | None = None
-        self._flusher: Flusher
+        self._flusher: LogFlusher
         self._log_directory: LogDirectory
         self._jobs: BackgroundJobs
         self._compaction: Compaction
@@ -99,12 +94,17 @@ class Gateway:
         complaint = exposure_complaint(config)
         if complaint is not None:
             raise StartFailed(complaint)
-        self._flusher = Flusher(asyncio.get_running_loop(), machine=self.machine, durability=self.durability)
+        await self.home.enter()
+        self._flusher = self.home.flusher(asyncio.get_running_loop(), self.durability)
         follow_flusher(config, self._flusher)
-        handles_limit = _open_files_limit()
+        handles_limit = open_files_limit()
         follow_open_files(config, self.storage, handles_limit)
         follow_producer_limit(config, self.producer_limit)
-        self._log_directory = self._open_directory()
+        try:
+            self._log_directory = self._open_directory()
+        except StartFailed:
+            await self.home.leave(is_clean=False)
+            raise
         self._log_directory.environment.delayed_limit.change(
             config.int("seqgate.delayed.records.max.per.partition"), config.int("seqgate.delayed.records.max")
         )
@@ -251,6 +251,7 @@ class Gateway:
         await self._flusher.idle()
         self._flusher.stop()
         self._log_directory.close(clean=True)
+        await self.home.leave(is_clean=True)
 
     async def _stop_services(self, services: Services) -> None:
         await self._control.stop()
@@ -276,12 +277,12 @@ class Gateway:
 
 
 def run(config: Config, *, guide: bool = False) -> None:
-    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed."""
+    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when the gateway must not serve any more."""
     _begin_logging(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(GC_THRESHOLD, 20, 20)
-    _raise_open_files_limit()
-    _keep_freed_memory()
+    raise_open_files_limit()
+    keep_freed_memory()
     for listener in config.listeners:
         check_listener(listener)
     uvloop.run(_serve(config, guide))
@@ -325,7 +326,12 @@ async def _serve(config: Config, guide: bool) -> None:
         gc.freeze()
         gc.enable()
         _announce(gateway, guide)
-        await stopping.wait()
+        ended = loop.create_task(gateway.home.ended())
+        stopped = loop.create_task(stopping.wait())
+        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            await ended
+        ended.cancel()
         logger.info("stopping")
         await gateway.stop()
 
@@ -370,29 +376,3 @@ def _announce(gateway: Gateway, guide: bool) -> None:
         print(f"    echo hello | .venv/bin/seqgate produce greetings --create --bootstrap {addresses[0]}")
         print(f"    .venv/bin/seqgate consume greetings --follow --bootstrap {addresses[0]}")
         print("  Ctrl-C stops it.", flush=True)
-
-
-def _keep_freed_memory() -> None:
-    """Let the C library keep the memory of large answers, instead of mapping and unmapping memory for each fetch.
-
-    A newly mapped megabyte costs 256 page faults, more than filling it. Threads share one heap: under Python's lock they
-    hardly ever allocate at the same time, and each further heap keeps some megabytes free. Only glibc has this call.
-    """
-    with contextlib.suppress(AttributeError, OSError):
-        libc = ctypes.CDLL(None)
-        libc.mallopt(M_MMAP_THRESHOLD, KEPT_BLOCK_BYTES)
-        libc.mallopt(M_TRIM_THRESHOLD, KEPT_FREE_BYTES)
-        libc.mallopt(M_ARENA_MAX, 1)
-
-
-def _open_files_limit() -> int:
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    return sys.maxsize if soft == resource.RLIM_INFINITY else soft
-
-
-def _raise_open_files_limit() -> None:
-    """Raise the limit of open files as far as the system allows: connections and segments need file handles."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = min(hard, 1 << 20) if hard != resource.RLIM_INFINITY else 1 << 20
-    if soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))

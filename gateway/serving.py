@@ -77,11 +77,13 @@ def parse(words: Sequence[str]) -> Options | None:
 def serve(options: Options) -> int:
     """Run the gateway until Ctrl-C or SIGTERM and return the exit code. An error is one sentence on stderr."""
     gc.disable()  # Imported modules stay. Collections during the imports would take a sixth of the start.
-    from gateway.gateway import StartFailed, run  # noqa: PLC0415 - a wrong option is told before the slow imports
+    # a wrong option is told before the slow imports
+    from gateway.gateway import run  # noqa: PLC0415
+    from gateway.homes.home import Ended, StartFailed  # noqa: PLC0415
 
     try:
         run(_config(options), guide=options.guide)
-    except (_Refused, StartFailed) as error:
+    except (_Refused, StartFailed, Ended) as error:
         print(f"seqgate: {error}", file=sys.stderr)
         return error.code if isinstance(error, _Refused) else 1
     return 0

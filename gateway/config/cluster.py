@@ -69,4 +69,12 @@ CLUSTER_SETTINGS = (
         doc="Bytes of records in this gateway that are not durable in the bucket yet. Beyond the limit, while the store is slow or "
         "away, the gateway refuses batches of producers with NOT_ENOUGH_REPLICAS, and producers retry.",
     ),
+    _number(
+        "seqgate.cluster.heartbeat.ms",
+        2000,
+        "Milliseconds after which an idle gateway writes an empty object. The write fails if another gateway has ended its session, and "
+        "the gateway stops.",
+        minimum=100,
+        maximum=3_600_000,
+    ),
 )

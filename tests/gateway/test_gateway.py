@@ -17,7 +17,8 @@ from pathlib import Path
 import pytest
 
 from gateway.config import load_config
-from gateway.gateway import Gateway, StartFailed
+from gateway.gateway import Gateway
+from gateway.homes.home import StartFailed
 from log import LogDirectory, Storage
 from tests.upgrade.planting import NOW_MS, Plant, record
 

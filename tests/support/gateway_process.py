@@ -153,6 +153,12 @@ class GatewayProcess:
             self.stop()
         return self.start()
 
+    def await_end(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
+        """Wait until the gateway has ended by itself; return its exit code."""
+        process, self._process = self._process, None
+        assert process is not None
+        return process.wait(timeout_s)
+
     def stderr_text(self) -> str:
         return self.stderr_path.read_text(errors="replace") if self.stderr_path.exists() else ""
 

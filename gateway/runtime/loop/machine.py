@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import threading
 import time
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import Final, Generic, NamedTuple, Protocol, TypeVar
 
+from gateway.cluster.objects.objects import ObjectStore
+from gateway.config import Config
 from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.runtime.loop.compaction_worker import CompactionWorker
 from log import Storage
@@ -107,6 +110,17 @@ class Machine:
     def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
         """Start `count` threads that call `work`, which must not raise."""
         return WorkerThreads(name, count, work)
+
+    def objects(self, config: Config) -> ObjectStore:
+        """Return the store of the bucket that `seqgate.cluster` names. Raises Refused."""
+        from gateway.cluster.objects.address import open_objects  # noqa: PLC0415 - only a gateway with a cluster needs the imports
+
+        return open_objects(
+            config.str("seqgate.cluster"),
+            config.optional_str("seqgate.cluster.endpoint"),
+            config.optional_str("seqgate.cluster.region"),
+            os.environ,
+        )
 
     def cleaner(self) -> Cleaner:
         """Return a cleaner of logs, which starts its process with its first job."""

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import ConfigError
-from gateway.gateway import StartFailed
+from gateway.homes.home import StartFailed
 from gateway.testing import LocalGateway
 from tests.support.batches import Batch, Record
 from tests.support.gateway_process import REPOSITORY

@@ -1,0 +1,253 @@
+"""A home in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk is a cache.
+
+A start registers a session, seals all earlier ones, and so is the only writer; a gateway that ran before it can't acknowledge
+anything any more. Then the data directory is rebuilt from the logs of the earlier sessions, unless the last of them ended on this
+very disk by a clean stop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import platform
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import NoReturn
+
+from gateway.admin.system_errors import in_words
+from gateway.cluster.objects.objects import ObjectStore, Refused
+from gateway.cluster.objects.probe import probe
+from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
+from gateway.cluster.rebuild.rebuild import MetadataPlace, rebuild
+from gateway.cluster.rebuild.wal_reader import WalRange
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sealing import seal, seal_earlier, sealed_at
+from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from gateway.cluster.wal.sessions import (
+    CorruptRegistration,
+    RegisteredSession,
+    Session,
+    SessionFacts,
+    register,
+    sessions,
+)
+from gateway.cluster.wal.wal_object import CorruptWalObject
+from gateway.config import Config
+from gateway.homes.home import Ended, StartFailed
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import UnknownRecordError, decode_record
+from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.runtime.loop.machine import Machine
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.object_flusher import ObjectFlusher
+from gateway.runtime.partitions.put_budget import PutLimits
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
+from log import CachedDurability, Durability, IncompatibleFormat, LocalDurability, LogError
+from log.format.records import iterate_records
+from log.rebuilding import BUCKET_SESSION, RebuiltDirectory, check_empty, fresh_id
+from log.stopped import stored_batches
+
+logger = logging.getLogger(__name__)
+
+STOP_TIMEOUT_S = 30.0
+"""How long a stop waits for the store to take the last records and the seal."""
+
+
+def _release() -> str:
+    try:
+        return metadata.version("seqgate")
+    except metadata.PackageNotFoundError:
+        return "not installed"
+
+
+class BucketHome:
+    """The bucket of `seqgate.cluster`, and the data directory as its cache."""
+
+    def __init__(self, config: Config, machine: Machine) -> None:
+        self._config = config
+        self._machine = machine
+        self._address = config.str("seqgate.cluster")
+        self._path = Path(config.str("log.dirs"))
+        self.durability: Durability = CachedDurability(machine.storage)
+        self._objects: ObjectStore
+        self.wal: SessionWal
+        self._reason = f"a later session started on {platform.node()}"
+        self._end: asyncio.Future[str]
+        self._beat: asyncio.Task[None] | None = None
+
+    async def enter(self) -> None:
+        """Become the only writer of the bucket, and make the data directory what the bucket has. Raises StartFailed."""
+        self._end = asyncio.get_running_loop().create_future()
+        try:
+            self._check_directory()
+            self._objects = self._machine.objects(self._config)
+            await self._enter()
+        except (Refused, CorruptRegistration, CorruptWalObject, UnknownRecordError) as error:
+            raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
+        except (LogError, IncompatibleFormat, OSError) as error:
+            raise StartFailed(
+                f"the data directory {self._path} can't become the cache of {self._address}: {in_words(error)}"
+            ) from error
+
+    async def _enter(self) -> None:
+        objects, node_id = self._objects, self._config.int("node.id")
+        reads = PersistentReads(objects, "the gateway waits to check the store")
+        await reads.answered(lambda: probe(objects, uuid.uuid4().hex))
+        # Registered before it seals: of two gateways that start at the same time, the later one seals the earlier.
+        facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
+        session = await register(objects, node_id, facts)
+        earlier = (await sessions(objects))[: session.session]
+        if not await self._is_newest(earlier):
+            await self._rebuild(session)
+        self._write_local(LocalSession(self._address, session.cluster_id, session.session))
+        self.wal = SessionWal(
+            objects,
+            session,
+            puts_in_flight=self._config.int("seqgate.cluster.puts.in.flight"),
+            seconds=self._machine.seconds,
+        )
+        self.wal.on_fenced.append(self._fenced)
+        logger.info(
+            "session %d of the cluster %s in %s begins", session.session, session.cluster_id, self._address
+        )
+
+    def _check_directory(self) -> None:
+        """Check that the data directory is empty or a cache of this bucket. Raises StartFailed, OSError, IncompatibleFormat."""
+        local = read_local_session(self._machine.storage, str(self._path))
+        if local is None:
+            try:
+                check_empty(self._machine.storage, str(self._path))
+            except IncompatibleFormat as error:
+                raise StartFailed(
+                    f"the data directory {self._path} holds files that are no cache of {self._address} ({error}); name an empty directory"
+                ) from error
+        elif local.address != self._address:
+            raise StartFailed(
+                f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; name another directory"
+            )
+
+    async def _is_newest(self, earlier: Sequence[RegisteredSession]) -> bool:
+        """Return whether the directory has all that the bucket has: the last session stopped cleanly on it.
+
+        Sessions that began later and wrote nothing are sealed. Raises CorruptWalObject, IncompatibleFormat, Refused, OSError.
+        """
+        local = read_local_session(self._machine.storage, str(self._path))
+        if local is None or local.wal_end is None or not earlier or local.session >= len(earlier):
+            return False
+        last = earlier[local.session]
+        if last.cluster_id != local.cluster_id or not await sealed_at(
+            self._objects, last.node_id, last.session, local.wal_end
+        ):
+            return False
+        for later in earlier[local.session + 1 :]:
+            log = await seal(
+                self._objects, later.node_id, later.session, self._config.int("node.id"), self._reason
+            )
+            if log.first_seq != log.end_seq:
+                return False
+        return True
+
+    async def _rebuild(self, session: Session) -> None:
+        begun_s = time.monotonic()
+        ranges = [
+            WalRange(known.node_id, known.session, known.nonce, log.first_seq, log.end_seq)
+            for known, log in await seal_earlier(self._objects, session, self._reason)
+        ]
+        local = LocalSession(self._address, session.cluster_id, session.session)
+        directory = RebuiltDirectory.begin(self._machine.storage, self._path, encode_local_session(local))
+        try:
+            rebuilt = await rebuild(
+                self._objects,
+                ranges,
+                directory,
+                MetadataPlace(METADATA_TOPIC_ID, METADATA_TOPIC),
+                self._read_topics,
+            )
+            directory.finish(self.durability, session.cluster_id, session.node_id)
+        except BaseException:
+            directory.abandon()
+            raise
+        logger.info(
+            "%s: rebuilt from %s: sessions %d, objects %d, bytes %d, partitions %d, in %.2f s",
+            self._path,
+            self._address,
+            len(ranges),
+            *rebuilt,
+            time.monotonic() - begun_s,
+        )
+
+    def _read_topics(self, directory: Path) -> Mapping[uuid.UUID, str]:
+        image = MetadataImage()
+        for _, batch in stored_batches(self._machine.storage, directory):
+            for record in iterate_records(batch):
+                image.replay(decode_record(record.value or b""))
+        return {topic_id: topic.name for topic_id, topic in image.topics_by_id.items()}
+
+    def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
+        """Return the flusher whose rounds are objects of the session, and begin to watch for the session's end."""
+        assert isinstance(durability, CachedDurability)
+        self._beat = loop.create_task(self._beat_while_idle(), name="heartbeat of the session")
+        config = self._config
+        limits = PutLimits(
+            puts_per_second=config.int("seqgate.cluster.puts.per.second"),
+            puts_in_flight=config.int("seqgate.cluster.puts.in.flight"),
+            put_max_bytes=config.int("seqgate.cluster.put.max.bytes"),
+            unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
+        )
+        return ObjectFlusher(loop, wal=self.wal, durability=durability, limits=limits, machine=self._machine)
+
+    async def _beat_while_idle(self) -> None:
+        """Create an empty object when nothing else was created for a while: an idle gateway learns so that its session was sealed."""
+        interval_s = self._config.int("seqgate.cluster.heartbeat.ms") / 1000
+        while not self.wal.is_fenced:
+            await asyncio.sleep(interval_s)
+            if (
+                not self.wal.in_flight
+                and self._machine.seconds() - self.wal.last_confirmed_sent_s >= interval_s
+            ):
+                self.wal.put((), (), lambda: None)
+
+    def _fenced(self, sentence: str) -> None:
+        if not self._end.done():
+            self._end.set_result(sentence)
+
+    async def ended(self) -> NoReturn:
+        raise Ended(
+            f"the gateway stops: its session has ended, and it may acknowledge nothing more. {await self._end}"
+        )
+
+    async def leave(self, *, is_clean: bool) -> None:
+        """Seal the session, and note on the disk that it has all that the bucket has."""
+        if self._beat is not None:
+            self._beat.cancel()
+        try:
+            if is_clean:
+                async with asyncio.timeout(STOP_TIMEOUT_S):
+                    end = await self.wal.seal("the gateway stopped")
+                self._note_clean_stop(end)
+        except (SessionFenced, TimeoutError, OSError) as error:
+            logger.warning(
+                "the clean stop can't be recorded, so the next start rebuilds the data directory: %s",
+                error or "the store does not answer",
+            )
+        finally:
+            await self.wal.close()
+            await self._objects.close()
+
+    def _note_clean_stop(self, end: int) -> None:
+        """Make the whole directory durable, then its BUCKET_SESSION. Raises OSError."""
+        storage, root = self._machine.storage, str(self._path)
+        flush = storage.begin_syncfs(root)
+        if flush is None:
+            return
+        flush.run()
+        session = self.wal.session
+        self._write_local(LocalSession(self._address, session.cluster_id, session.session, end))
+
+    def _write_local(self, local: LocalSession) -> None:
+        """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises OSError."""
+        durability = LocalDurability(self._machine.storage)
+        durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))

@@ -1,0 +1,35 @@
+"""The port to a home."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import NoReturn, Protocol
+
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from log import Durability
+
+
+class StartFailed(Exception):
+    """The gateway can't start; the message is a sentence for the person who started it."""
+
+
+class Ended(Exception):
+    """The gateway must not serve any more; the message is a sentence that says why."""
+
+
+class Home(Protocol):
+    """Where records are durable. One gateway enters and leaves it once."""
+
+    durability: Durability
+
+    async def enter(self) -> None:
+        """Prepare the data directory, which no process has open. Raises StartFailed."""
+
+    def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
+        """Return what makes appends durable. Call after `enter`."""
+
+    async def ended(self) -> NoReturn:
+        """Wait until the gateway must stop serving at once, although nobody stopped it. Raises Ended."""
+
+    async def leave(self, *, is_clean: bool) -> None:
+        """End the gateway's hold on its home; the data directory is closed. After a clean stop everything in it is durable."""
