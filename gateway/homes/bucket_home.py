@@ -239,8 +239,7 @@ class BucketHome:
 
     def _note_clean_stop(self, end: int) -> None:
         """Make the whole directory durable, then its BUCKET_SESSION. Raises OSError."""
-        storage, root = self._machine.storage, str(self._path)
-        flush = storage.begin_syncfs(root)
+        flush = LocalDurability(self._machine.storage).begin_common_flush(str(self._path))
         if flush is None:
             return
         flush.run()

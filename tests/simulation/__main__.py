@@ -16,6 +16,10 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from itertools import count, islice, takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from tests.simulation.simulation import Outcome
 
 HASH_SEED = "0"
 """PYTHONHASHSEED of the runs. The order of sets of strings depends on it, and a replay must have the same order."""
@@ -27,32 +31,38 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], environment)
     if arguments.seeds is None and arguments.seconds is None:
-        return _run_one(arguments.seed)
+        return _run_one(arguments.seed, in_bucket=arguments.bucket)
     return _run_many(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the seed, or the first of many")
+    parser.add_argument(
+        "--bucket", action="store_true", help="run a gateway whose records are durable in a bucket"
+    )
     parser.add_argument("--seeds", type=int, help="run this many seeds")
     parser.add_argument("--seconds", type=float, help="begin no further seed after this many seconds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="seeds to run at a time")
     return parser
 
 
-def _run_one(seed: int) -> int:
+def _outcome(seed: int, *, in_bucket: bool) -> Outcome:
+    from tests.simulation.plan import bucket_plan_of
     from tests.simulation.simulation import run_seed
 
-    outcome = run_seed(seed)
+    return run_seed(seed, bucket_plan_of(seed) if in_bucket else None)
+
+
+def _run_one(seed: int, *, in_bucket: bool) -> int:
+    outcome = _outcome(seed, in_bucket=in_bucket)
     print(outcome.told())
     print(json.dumps({"counts": dict(sorted(outcome.counts.items())), "fingerprint": outcome.fingerprint}))
     return 1 if outcome.breaches else 0
 
 
-def _told(seed: int) -> tuple[int, Counter[str], list[str], str, str]:
-    from tests.simulation.simulation import run_seed
-
-    outcome = run_seed(seed)
+def _told(seed: int, in_bucket: bool) -> tuple[int, Counter[str], list[str], str, str]:
+    outcome = _outcome(seed, in_bucket=in_bucket)
     return seed, outcome.counts, outcome.breaches, outcome.told(), outcome.fingerprint
 
 
@@ -69,7 +79,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
     seeds = _seeds(arguments)
     with ProcessPoolExecutor(arguments.jobs) as pool:
         # one job per worker, so that no job is left when the time is over
-        running = {pool.submit(_told, seed) for seed in islice(seeds, arguments.jobs)}
+        running = {pool.submit(_told, seed, arguments.bucket) for seed in islice(seeds, arguments.jobs)}
         while running:
             for future in [future for future in running if future.done()]:
                 running.discard(future)
@@ -81,7 +91,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
                     breaches += [f"seed {seed}: {breach}" for breach in found[:3]]
                 following = next(seeds, None)
                 if following is not None:
-                    running.add(pool.submit(_told, following))
+                    running.add(pool.submit(_told, following, arguments.bucket))
             wait(running, return_when=FIRST_COMPLETED)
     print(json.dumps({"part": "simulation", "counts": dict(sorted(counts.items())), "breaches": breaches}))
     return 1 if breaches else 0

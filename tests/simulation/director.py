@@ -58,6 +58,8 @@ class Director:
             "cold": self._forget_cached,
             "kill amid": self._kill_amid,
             "power cut amid": self._cut_power_amid,
+            "lost disk": self._lose_disk,
+            "store away": self._take_store_away,
         }[kind]
         while True:
             mean = mean_s / 20 if self._chance.random() < AT_ONCE else mean_s
@@ -92,6 +94,16 @@ class Director:
         async with self._restarting:
             self._node.cut_power()
             await self._bring_up()
+
+    async def _lose_disk(self) -> None:
+        async with self._restarting:
+            self._node.lose_disk()
+            await self._bring_up()
+
+    async def _take_store_away(self) -> None:
+        """No call reaches the store for a while."""
+        now_s = self._loop.time()
+        self._node.bucket.outages.append((now_s, now_s + self._chance.choice((0.5, 5.0, 40.0))))
 
     async def _stop(self) -> None:
         async with self._restarting:

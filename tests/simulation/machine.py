@@ -8,12 +8,15 @@ from collections.abc import Awaitable, Callable
 from random import Random
 from typing import Any
 
+from gateway.cluster.objects.objects import ObjectStore
+from gateway.config import Config
 from gateway.runtime.loop.machine import Machine, Workers
 from log import LogError, Storage
 from log.compaction.cleaner import clean
 from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
 from log.compaction.throttle import Throttle
 from tests.simulation.loop import SimulatedLoop
+from tests.support.simulated_objects import SimulatedObjects
 
 EPOCH_MS = 1_700_000_000_000
 
@@ -98,13 +101,25 @@ class SimulatedCleaner:
 
 
 class SimulatedMachine(Machine):
-    def __init__(self, loop: SimulatedLoop, clock: SimulatedClock, storage: Storage, chance: Random) -> None:
+    def __init__(
+        self,
+        loop: SimulatedLoop,
+        clock: SimulatedClock,
+        storage: Storage,
+        chance: Random,
+        objects: SimulatedObjects | None = None,
+    ) -> None:
         super().__init__(clock, storage)
+        self._objects = objects
         self._loop = loop
         self._chance = chance
 
     def seconds(self) -> float:
         return self._loop.time()
+
+    def objects(self, config: Config) -> ObjectStore:
+        assert self._objects is not None
+        return self._objects
 
     def workers(self, name: str, count: int, work: Callable[[Any], None]) -> Workers[Any]:
         return SimulatedWorkers(self._loop, count, work)

@@ -8,7 +8,8 @@ from collections import Counter
 from random import Random
 
 from gateway.config import load_config
-from gateway.gateway import Gateway, StartFailed
+from gateway.gateway import Gateway
+from gateway.homes.home import StartFailed
 from gateway.runtime.loop import slices
 from log import Storage
 from tests.faults.disk_faults import FaultRates
@@ -20,6 +21,7 @@ from tests.simulation.machine import SimulatedClock, SimulatedMachine
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
+from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 
 logger = logging.getLogger(__name__)
 
@@ -36,25 +38,29 @@ class Node:
         self, loop: SimulatedLoop, network: Network, plan: Plan, history: History, chance: Random
     ) -> None:
         self.clock = SimulatedClock(loop)
-        self.disk = SimulatedDisk(
-            chance,
-            max_descriptors=plan.max_descriptors,
-            now_ms=self.clock.now_ms,
-            on_latency=loop.pass_time,
-            tells_cached=plan.cold_reads,
-        )
+        self._chance = chance
+        self._loop = loop
+        self._plan = plan
+        self.disk = self._new_disk()
+        self.bucket = SimulatedBucket()
         self.disk_has_failed = False
         """Whether the disk has failed since the last start. The next start brings offline partitions back."""
         self.counts: Counter[str] = Counter()
         self.gateway: Gateway | None = None
-        self._loop = loop
         self._network = network
-        self._plan = plan
         self._history = history
-        self._chance = chance
         self._process: Process | None = None
         self._dead: list[Process] = []
         self._is_over = asyncio.Event()
+
+    def _new_disk(self) -> SimulatedDisk:
+        return SimulatedDisk(
+            self._chance,
+            max_descriptors=self._plan.max_descriptors,
+            now_ms=self.clock.now_ms,
+            on_latency=self._loop.pass_time,
+            tells_cached=self._plan.cold_reads,
+        )
 
     @property
     def is_up(self) -> bool:
@@ -72,11 +78,14 @@ class Node:
         process = self._process = Process(NAME)
         self._is_over.clear()
         self.disk_has_failed = False
-        machine = SimulatedMachine(self._loop, self.clock, Storage(disk=self.disk.process()), self._chance)
-        gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings]), machine)
-        gateway.durability = WatchedDurability(
-            machine.storage, self._loop, lambda: self.gateway is gateway, self._loop.unhandled.append
+        machine = SimulatedMachine(
+            self._loop, self.clock, Storage(disk=self.disk.process()), self._chance, self._objects()
         )
+        gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings]), machine)
+        if self._plan.store is None:
+            gateway.durability = WatchedDurability(
+                machine.storage, self._loop, lambda: self.gateway is gateway, self._loop.unhandled.append
+            )
         starting = process.begin(gateway.start())
         over = asyncio.ensure_future(self._is_over.wait())
         patience_s = START_PATIENCE_S if killed_after_s is None else killed_after_s
@@ -99,6 +108,17 @@ class Node:
         self._history.add(GatewayStarted(self._at_ms()))
         return True
 
+    def _objects(self) -> SimulatedObjects | None:
+        """Return the bucket as a new process reaches it; None where there is no bucket."""
+        faults = self._plan.store
+        if faults is None:
+            return None
+        self.counts["lives in the bucket"] += 1
+        life = self.counts["lives in the bucket"]
+        return SimulatedObjects(
+            self.bucket, seed=self._chance.randrange(1 << 30), faults=faults, name=f"life {life}"
+        )
+
     def _note_failed_start(self, error: BaseException) -> None:
         """Record the reason why a gateway could not start on a failing disk."""
         self.counts["failed starts"] += 1
@@ -115,6 +135,11 @@ class Node:
         self._end("power cut")
         self.disk.power_cut(self._chance)
         self.forget_cached()
+
+    def lose_disk(self) -> None:
+        """Kill the process, and give the next one an empty disk."""
+        self._end("lost disk")
+        self.disk = self._new_disk()
 
     async def crash_amid(self, *, power: bool) -> None:
         """Crash before one of the next disk operations, whichever code is running."""
@@ -149,7 +174,7 @@ class Node:
         self._is_over.set()
         self.counts[kind] += 1
         self._network.process_died(process, polite=kind == "kill")
-        self._history.add(GatewayCrashed(self._at_ms(), "power" if kind == "power cut" else kind))
+        self._history.add(GatewayCrashed(self._at_ms(), "kill" if kind == "kill" else "power"))
 
     async def stop(self) -> None:
         """Stop the gateway as SIGTERM does."""

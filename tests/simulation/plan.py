@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from random import Random
+from typing import Final
 
 from tests.simulation.profiles import ORDINARY, Profile, profile_of
+from tests.support.simulated_objects import CALM, Faults
 
 HOST = "gateway"
 PORT = 9092
@@ -25,6 +27,8 @@ class Plan:
     """Whether the disk reports which data is cached, so that the gateway reads other data in threads."""
     max_descriptors: int | None = None
     profile: Profile = ORDINARY
+    store: Faults | None = None
+    """The faults of the object store, where records are durable in a bucket; None where they are on the local disk."""
 
     def without(self, *kinds: str) -> Plan:
         return replace(self, befalls={kind: s for kind, s in self.befalls.items() if kind not in kinds})
@@ -46,6 +50,38 @@ MEAN_S = {
     "cold": 3.0,
 }
 """The mean virtual seconds between two faults of each kind, in a run that has the kind."""
+
+
+BUCKET_MEAN_S = {"lost disk": 4.0, "store away": 5.0}
+"""The same for the faults that only a gateway in a bucket survives."""
+FAULTY_STORES: Final = (
+    CALM,
+    Faults(latency_s=(0.02, 0.1)),
+    Faults(
+        fails_before=0.05, fails_after=0.05, lands_late=0.02, silent=0.01, conflicts=0.02, stale_listing=0.2
+    ),
+    Faults(slow=0.05, slow_latency_s=40.0, fails_after=0.2, conflicts=0.1),
+)
+
+
+def bucket_plan_of(seed: int) -> Plan:
+    """Draw a plan in which records are durable in a bucket: disks are lost, and the store fails."""
+    chance, plan = Random(f"bucket plan {seed}"), plan_of(seed)
+    befalls = {kind: mean_s for kind, mean_s in plan.befalls.items() if kind != "disk"}
+    befalls |= {
+        kind: mean_s * chance.uniform(0.4, 2.0)
+        for kind, mean_s in BUCKET_MEAN_S.items()
+        if chance.random() < 0.7
+    }
+    settings = (
+        "seqgate.cluster=s3://bucket/prefix",
+        f"seqgate.cluster.puts.per.second={chance.choice((5, 50, 1_000))}",
+        f"seqgate.cluster.puts.in.flight={chance.choice((1, 2, 4))}",
+        f"log.flush.interval.messages={chance.choice((1, PAGE_CACHE))}",
+    )
+    return replace(
+        plan, befalls=befalls, settings=(*plan.settings, *settings), store=chance.choice(FAULTY_STORES)
+    )
 
 
 def plan_of(seed: int) -> Plan:

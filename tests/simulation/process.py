@@ -40,7 +40,9 @@ class Process:
         """
         self.alive = False
         for task in self._tasks:
-            if not task.done():
+            if task.done():
+                task._log_traceback = False  # type: ignore[attr-defined] # nobody is left who could take its error
+            else:
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # it is meant to be pending
                 self._left_behind.append(task)
 

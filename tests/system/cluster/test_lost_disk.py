@@ -18,6 +18,7 @@ DEADLINE_S = 60.0
 
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
+    (tmp_path / "bucket").mkdir()
     process = GatewayProcess(
         tmp_path / "cache", settings={"seqgate.cluster": f"file://{tmp_path / 'bucket'}"}
     )
