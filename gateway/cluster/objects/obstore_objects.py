@@ -6,6 +6,8 @@ obstore's own retries are off. With them, a creation whose answer was lost would
 from __future__ import annotations
 
 import asyncio
+import atexit
+import time
 from collections.abc import AsyncIterator, Awaitable, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final, TypeVar, cast
@@ -38,9 +40,16 @@ CONNECT_TIMEOUT_S: Final = 5.0
 GRACE_S: Final = 10.0
 """The time, after the request's own timeout, for what the timeout does not cover: asking for credentials."""
 PAGE: Final = 1000
+LAST_WORDS_S: Final = 0.2
+"""The time that the threads of obstore have, at the end of the process, to hand over their last results."""
 _RANGE_NOT_SATISFIABLE: Final = 416
 _CONFLICT: Final = 409
 _RANGE_IGNORED: Final = "Received non-partial response"
+
+
+# A thread of obstore that hands over a result while the interpreter is being finalized aborts the process.
+# Source: https://github.com/PyO3/pyo3-async-runtimes/issues/40
+atexit.register(time.sleep, LAST_WORDS_S)
 
 
 class ObstoreObjects:

@@ -11,13 +11,15 @@ from typing import Final, NamedTuple
 
 from gateway.cluster.objects.objects import Refused, StoreFailed
 
-_STATUS: Final = re.compile(
-    r"Server returned (?:non-2xx status code|error response|redirect)[^0-9]{0,40}([0-9]{3})"
-)
+_STATUS: Final = re.compile(r"Server returned non-2xx status code: ([0-9]{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9._-]{1,100})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})")
 _NOWHERE: Final = "redirect without LOCATION"
 """What obstore says about a redirect of S3 (301 PermanentRedirect), whose body it drops."""
+_ROLES: Final = "//169.254."
+"""The address of the services that give a machine its role's credentials. obstore asks there when it has no others."""
+_NO_CREDENTIALS: Final = "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that has a role. "
+_PREFIX: Final = "Generic S3 error: "
 _DETAILS: Final = "\n\nDebug source:"
 _LONGEST: Final = 300
 NO_SUCH_KEY: Final = "NoSuchKey"
@@ -77,6 +79,8 @@ def meaning(where: str, text: str) -> StoreFailed | Refused:
 
     A 404 for anything but a missing key means nothing about the key: a proxy may have sent it.
     """
+    if _ROLES in text:
+        return StoreFailed(f"{where}: {_NO_CREDENTIALS}{_in_words(text)}")
     if _NOWHERE in text:
         return Refused(f"{where}: {_REGION} (the store answered with a redirect)")
     answer = answer_in(text)
@@ -93,10 +97,4 @@ def meaning(where: str, text: str) -> StoreFailed | Refused:
 
 def _in_words(text: str) -> str:
     """Return why there was no answer, in one line."""
-    shown = " ".join(text.split(_DETAILS, 1)[0].split())
-    if "169.254.16" in shown:
-        return (
-            "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that has a role. "
-            + shown[:_LONGEST]
-        )
-    return shown[:_LONGEST]
+    return " ".join(text.split(_DETAILS, 1)[0].removeprefix(_PREFIX).split())[:_LONGEST]
