@@ -11,6 +11,8 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.object_stores import ACCESS_KEY, BUCKET, SECRET_KEY, MotoServer, Versitygw
+from tests.support.setup_peers import versitygw_program
 
 COUNT = 2_000
 DEADLINE_S = 60.0
@@ -25,6 +27,19 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     process.start()
     yield process
     process.kill()
+
+
+@pytest.fixture(params=[MotoServer, Versitygw] if versitygw_program() else [MotoServer])
+def gateway_on_s3(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[GatewayProcess]:
+    with request.param() as store:
+        process = GatewayProcess(
+            tmp_path / "cache",
+            settings={"seqgate.cluster": f"s3://{BUCKET}/prefix", "seqgate.cluster.endpoint": store.endpoint},
+            environment={"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY},
+        )
+        process.start()
+        yield process
+        process.kill()
 
 
 def create(gateway: GatewayProcess, topic: str, partitions: int = 2, **config: str) -> None:
@@ -85,6 +100,14 @@ def lose_the_disk(gateway: GatewayProcess) -> None:
 
 
 def test_every_acknowledged_record_is_there_once(gateway: GatewayProcess) -> None:
+    check_three_lives(gateway)
+
+
+def test_every_acknowledged_record_is_in_the_s3_bucket(gateway_on_s3: GatewayProcess) -> None:
+    check_three_lives(gateway_on_s3)
+
+
+def check_three_lives(gateway: GatewayProcess) -> None:
     create(gateway, "flights")
     acknowledged = Acknowledged()
     for life in range(3):
