@@ -151,6 +151,7 @@ class _Gateway:
         self._number = number
         self.wal: SessionWal | None = None
         self.life: Life | None = None
+        self.is_ending = False
         self.task = asyncio.get_running_loop().create_task(self._live())
         self._collects = chance.random() < 0.5
 
@@ -302,7 +303,8 @@ class _Director:
                 self._end(gateway, cleanly=True)
 
     def _end(self, gateway: _Gateway, *, cleanly: bool) -> None:
-        if not gateway.task.cancelled():
+        if not gateway.is_ending:
+            gateway.is_ending = True
             self._endings.append(asyncio.get_running_loop().create_task(gateway.end(cleanly=cleanly)))
 
     async def _become_quiet(self) -> None:

@@ -95,6 +95,7 @@ class SessionWal:
         self._waiters: list[asyncio.Future[None]] = []
         """Those who wait until nothing is pending."""
         self._is_ending = False
+        self._is_closed = False
         self._end: int | None = None
         self._fenced_by = ""
         self.on_fenced: list[Callable[[str], None]] = []
@@ -137,7 +138,8 @@ class SessionWal:
     async def seal(self, reason: str) -> int:
         """End the session: wait until all objects are confirmed, then seal the log; return the seq of the seal.
 
-        Nothing can be put any more. Raises SessionFenced if somebody else ended the session first.
+        Nothing can be put any more. Raises SessionFenced if somebody else ended the session first, RuntimeError if the session is closed
+        meanwhile.
         """
         self._is_ending = True
         await self._emptied()
@@ -150,14 +152,19 @@ class SessionWal:
 
     async def close(self) -> None:
         """Stop all calls. What is not confirmed stays undecided: the store may have it or not."""
-        self._is_ending = True
+        self._is_ending = self._is_closed = True
         tasks = list(self._tasks)
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._wake()
 
     async def _emptied(self) -> None:
         while self._pending and not self.is_fenced:
+            if self._is_closed:
+                raise RuntimeError(
+                    f"session {self.session.session} was closed with {len(self._pending)} objects undecided"
+                )
             done: asyncio.Future[None] = self._loop.create_future()
             self._waiters.append(done)
             await done

@@ -442,6 +442,20 @@ def test_close_stops_all_calls(run: Run) -> None:
     run(scene())
 
 
+def test_close_ends_a_seal_that_waits(run: Run) -> None:
+    async def scene() -> None:
+        at = Scene()
+        at.put(0, 1)
+        sealing = asyncio.ensure_future(at.wal.seal("stopped"))
+        await at.answer(0)
+        await at.wal.close()
+        with pytest.raises(RuntimeError, match="session 4 was closed with 1 objects undecided"):
+            await sealing
+        assert at.confirmed == [0]
+
+    run(scene())
+
+
 def test_an_object_of_another_writer_with_many_rows_fences(run: Run) -> None:
     async def scene() -> None:
         at = Scene()
