@@ -11,8 +11,8 @@ what is confirmed elsewhere (`uploaded`), moves the boundary, and deletes the ob
 
 An answer that comes later needs no state of its own: the session can hear it at once and be slow to act.
 
-    python -m tests.models.wal_protocol --objects 3 --window 2 --copies 1       # about a minute
-    python -m tests.models.wal_protocol --objects 2 --window 2 --copies 2 --takers 2
+    python -m tests.models.wal_protocol --objects 3 --window 3 --copies 2
+    python -m tests.models.wal_protocol --objects 3 --takers 2      # about two minutes
 """
 
 from __future__ import annotations
