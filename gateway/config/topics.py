@@ -122,7 +122,8 @@ TOPIC_SETTINGS = (
         dynamic=True,
         section=_SECTION,
         doc="Records after which a log is flushed to the disk. With 1 every answer to acks=all and to acks=1 waits for a flush, "
-        f"which requests share. With {LONG_MAX}, Kafka's default, answers wait only until the records are in the page cache.",
+        f"which requests share. With {LONG_MAX}, Kafka's default, answers wait only until the records are in the page cache. "
+        "In a cluster (`seqgate.cluster`) the setting changes nothing: every answer waits until the records are in the bucket.",
     ),
     Setting(
         name="log.flush.interval.ms",
@@ -133,7 +134,7 @@ TOPIC_SETTINGS = (
         unset_value=LONG_MAX,
         dynamic=True,
         section=_SECTION,
-        doc="Longest time for which records stay unflushed; unset means no limit.",
+        doc="Longest time for which records stay unflushed; unset means no limit. In a cluster (`seqgate.cluster`) it changes nothing.",
     ),
     Setting(
         name="log.retention.ms",

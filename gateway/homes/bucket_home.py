@@ -43,7 +43,7 @@ from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
-from gateway.runtime.partitions.put_budget import PutLimits
+from gateway.runtime.topics.follow_settings import put_limits
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import CachedDurability, Durability, IncompatibleFormat, LocalDurability, LogError
 from log.format.records import iterate_records
@@ -190,13 +190,7 @@ class BucketHome:
         """Return the flusher whose rounds are objects of the session, and begin to watch for the session's end."""
         assert isinstance(durability, CachedDurability)
         self._beat = loop.create_task(self._beat_while_idle(), name="heartbeat of the session")
-        config = self._config
-        limits = PutLimits(
-            puts_per_second=config.int("seqgate.cluster.puts.per.second"),
-            puts_in_flight=config.int("seqgate.cluster.puts.in.flight"),
-            put_max_bytes=config.int("seqgate.cluster.put.max.bytes"),
-            unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
-        )
+        limits = put_limits(self._config)
         return ObjectFlusher(loop, wal=self.wal, durability=durability, limits=limits, machine=self._machine)
 
     async def _beat_while_idle(self) -> None:

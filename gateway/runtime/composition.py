@@ -131,6 +131,8 @@ async def compose(
         ),
         security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),
     )
+    if flusher.unwritten is not None:
+        flusher.unwritten.when_changed.append(services.upkeep.disk_room.bucket_lags)
     follow_fetch_sessions(config, services.partitions.fetch_sessions)
     return Composition(services, blocks)
 

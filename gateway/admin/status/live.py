@@ -33,7 +33,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         topics=len(services.partitions.registry.by_name),
         internal_topics=sum(name in INTERNAL_TOPICS for name in services.partitions.registry.by_name),
         partitions=len(services.partitions.registry),
-        is_disk_short=services.upkeep.disk_room.is_short,
+        is_disk_short=services.upkeep.disk_room.is_disk_short,
         min_free_bytes=services.upkeep.disk_room.min_free_bytes,
         disk_refusals=services.upkeep.disk_room.refused_batches,
         offline_partitions=_offline(services.partitions.registry),

@@ -55,6 +55,7 @@ ZSTD = 4
 SPECIAL_BITS = TRANSACTIONAL_BIT | ZSTD
 """The attribute bits that need checks before the append. A batch without them is appended at once."""
 FIRST_ZSTD_VERSION = 7
+_BUCKET_BEHIND: Final = "too many records are not in the bucket yet (seqgate.cluster.unwritten.max.bytes); send the batch again later"
 _NO_TRANSACTIONAL_ID: Final = "a transactional batch without a transactional id"
 UNSETTLED = int(ErrorCode.not_enough_replicas_after_append)
 STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
@@ -239,7 +240,7 @@ def _record_errors(error: LogError) -> tuple[tuple[int, str], ...]:
 def _refuse_for_room(
     services: ProduceServices, partition: Partition, records: memoryview, now_ms: int
 ) -> ProduceRow | None:
-    """Return the row of a batch that quota or disk space refuses at present; None if the batch may be appended. A
+    """Return the row of a batch that quota, disk space or a slow bucket refuses at present; None if the batch may be appended. A
     duplicate is answered as always.
     """
     reason = gates_refusal(partition, records, now_ms)
@@ -254,8 +255,10 @@ def _refuse_for_room(
     refused_by_log(
         partition, services.node.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
     )
-    message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
-    return refused_row(partition, STORAGE_ERROR, message, appended=False)
+    if room.is_disk_short:
+        message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
+        return refused_row(partition, STORAGE_ERROR, message, appended=False)
+    return refused_row(partition, REFUSED, _BUCKET_BEHIND, appended=False)
 
 
 def _refuse_by_codec(api_version: int, partition: Partition, attributes: int) -> ProduceRow | None:

@@ -17,6 +17,7 @@ import sys
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
+from typing import Final
 
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, tickets_of, wait_until_flushed
@@ -62,6 +63,7 @@ class Flusher:
     less than `inline_limit_s` (0: never).
     """
 
+    unwritten: Final = None
     flushes_disk = True
     keeps_flush_settings = True
 

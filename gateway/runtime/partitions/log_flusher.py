@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from gateway.runtime.partitions.unwritten import Unwritten
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
 from log import FlushTicket, PartitionLog
 
@@ -27,6 +28,10 @@ class LogFlusher(Protocol):
     """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
     keeps_flush_settings: bool
     """Whether `flush.messages` and `flush.ms` may let consumers see records before a round has made them durable."""
+
+    @property
+    def unwritten(self) -> Unwritten | None:
+        """Return the count of bytes that wait for a bucket, beyond which producers are refused; None without a bucket."""
 
     @property
     def is_flushing(self) -> bool:

@@ -19,21 +19,18 @@ import errno
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import partial
-from typing import Final, Protocol
+from typing import Protocol
 
 from gateway.cluster.wal.wal_object import Row
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, tickets_of, wait_until_flushed
+from gateway.runtime.partitions.object_round import ObjectRound, is_quickly_read
 from gateway.runtime.partitions.put_budget import SOON_S, PutBudget, PutLimits
 from gateway.runtime.partitions.round_reader import ObjectContent, RoundReader
 from gateway.runtime.partitions.unwritten import Unwritten
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
 from log import CachedDurability, FlushTicket, PartitionLog
-
-READ_AT_ONCE_BYTES: Final = 64 << 10
-"""Up to this size a round of just written bytes is read in the event loop; a thread would cost more."""
 
 
 class WriteAheadLog(Protocol):
@@ -44,33 +41,6 @@ class WriteAheadLog(Protocol):
 
     def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
         """Put one object; call `confirmed` once it and all before it are known to be ours. Never blocks."""
-
-
-@dataclass(slots=True, eq=False)
-class _Round:
-    """A flush round, its objects, and the tickets that join it only for their side files."""
-
-    flush: FlushRound
-    reader: RoundReader
-    commits: list[tuple[FlushTicket, asyncio.Future[OSError | None]]]
-    size_bytes: int
-    """The bytes of all records."""
-    is_quick: bool
-    """Whether reading takes less time than a switch to a worker thread."""
-    objects_out: int = 0
-    """The objects that are put and not confirmed."""
-    is_put: bool = False
-    """Whether all objects are put."""
-
-    def note_failures(self) -> int:
-        """Give back the tickets that could not be read; note those without side files. Return how many were given back."""
-        for ticket, error in self.reader.without_files.items():
-            self.flush.errors[ticket] = error
-            self.flush.failed_files.add(ticket)
-        unread, self.reader.unread = self.reader.unread, {}
-        for ticket, error in unread.items():
-            self.flush.fail(ticket, error)
-        return len(unread)
 
 
 class ObjectFlusher:
@@ -94,8 +64,8 @@ class ObjectFlusher:
         self._durability = durability
         self._limits = limits or PutLimits()
         self._budget = PutBudget(self._machine.seconds())
-        self.unwritten = Unwritten(self._limits.unwritten_max_bytes)
-        self._workers: Workers[_Round]
+        self._unwritten = Unwritten(self._limits.unwritten_max_bytes)
+        self._workers: Workers[ObjectRound]
         self._dirty: dict[PartitionLog, LogOwner] = {}
         """The logs that the next round takes, with their owners."""
         self._waiting: list[Waiting] = []
@@ -104,9 +74,9 @@ class ObjectFlusher:
         """The tickets beside rounds whose side files the next round takes."""
         self._gathering_s = 0.0
         """When the next round began to gather."""
-        self._rounds: deque[_Round] = deque()
+        self._rounds: deque[ObjectRound] = deque()
         """The rounds under way, the oldest first."""
-        self._reading: _Round | None = None
+        self._reading: ObjectRound | None = None
         """The round of which not all objects are put; always the newest."""
         self._is_reading = False
         """Whether the worker thread reads an object."""
@@ -128,15 +98,9 @@ class ObjectFlusher:
         wal.on_fenced.append(self._fence)
 
     @property
-    def limits(self) -> PutLimits:
-        """Return the limits on objects."""
-        return self._limits
-
-    @limits.setter
-    def limits(self, limits: PutLimits) -> None:
-        self._limits = limits
-        self.unwritten.max_bytes = limits.unwritten_max_bytes
-        self._schedule()
+    def unwritten(self) -> Unwritten:
+        """Return the count of bytes that wait for the bucket."""
+        return self._unwritten
 
     @property
     def is_flushing(self) -> bool:
@@ -168,11 +132,11 @@ class ObjectFlusher:
         if not self._dirty:
             self._begin_gathering()
         self._dirty[log] = owner
-        self.unwritten.appended(log)
+        self._unwritten.appended(log)
         if self._next is None:
             if not self._is_blocked:
                 self._schedule()
-        elif self.unwritten.unsent_bytes >= self._wake_bytes:
+        elif self._unwritten.unsent_bytes >= self._wake_bytes:
             self._schedule()
 
     def wait(self, waiting: Waiting) -> None:
@@ -254,9 +218,9 @@ class ObjectFlusher:
 
     def _may_begin(self) -> bool:
         """Return whether a round may begin now. If not, `_go_on` will be called."""
-        if self._fenced_by is not None or not (self.unwritten.unsent_bytes or self._commits):
+        if self._fenced_by is not None or not (self._unwritten.unsent_bytes or self._commits):
             return True
-        limits, unsent_bytes = self._limits, self.unwritten.unsent_bytes
+        limits, unsent_bytes = self._limits, self._unwritten.unsent_bytes
         if self._in_flight >= limits.puts_in_flight:
             self._is_blocked = True
             return False
@@ -278,14 +242,14 @@ class ObjectFlusher:
         entries = tickets_of(logs)
         tickets = [ticket for _, ticket in entries]
         size_bytes = sum(part.size_bytes for ticket in tickets for part in ticket.ranges)
-        self.unwritten.sent(size_bytes)
+        self._unwritten.sent(size_bytes)
         tickets += [ticket for ticket, _ in commits]
-        current = _Round(
+        current = ObjectRound(
             FlushRound(logs.values(), entries, waiting),
             RoundReader(tickets, self._durability, self._limits.put_max_bytes),
             commits,
             size_bytes,
-            size_bytes <= READ_AT_ONCE_BYTES and all(map(_is_cached, tickets)),
+            is_quickly_read(tickets, size_bytes),
         )
         self.rounds += 1
         if not tickets:
@@ -299,7 +263,7 @@ class ObjectFlusher:
 
     # --- objects
 
-    def _put_next(self, current: _Round) -> None:
+    def _put_next(self, current: ObjectRound) -> None:
         """Read the next object of a round and put it, if the limits allow. If not, `_go_on` will be called."""
         if self._is_reading or self._in_flight >= self._limits.puts_in_flight:
             self._is_blocked = True
@@ -313,12 +277,12 @@ class ObjectFlusher:
             self._is_blocked = self._is_reading = True
             self._workers.put(current)
 
-    def _read(self, current: _Round) -> None:
+    def _read(self, current: ObjectRound) -> None:
         """Read the next object of a round; runs in the worker thread."""
         content = current.reader.read()
         self._loop.call_soon_threadsafe(self._was_read, current, content)
 
-    def _was_read(self, current: _Round, content: ObjectContent) -> None:
+    def _was_read(self, current: ObjectRound, content: ObjectContent) -> None:
         self._is_reading = False
         if current is not self._reading:
             return  # the session was fenced meanwhile
@@ -331,13 +295,13 @@ class ObjectFlusher:
             self._finish_rounds()
         self._schedule()
 
-    def _put(self, current: _Round, content: ObjectContent) -> None:
+    def _put(self, current: ObjectRound, content: ObjectContent) -> None:
         self._budget.take(self._machine.seconds(), self._limits)
         self._in_flight += 1
         current.objects_out += 1
         self._wal.put(content.rows, content.data, partial(self._confirmed, current))
 
-    def _confirmed(self, current: _Round) -> None:
+    def _confirmed(self, current: ObjectRound) -> None:
         """Note that the oldest object in flight is ours."""
         if self._fenced_by is not None:
             return
@@ -351,10 +315,10 @@ class ObjectFlusher:
         while self._rounds and self._rounds[0].is_put and not self._rounds[0].objects_out:
             self._finish(self._rounds.popleft())
 
-    def _finish(self, current: _Round) -> None:
+    def _finish(self, current: ObjectRound) -> None:
         flush = current.flush
         self.failures += flush.take_back()
-        self.unwritten.settled(current.size_bytes)
+        self._unwritten.settled(current.size_bytes)
         for ticket, done in current.commits:
             if not done.done():
                 done.set_result(flush.errors.get(ticket))
@@ -385,11 +349,3 @@ def _wake(done: asyncio.Future[None]) -> None:
     """Wake whoever waits, unless they are gone."""
     if not done.done():
         done.set_result(None)
-
-
-def _is_cached(ticket: FlushTicket) -> bool:
-    """Whether the ticket has only records, which can be read without waiting for the disk."""
-    if ticket.paths or ticket.captures or ticket.last is not None or not ticket.data:
-        return False
-    storage = ticket.storage
-    return all(storage.is_cached(part.file, part.position, part.size_bytes) for part in ticket.ranges)

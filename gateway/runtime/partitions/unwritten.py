@@ -31,16 +31,6 @@ class Unwritten:
         """All unwritten bytes."""
         return self.unsent_bytes + self.sent_bytes
 
-    @property
-    def max_bytes(self) -> int:
-        """The bytes from which on producers must wait."""
-        return self._max_bytes
-
-    @max_bytes.setter
-    def max_bytes(self, max_bytes: int) -> None:
-        self._max_bytes = max_bytes
-        self._look()
-
     def appended(self, log: PartitionLog) -> None:
         """Count what was appended to a log."""
         size_bytes = log.unflushed.unsent_bytes(log.segments)

@@ -6,6 +6,7 @@ from gateway.config import Config
 from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.put_budget import PutLimits
 from log import Storage
 from pid_allocator import ProducerIdAllocator
 from seq_validator import ProducerLimit
@@ -46,6 +47,16 @@ def follow_flusher(config: Config, flusher: LogFlusher) -> None:
         flusher.inline_limit_s = config.double("seqgate.flush.inline.max.ms") / 1000
 
     config.follow(apply)
+
+
+def put_limits(config: Config) -> PutLimits:
+    """Return the limits on the objects that a gateway in a cluster writes."""
+    return PutLimits(
+        puts_per_second=config.int("seqgate.cluster.puts.per.second"),
+        puts_in_flight=config.int("seqgate.cluster.puts.in.flight"),
+        put_max_bytes=config.int("seqgate.cluster.put.max.bytes"),
+        unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
+    )
 
 
 def follow_producer_ids(config: Config, producer_ids: ProducerIdAllocator) -> None:

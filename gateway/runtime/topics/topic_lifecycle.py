@@ -25,7 +25,7 @@ from gateway.metadata.records import (
 from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
 from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.metadata_log import MetadataLog
@@ -216,12 +216,21 @@ class TopicLifecycle:
                     partition.log.outage.begin(f"its configuration can't be applied: {error}")
                 partition.flush_captures()
                 partition.compression = policy.compression
-                self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
+                self._partitions.set_flush_policy(partition, *self._flush_policy(policy))
                 done += 1
             done += 1
             if done > _POLICIES_AT_ONCE:
                 done = 0
                 await asyncio.sleep(0)
+
+    def _flush_policy(self, policy: TopicPolicy) -> tuple[int, int]:
+        """Return after how many messages and after what time a partition is flushed.
+
+        In a cluster every record waits until the bucket has it: a record that consumers saw earlier could be taken back.
+        """
+        if self._flusher.keeps_flush_settings:
+            return policy.flush_messages, policy.flush_ms
+        return 1, FLUSH_NEVER
 
     def is_empty(self, topic: str, index: int) -> bool:
         """Return whether a partition surely has no records; this opens nothing."""
@@ -233,6 +242,7 @@ class TopicLifecycle:
         if image is None:
             return None
         policy = self._policy(topic)
+        flush_messages, flush_ms = self._flush_policy(policy)
         try:
             log = self._directory.get(topic, index)
             if log is not None and log.topic_id != image.topic_id:
@@ -253,8 +263,8 @@ class TopicLifecycle:
                 log,
                 self._flusher,
                 leader_epoch=image.partitions[index].leader_epoch,
-                flush_messages=policy.flush_messages,
-                flush_ms=policy.flush_ms,
+                flush_messages=flush_messages,
+                flush_ms=flush_ms,
             )
         except NeedsRecovery:
             self._recoveries.open_soon(
@@ -266,7 +276,7 @@ class TopicLifecycle:
             return None
         self._partitions.opened_count += 1
         partition.compression = policy.compression
-        self._partitions.set_flush_policy(partition, policy.flush_messages, policy.flush_ms)
+        self._partitions.set_flush_policy(partition, flush_messages, flush_ms)
         if is_new:
             partition.start_flush()  # this also makes its directory entries durable
         else:

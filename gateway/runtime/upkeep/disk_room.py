@@ -1,9 +1,12 @@
-"""Refuses producers before the disk is full, and reopens partitions that a full disk took offline.
+"""Refuses producers before the disk is full or while a bucket lags behind, and reopens partitions that a full disk took offline.
 
 A full disk blocks more than records: without a few bytes for metadata and offsets, nobody could delete a topic to make
 room. So producers may not use the last `seqgate.log.min.free.bytes`. A failed write can still take a partition offline,
 because another program took the space first, or no file handle was left. Such a partition is reopened as `seqgate
 reopen` does it.
+
+In a cluster (`seqgate.cluster`) records wait in the local files until the bucket has them. While too many wait, producers are
+refused, too: a store that does not answer must fill neither the memory nor the disk.
 """
 
 from __future__ import annotations
@@ -32,7 +35,8 @@ ENOUGH_BYTES: Final = 1 << 20
 class DiskRoom:
     """Checks the free space at intervals between `start` and `stop`.
 
-    `is_short` says whether producers are refused now, `refused_batches` how many batches were refused since the start.
+    `is_short` says whether producers are refused now, because of the disk (`is_disk_short`) or of a bucket (`is_bucket_behind`).
+    `refused_batches` is how many batches were refused since the start.
     """
 
     def __init__(
@@ -44,6 +48,8 @@ class DiskRoom:
         recoveries: Recoveries,
     ) -> None:
         self.is_short = False
+        self.is_disk_short = False
+        self.is_bucket_behind = False
         self.refused_batches = 0
         self._config = config
         self._environment = log_directory.environment
@@ -76,6 +82,11 @@ class DiskRoom:
         """The free bytes that producers may not use."""
         return self._config.int("seqgate.log.min.free.bytes")
 
+    def bucket_lags(self, is_behind: bool) -> None:
+        """Refuse producers, or let them continue: too many records are not in the bucket yet, or few enough."""
+        self.is_bucket_behind = is_behind
+        self.is_short = is_behind or self.is_disk_short
+
     def check_free_space(self) -> None:
         """Decide whether there is room for producers, and reopen partitions that lacked room."""
         try:
@@ -89,8 +100,9 @@ class DiskRoom:
             self._is_gone = False
             logger.info("the free space of %s can be read again", self._path)
         is_short = free_bytes < self.min_free_bytes
-        if is_short != self.is_short:
-            self.is_short = is_short
+        if is_short != self.is_disk_short:
+            self.is_disk_short = is_short
+            self.is_short = is_short or self.is_bucket_behind
             if is_short:
                 logger.error(
                     "the disk of %s has only %d bytes free: producers are refused until it has %d "

@@ -18,8 +18,11 @@ from gateway.protocol.messages import build, encode_response, written
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
 from gateway.runtime.services import Endpoint, Services
-from log import LogDirectory, Storage
+from gateway.runtime.topics.follow_settings import put_limits
+from log import CachedDurability, Durability, LocalDurability, LogDirectory, Storage
 
 R = TypeVar("R")
 NOW_MS = 1_700_000_000_000
@@ -102,12 +105,31 @@ class Node:
 
 
 @asynccontextmanager
-async def open_node(path: Path, *overrides: str, storage: Storage | None = None) -> AsyncIterator[Node]:
+async def open_node(
+    path: Path, *overrides: str, storage: Storage | None = None, wal: WriteAheadLog | None = None
+) -> AsyncIterator[Node]:
+    """Open a node on a data directory; with `wal` records are durable once that log confirms them."""
     config = load_config(overrides=[f"log.dirs={path}", *overrides])
     clock = FixedClock()
     machine = FixedMachine(clock, storage)
-    directory = LogDirectory.open(path, machine.storage, node_id=config.int("node.id"), now_ms=clock.now_ms)
-    flusher = Flusher(asyncio.get_running_loop(), durability=directory.environment.durability)
+    loop = asyncio.get_running_loop()
+    durability: Durability
+    flusher: LogFlusher
+    if wal is None:
+        durability = LocalDurability(machine.storage)
+        flusher = Flusher(loop, durability=durability)
+    else:
+        durability = CachedDurability(machine.storage)
+        flusher = ObjectFlusher(
+            loop, wal=wal, durability=durability, limits=put_limits(config), machine=machine
+        )
+    directory = LogDirectory.open(
+        path,
+        machine.storage,
+        node_id=config.int("node.id"),
+        now_ms=clock.now_ms,
+        durability=durability,
+    )
     flusher.start()
     metadata_log = open_metadata(machine, directory, flusher)
     services = (await compose(config, machine, directory, flusher, metadata_log)).services

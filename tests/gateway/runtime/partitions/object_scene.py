@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import uuid
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -23,13 +24,13 @@ from tests.simulation.machine import SimulatedClock, SimulatedMachine
 class HeldWal:
     """A write-ahead log that confirms its objects, in order, when it is told to, or after `latency_s`."""
 
-    def __init__(self, loop: SimulatedLoop, latency_s: float | None = None) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, latency_s: float | None = None) -> None:
         self.on_fenced: list[Callable[[str], None]] = []
         self.objects: list[tuple[list[Row], list[bytes]]] = []
         self.put_at_s: list[float] = []
         self._waiting: deque[Callable[[], None]] = deque()
         self._loop = loop
-        self._latency_s = latency_s
+        self.latency_s = latency_s
 
     def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
         assert [row.length for row in rows] == [len(content) for content in data]
@@ -37,8 +38,8 @@ class HeldWal:
         self.objects.append((list(rows), list(data)))
         self.put_at_s.append(self._loop.time())
         self._waiting.append(confirmed)
-        if self._latency_s is not None:
-            self._loop.call_later(self._latency_s, self.confirm)
+        if self.latency_s is not None:
+            self._loop.call_later(self.latency_s, self.confirm)
 
     @property
     def in_flight(self) -> int:

@@ -383,16 +383,6 @@ class TestUnwritten:
         assert at.flusher.unwritten.size_bytes == 0
         at.finish()
 
-    def test_a_larger_limit_counts_at_once(self, tmp_path: Path) -> None:
-        at = Scene(tmp_path, config=LARGE, limits=PutLimits(unwritten_max_bytes=1000))
-        at.append(size=1300)
-        assert at.flusher.unwritten.is_too_much
-        at.flusher.limits = PutLimits()
-        assert not at.flusher.unwritten.is_too_much
-        at.run()
-        at.held.confirm()
-        at.finish()
-
     def test_bytes_of_failed_rounds_do_not_count(self, tmp_path: Path) -> None:
         at = Scene(tmp_path, config=LARGE, limits=PutLimits(unwritten_max_bytes=1000))
         at.append(size=1300)

@@ -1,0 +1,90 @@
+"""A Produce where records are durable in a bucket: it waits for the object, whatever acks and the flush settings say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.handlers.answering.api import Deferred
+from gateway.runtime.partitions.object_flusher import ObjectFlusher
+from tests.gateway.handlers.support import Node, open_node
+from tests.gateway.runtime.backlogs.test_backlog import TOPIC, answer, batch, configure, open_topic, produce
+from tests.gateway.runtime.partitions.object_scene import HeldWal
+
+SETTINGS = (
+    "offsets.topic.num.partitions=1",
+    "share.coordinator.state.topic.num.partitions=1",
+    "seqgate.cluster.puts.per.second=1000",
+)
+RETRY = 19
+
+
+@asynccontextmanager
+async def node_with_bucket(path: Path, *settings: str) -> AsyncIterator[tuple[Node, HeldWal]]:
+    wal = HeldWal(asyncio.get_running_loop(), latency_s=0.0)
+    async with open_node(path, *SETTINGS, *settings, wal=wal) as node:
+        await open_topic(node)
+        yield node, wal
+        let_go(wal)
+
+
+def let_go(wal: HeldWal) -> None:
+    """Confirm everything, now and from now on."""
+    wal.latency_s = 0.0
+    wal.confirm(wal.in_flight)
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not is_so():
+            await asyncio.sleep(0)
+
+
+@pytest.mark.parametrize("acks", [1, -1])
+@pytest.mark.parametrize("configs", [{}, {"flush_messages": "1000000", "flush_ms": "1"}])
+async def test_the_answer_waits_for_the_object(tmp_path: Path, acks: int, configs: dict[str, str]) -> None:
+    async with node_with_bucket(tmp_path) as (node, wal):
+        await configure(node, **configs)
+        partition = node.services.partitions.registry.get(TOPIC, 0)
+        assert partition is not None
+        wal.latency_s = None
+        begun = produce(node, batch(), acks=acks)
+        await until(lambda: wal.in_flight == 1)
+        assert isinstance(begun, Deferred)
+        assert begun.answer is None
+        assert partition.log.log_end_offset == 1
+        assert partition.log.high_watermark == 0, "consumers see what the bucket has"
+        wal.confirm()
+        assert (await answer(begun))["error_code"] == 0
+        assert partition.log.high_watermark == 1
+
+
+async def test_while_the_bucket_is_behind_producers_are_refused(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with node_with_bucket(tmp_path, f"seqgate.cluster.unwritten.max.bytes={1 << 20}") as (node, wal):
+        wal.latency_s = None
+        flusher = node.services.partitions.flusher
+        assert isinstance(flusher, ObjectFlusher)
+        first, second, third = (batch(600_000, producer_id=7, sequence=number) for number in range(3))
+        begun: list[Any] = [produce(node, sent) for sent in (first, second)]
+        assert flusher.unwritten.is_too_much
+        row = await answer(produce(node, third))
+        assert row["error_code"] == RETRY
+        assert "seqgate.cluster.unwritten.max.bytes" in row["error_message"]
+        assert row["base_offset"] == -1
+        repeated = produce(node, second)
+        let_go(wal)
+        assert [(await answer(each))["error_code"] for each in [*begun, repeated]] == [0, 0, 0]
+        assert not flusher.unwritten.is_too_much
+        assert (await answer(produce(node, third)))["error_code"] == 0
+        assert node.services.upkeep.disk_room.refused_batches == 1
+        assert not node.services.upkeep.disk_room.is_disk_short
+    messages = [record.getMessage() for record in caplog.records if record.name.endswith("unwritten")]
+    assert len(messages) == 1, "the end is no warning"
+    assert "producers are refused" in messages[0]
