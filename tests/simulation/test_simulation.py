@@ -15,6 +15,7 @@ import pytest
 from tests.support.gateway_process import REPOSITORY
 
 SEEDS = 36
+BUCKET_SEEDS = 20
 REPLAYED = (4, 7)
 DISPLACED = "import sys; padding = [bytearray(size) for size in range(9_000)]; del padding[::2]; "
 REPLAY = "from tests.simulation.simulation import run_seed; print(run_seed(int(sys.argv[1])).fingerprint)"
@@ -46,6 +47,16 @@ def test_nothing_is_lost_doubled_or_out_of_order() -> None:
     assert counts["transactions ended"] > SEEDS
     assert counts["lines acknowledged"] > 50 * SEEDS
     assert counts["names told"] > 5 * SEEDS
+
+
+def test_nothing_is_lost_where_records_are_durable_in_a_bucket() -> None:
+    status, told = run("-m", "tests.simulation", "--bucket", "--seeds", str(BUCKET_SEEDS), "--jobs", "1")
+    assert status == 0, told
+    counts: dict[str, Any] = json.loads(told.splitlines()[-1])["counts"]
+    assert counts["records checked"] > 200 * BUCKET_SEEDS
+    assert counts["lost disk"] > BUCKET_SEEDS // 2
+    assert counts["store away"] > BUCKET_SEEDS // 2
+    assert counts["lives in the bucket"] > 3 * BUCKET_SEEDS
 
 
 @pytest.mark.parametrize("seed", REPLAYED)

@@ -6,7 +6,17 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.faults.processes import clocks, file_handles, full_disk, kills, lines, memory, redis_faults, stops
+from tests.faults.processes import (
+    buckets,
+    clocks,
+    file_handles,
+    full_disk,
+    kills,
+    lines,
+    memory,
+    redis_faults,
+    stops,
+)
 from tests.faults.processes.scene import Outcome
 
 
@@ -31,6 +41,7 @@ PARTS = {
     "injected full disk": Part(full_disk.on_injected, 1, ("full disks", "starts on a full disk")),
     "file handles": Part(file_handles.run, 1, ("file handles exhausted", "connections refused")),
     "memory": Part(memory.run, 1, ("requests without memory",)),
+    "buckets": Part(buckets.run, 1, ("disks lost", "gateways taken over")),
     "clocks": Part(clocks.run, 1, ("clock set",)),
 }
 SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full disk"})
