@@ -36,8 +36,11 @@ from gateway.cluster.wal.wal_object import (
 
 logger = logging.getLogger(__name__)
 
-LOOKS_AT_ONCE: Final = 16
-"""Objects that are looked at at the same time."""
+FIRST_LOOKS: Final = 4
+"""Objects that are looked at at the same time in the beginning; the number doubles while nothing is missing, because most logs are short."""
+MOST_LOOKS: Final = 64
+SEALED_AT_ONCE: Final = 8
+"""Sessions that are sealed at the same time."""
 
 
 class SealedWal(NamedTuple):
@@ -57,14 +60,15 @@ async def seal(
     by: int,
     reason: str,
     *,
+    nonce: bytes | None = None,
     chance: random.Random | None = None,
 ) -> SealedWal:
-    """Seal the log of the session, or find the seal that it has. Waits until the store answers.
+    """Seal the log of the session, or find the seal that it has. Waits until the store answers. `nonce` is the session's, if known.
 
-    Raises CorruptWalObject for an object that is not what its key says, IncompatibleFormat, Refused.
+    Raises CorruptWalObject for an object that is not what its key says, or that another program wrote, IncompatibleFormat, Refused.
     """
     reads = PersistentReads(objects, f"the gateway waits to seal session {session} of node {node_id}", chance)
-    taker = _Taker(reads, node_id, session, by, reason)
+    taker = _Taker(reads, node_id, session, by, reason, nonce)
     while True:
         first_seq = await read_boundary(reads, node_id, session)
         found = await taker.sealed_from(first_seq)
@@ -85,12 +89,21 @@ async def seal_earlier(
     number, and is sealed here, or a higher one, and seals us. If the sessions were sealed before the registration, two gateways that start
     together would both run. Waits until the store answers. Raises as `seal` and `sessions`.
     """
-    sealed = []
-    for earlier in await sessions(objects, chance=chance):
-        if earlier.session < own.session:
-            log = await seal(objects, earlier.node_id, earlier.session, own.node_id, reason, chance=chance)
-            sealed.append((earlier, log))
-    return sealed
+    turns = asyncio.Semaphore(SEALED_AT_ONCE)
+
+    async def sealed(earlier: RegisteredSession) -> SealedWal:
+        async with turns:
+            node_id, number, nonce = earlier.node_id, earlier.session, earlier.nonce
+            return await seal(objects, node_id, number, own.node_id, reason, nonce=nonce, chance=chance)
+
+    before = [known for known in await sessions(objects, chance=chance) if known.session < own.session]
+    sealing = [asyncio.create_task(sealed(earlier)) for earlier in before]
+    try:
+        return [(earlier, await log) for earlier, log in zip(before, sealing, strict=True)]
+    finally:
+        for log in sealing:
+            log.cancel()
+        await asyncio.gather(*sealing, return_exceptions=True)
 
 
 async def sealed_at(objects: ObjectStore, node_id: int, session: int, seq: int) -> bool:
@@ -109,20 +122,24 @@ async def sealed_at(objects: ObjectStore, node_id: int, session: int, seq: int) 
 class _Taker:
     """Finds the first empty place of a log and seals it."""
 
-    def __init__(self, reads: PersistentReads, node_id: int, session: int, by: int, reason: str) -> None:
+    def __init__(
+        self, reads: PersistentReads, node_id: int, session: int, by: int, reason: str, writer: bytes | None
+    ) -> None:
         self._reads = reads
         self._node_id = node_id
         self._session = session
         self._by = by
         self._reason = reason
         self._nonce = secrets.token_bytes(NONCE_BYTES)
-        self._writer: bytes | None = None
-        """The nonce of the objects before."""
+        self._writer = writer
+        """The nonce of the session, or of the objects before where that is not known."""
 
     async def sealed_from(self, seq: int) -> Seal:
         """Return the first seal from this place on; seal the first empty place if that comes first."""
+        looks = FIRST_LOOKS
         while True:
-            seqs = range(seq, seq + LOOKS_AT_ONCE)
+            seqs = range(seq, seq + looks)
+            looks = min(MOST_LOOKS, looks * 2)
             for found in await asyncio.gather(*map(self._look, seqs), return_exceptions=True):
                 if isinstance(found, BaseException):
                     raise found
@@ -157,7 +174,7 @@ class _Taker:
         if found.nonce != self._writer:
             key = object_key(self._node_id, self._session, found.seq)
             raise CorruptWalObject(
-                f"{key} has another nonce than the objects before: two programs wrote into the log."
+                f"{key} has another nonce than its session: two programs wrote into the log."
             )
 
     async def _look(self, seq: int) -> Seal | Identity | None:

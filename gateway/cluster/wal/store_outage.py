@@ -36,8 +36,8 @@ class StoreOutage:
             return
         self._reported_s = now_s
         logger.warning(
-            "The store of the cluster has not answered for %.1f s (%d failed calls); %s. The calls are repeated until it does. "
-            "The last failure: %s",
+            "The store of the cluster has carried out no call for %.1f s (%d failed calls); %s. The calls are repeated until it "
+            "does. The last failure: %s",
             away_s,
             self._failures,
             what,
@@ -51,7 +51,7 @@ class StoreOutage:
         if self._reported_s is not None:
             away_s = self._seconds() - self._begun_s
             logger.info(
-                "The store of the cluster answers again, after %.1f s and %d failed calls",
+                "The store of the cluster works again, after %.1f s and %d failed calls",
                 away_s,
                 self._failures,
             )

@@ -8,7 +8,7 @@ import pytest
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
 from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sealing import LOOKS_AT_ONCE, seal, seal_earlier
+from gateway.cluster.wal.sealing import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
 from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode, encode
@@ -33,7 +33,7 @@ def objects(bucket: SimulatedBucket, *, seed: int = 1, faults: Faults = CALM) ->
 
 
 class TestSeal:
-    @pytest.mark.parametrize("end", [0, 1, LOOKS_AT_ONCE - 1, LOOKS_AT_ONCE, LOOKS_AT_ONCE + 1, 50])
+    @pytest.mark.parametrize("end", [0, 1, FIRST_LOOKS - 1, FIRST_LOOKS, FIRST_LOOKS + 1, 3 * MOST_LOOKS])
     def test_the_first_empty_place_is_sealed(self, end: int) -> None:
         bucket = filled(*range(end), end + 1, end + 2)
         sealed = in_virtual_time(seal(objects(bucket), 1, 4, 2, "taken over"))
@@ -110,7 +110,7 @@ class TestSeal:
         calls = 1
         while in_virtual_time(scene(calls)):
             calls += 1
-        assert calls > LOOKS_AT_ONCE
+        assert calls > FIRST_LOOKS
 
     def test_a_refusal_is_passed_on(self) -> None:
         store = objects(filled(0))
@@ -183,8 +183,14 @@ class TestDamage:
         bucket = filled(0)
         other = WalObject(1, 4, 1, bytes(15) + b"x", [], [])
         bucket.create(object_key(1, 4, 1), b"".join(encode(other)), 0)
-        with pytest.raises(CorruptWalObject, match="has another nonce than the objects before"):
+        with pytest.raises(CorruptWalObject, match="has another nonce than its session"):
             in_virtual_time(seal(objects(bucket), 1, 4, 2, "taken over"))
+
+    def test_the_nonce_of_the_registration_counts(self) -> None:
+        bucket = filled(0, 1)
+        assert in_virtual_time(seal(objects(bucket), 1, 4, 2, "taken over", nonce=NONCE)).end_seq == 2
+        with pytest.raises(CorruptWalObject, match="00000000000000000000 has another nonce than its session"):
+            in_virtual_time(seal(objects(filled(0)), 1, 4, 2, "taken over", nonce=bytes(15) + b"x"))
 
     def test_what_lies_behind_the_end_is_of_no_interest(self) -> None:
         bucket = filled(0)
@@ -206,6 +212,36 @@ class TestSessionsAndTakers:
             assert found.nonce == session.nonce
             assert sealed[:2] == (0, 3)
             assert sealed.seal == Seal(1, 0, 3, session.nonce, 1, "stopped")
+
+        in_virtual_time(scene())
+
+    def test_many_sessions_are_sealed_in_the_time_of_few(self) -> None:
+        async def scene() -> None:
+            store = objects(SimulatedBucket())
+            for _ in range(40):
+                await register(store, 1, FACTS)
+            own = await register(store, 1, FACTS)
+            began_s = asyncio.get_running_loop().time()
+            sealed = await seal_earlier(store, own, "started")
+            assert asyncio.get_running_loop().time() - began_s < 2
+            assert [known.session for known, _ in sealed] == list(range(40))
+            assert all(log[:2] == (0, 0) for _, log in sealed)
+
+        in_virtual_time(scene())
+
+    def test_a_refusal_ends_the_sealing_of_all(self) -> None:
+        async def scene() -> None:
+            bucket = SimulatedBucket()
+            store = objects(bucket)
+            for _ in range(20):
+                await register(store, 1, FACTS)
+            own = await register(store, 1, FACTS)
+            bucket.create(object_key(1, 3, 0), b"rubbish", 0)
+            with pytest.raises(CorruptWalObject, match="wal/1/3/"):
+                await seal_earlier(store, own, "started")
+            calls = len(bucket.calls)
+            await asyncio.sleep(100)
+            assert len(bucket.calls) == calls
 
         in_virtual_time(scene())
 

@@ -280,10 +280,10 @@ class TestFailures:
 
         run(scene())
         said = [record.getMessage() for record in caplog.records]
-        assert sum("has not answered" in line for line in said) == 4
+        assert sum("has carried out no call" in line for line in said) == 4
         assert "1 objects with" in said[0]
         assert "503 Slow Down" in said[0]
-        assert sum("answers again" in line for line in said) == 1
+        assert sum("works again" in line for line in said) == 1
 
     def test_a_short_failure_is_not_reported(self, run: Run, caplog: pytest.LogCaptureFixture) -> None:
         caplog.set_level(logging.INFO)
