@@ -18,7 +18,7 @@ from itertools import groupby
 from struct import Struct
 from typing import Any, get_args, get_origin
 
-from gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint
+from gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint, text_of
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """The reader of one type: takes the frame and a position, returns the value and the next position.
@@ -226,7 +226,7 @@ def _number(layout: str) -> Read:
 def _primitive(field: Field[Any], flexible: bool, nullable: bool) -> Read:
     kafka_type = str(field.metadata["kafka_type"])
     if kafka_type == "string":
-        return _sized(field.name, _length(flexible, ">h"), _text, nullable)
+        return _sized(field.name, _length(flexible, ">h"), text_of, nullable)
     if kafka_type in {"bytes", "records"}:
         return _sized(field.name, _length(flexible, ">i"), bytes, nullable)
     if kafka_type == "uuid":
@@ -261,10 +261,6 @@ def _converted(read_number: Read, convert: Callable[[int], Any]) -> Read:
         return convert(value), position
 
     return read
-
-
-def _text(raw: memoryview) -> str:
-    return str(raw, "utf-8", "replace")
 
 
 def _milliseconds(value: int) -> timedelta:
