@@ -60,6 +60,7 @@ class AuditLog:
         """Write a refusal, or count it if its like was written within the interval."""
         if not self.is_on:
             return
+        refusal = _short(refusal)
         if self._timer is None:
             self._timer = self._loop.call_later(INTERVAL_S, self._end_interval)
         repeats = self._repeats.get(refusal)
@@ -94,11 +95,17 @@ class AuditLog:
             logger.info(json.dumps({"event": "refused", "others": others}))
 
 
+def _short(refusal: Refusal) -> Refusal:
+    """Return the refusal as it is remembered: with texts of clients that are not longer than in the log."""
+    requester = Requester(*map(_cut, refusal.requester))
+    return refusal._replace(requester=requester, resource=_cut(refusal.resource))
+
+
 def _write_refusal(refusal: Refusal, count: int) -> None:
     right = {
         "operation": refusal.operation,
         "resource_type": refusal.resource_type,
-        "resource": _cut(refusal.resource),
+        "resource": refusal.resource,
         "count": count,
     }
     _write("refused", refusal.requester, right)

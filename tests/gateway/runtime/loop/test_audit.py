@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.runtime.loop import audit as audit_module
-from gateway.runtime.loop.audit import INTERVAL_S, KINDS, AuditLog, Refusal, Requester
+from gateway.runtime.loop.audit import INTERVAL_S, KINDS, LONGEST_TEXT, AuditLog, Refusal, Requester
 from gateway.runtime.loop.log_output import JSON, TEXT, begin_audit, handler_for
 from gateway.runtime.loop.log_rate_limit import AUDIT
 
@@ -81,6 +81,19 @@ def test_a_refusal_is_written_at_once_and_its_repeats_are_counted(
     assert lines(caplog) == [line]
     timers.pass_interval()
     assert lines(caplog) == []
+
+
+def test_long_texts_of_clients_are_not_remembered(timers: Timers, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    log = AuditLog(timers, is_on=True)
+    for end in "ab":
+        client = ALICE._replace(client_id="c" * 32_000 + end)
+        log.refused(refusal("r" * 32_000 + end)._replace(requester=client))
+    (line,) = lines(caplog)
+    assert line["resource"] == "r" * LONGEST_TEXT + "…"
+    assert line["client_id"] == "c" * LONGEST_TEXT + "…"
+    timers.pass_interval()
+    assert lines(caplog) == [line]
 
 
 def test_a_flood_is_counted_only(
