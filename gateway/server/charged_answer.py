@@ -38,7 +38,7 @@ class ChargedAnswer:
         if begun.answer is not None:
             self._resolve(begun, charged)
             return charged
-        charged.on_abandoned = begun.abandon
+        charged.on_abandoned = partial(self._abandon, begun)
         begun.on_others_may_begin = charged.let_others_begin
         begun.when_resolved(partial(self._resolve, begun, charged))
         return charged
@@ -47,9 +47,16 @@ class ChargedAnswer:
         # the callback refers to the answer that holds it; without the cycle the connection is freed at once
         begun.when_resolved(_resolved_already)
         if begun.failed or begun.answer is None:
-            charged.fail()
+            self._charge.count_time()
+            charged.resolve_last(b"" if begun.answer is None else begun.answer)
         else:
             charged.resolve(self._finished(begun.answer))
+
+    def _abandon(self, begun: Deferred) -> None:
+        """Charge the work for a client that has hung up: what was done, and what goes on without the client."""
+        begun.abandon()
+        begun.when_resolved(self._charge.count_time)
+        self._charge.count_time()
 
     def _finished(self, answer: Answer) -> Answer:
         charge = self._charge

@@ -284,9 +284,11 @@ class Dispatcher:
         assert api.handle is not None
         try:
             work: Timed[Any] = Timed(api.handle(context, request), self._quotas.seconds)
-            response = await work
-            if context.charge is not None:
-                context.charge.busy_s += work.busy_s
+            try:
+                response = await work
+            finally:
+                if context.charge is not None:
+                    context.charge.busy_s += work.busy_s
             if api.is_long or work.busy_s > LONG_S:
                 return await self._in_thread(
                     context.charge, encode_response, api.key, context.correlation_id, response

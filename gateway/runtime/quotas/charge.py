@@ -21,7 +21,7 @@ class Charge:
         self._user = principal.partition(":")[2]
         self._client_id = client_id
         self.busy_s = 0.0
-        """The time that the request has cost the event loop and threads."""
+        """The time that the request has cost the event loop and threads, and that is not charged yet."""
         self.throttle_ms = 0
         """The time for which the client must wait after this request."""
 
@@ -62,9 +62,10 @@ class Charge:
         return allowed
 
     def count_time(self) -> None:
-        """Charge the time that the request has cost."""
+        """Charge the time that the request has cost since the last call."""
         quotas = self._quotas
         percent = self.busy_s * PERCENT
+        self.busy_s = 0.0
         self._throttle(quotas.request.charge(self._user, self._client_id, percent, quotas.now_ms))
 
     def _throttle(self, throttle_ms: int) -> None:
