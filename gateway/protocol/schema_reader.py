@@ -40,7 +40,8 @@ _NUMBERS = {
 }
 _ONE_BYTE = 0x80
 """An unsigned varint below this has one byte."""
-_LONGEST_WAIT_MS = 2**31 - 1
+_LONGEST_PERIOD_MS = 10**15
+"""A longer period is cut to this one, because a timedelta can't hold every int64: 31,000 years."""
 
 
 @cache
@@ -233,10 +234,8 @@ def _primitive(field: Field[Any], flexible: bool, nullable: bool) -> Read:
         return _uuid
     if kafka_type == "bool":
         return _converted(_number(">b"), bool)
-    if kafka_type == "timedelta_i32":
-        return _converted(_number(">i"), _milliseconds)
-    if kafka_type == "timedelta_i64":
-        return _converted(_number(">q"), _milliseconds)
+    if kafka_type in {"timedelta_i32", "timedelta_i64"}:
+        return _converted(_number(">i" if kafka_type == "timedelta_i32" else ">q"), _milliseconds)
     return _number(_NUMBERS[kafka_type])
 
 
@@ -264,8 +263,7 @@ def _converted(read_number: Read, convert: Callable[[int], Any]) -> Read:
 
 
 def _milliseconds(value: int) -> timedelta:
-    # A timedelta can't hold every int64, and no handler waits longer than an int32 of milliseconds.
-    return timedelta(milliseconds=max(-_LONGEST_WAIT_MS, min(value, _LONGEST_WAIT_MS)))
+    return timedelta(milliseconds=max(-_LONGEST_PERIOD_MS, min(value, _LONGEST_PERIOD_MS)))
 
 
 def _uuid(frame: memoryview, position: int) -> tuple[uuid.UUID | None, int]:
