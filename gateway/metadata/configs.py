@@ -37,6 +37,7 @@ from gateway.metadata.image import (
     MetadataImage,
 )
 from gateway.metadata.logger_configs import logger_error
+from gateway.metadata.node_ids import node_id_of
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.metadata.topic_names import name_complaint
 
@@ -183,9 +184,10 @@ def _form_error(alteration: Alteration) -> ApiError | None:
 
 def _broker_error(alteration: Alteration, node_id: int) -> ApiError | None:
     name = alteration.resource_name
-    if name and not name.removeprefix("-").isdigit():
+    wanted = node_id_of(name)
+    if name and wanted is None:
         return ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
-    if name and int(name) != node_id:
+    if name and wanted != node_id:
         return ApiError(
             ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
         )
