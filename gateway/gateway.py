@@ -132,7 +132,7 @@ class Gateway:
             Dispatcher(APIS, services),
             services.partitions.cold_reads,
             quotas=services.node.quotas,
-            logins=Logins(loop, self.clock, partial(login_mechanisms, services)),
+            logins=Logins(loop, self.clock, partial(login_mechanisms, services), services.node.audit),
             handles_limit=handles_limit,
         )
         services.upkeep.backlog.held.room = self.server.memory

@@ -171,13 +171,13 @@ class SaslDoor:
     # failures
 
     def _refused(self, refusal: LoginRefused, form: TokenForm) -> Deferred:
-        return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal))
+        return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal), refusal.principal)
 
-    def _fail(self, answer: bytes, mechanism: str, reason: str) -> Deferred:
+    def _fail(self, answer: bytes, mechanism: str, reason: str, principal: str | None = None) -> Deferred:
         """Fail the login: the answer comes late, against guessing, and is the last one."""
         self._login.fail()
         connection, listener = self._connection, self._listener
-        listener.note_failure(connection.name, connection.peer_host, mechanism, reason)
+        listener.note_failure(connection, mechanism, reason, principal)
         last = Deferred(holds_back=True)
         timer = listener.logins.loop.call_later(listener.delay_s, last.resolve_last, answer)
         last.on_abandoned = timer.cancel

@@ -9,7 +9,8 @@ from typing import Any, Final, NamedTuple
 
 from gateway.config import Config
 from gateway.config.sasl import MAX_REAUTH_MS
-from gateway.handlers.answering.api import Answer, Deferred
+from gateway.handlers.answering.api import Answer, Deferred, Peer
+from gateway.runtime.loop.audit import AuditLog, FailedLogin
 from gateway.runtime.loop.clock import Clock
 from gateway.security.sasl.exchange import Mechanism
 from gateway.security.sasl.failed_logins import FailedLogins
@@ -37,8 +38,13 @@ class Logins:
     """What the logins of all listeners share."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, make_mechanisms: MakeMechanisms
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        make_mechanisms: MakeMechanisms,
+        audit: AuditLog,
     ) -> None:
+        self.audit = audit
         self.loop = loop
         self.clock = clock
         self.make_mechanisms = make_mechanisms
@@ -79,9 +85,10 @@ class SaslListener:
         self.timeout_s = config.int("seqgate.sasl.login.timeout.ms") / 1000
         self._name = name
 
-    def note_failure(self, peer_name: str, peer_host: str, mechanism: str, reason: str) -> None:
-        """Count and log a failed login, without its secrets."""
-        unlogged = self.logins.failed.note(peer_host, self.logins.loop.time())
+    def note_failure(self, peer: Peer, mechanism: str, reason: str, principal: str | None) -> None:
+        """Count, log and audit a failed login, without its secrets. `principal` is None for an unknown user."""
+        self.logins.audit.login_failed(FailedLogin(principal, peer.peer_host, self._name, mechanism, reason))
+        unlogged = self.logins.failed.note(peer.peer_host, self.logins.loop.time())
         if unlogged is not None:
             before = (
                 f" ({unlogged} failed logins of its address before this one are not logged)"
@@ -90,7 +97,7 @@ class SaslListener:
             )
             logger.warning(
                 "a login of %s to listener %s with %s failed: %s%s",
-                peer_name,
+                peer.name,
                 self._name,
                 mechanism,
                 reason,

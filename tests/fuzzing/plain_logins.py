@@ -15,6 +15,7 @@ from typing import Any
 from gateway.config import load_config
 from gateway.handlers.answering.api import CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
+from gateway.runtime.loop.audit import AuditLog
 from gateway.security.principals import ANONYMOUS
 from gateway.security.sasl.plain import FixedUsers, Plain
 from gateway.server.request_memory import RequestMemory
@@ -66,7 +67,8 @@ async def _send(frames: list[bytes]) -> None:
         return SERVED
 
     loop: Any = asyncio.get_running_loop()
-    logins = Logins(loop, _Clock(), lambda _: {"PLAIN": Plain(FixedUsers({"alice": "open sesame"}))})
+    plain = Plain(FixedUsers({"alice": "open sesame"}))
+    logins = Logins(loop, _Clock(), lambda _: {"PLAIN": plain}, AuditLog(loop, is_on=False))
     listener = SaslListener(
         logins, load_config(), "fuzz", serve, RequestLimits(1 << 20, RequestMemory(-1)), serve_unknown=serve
     )

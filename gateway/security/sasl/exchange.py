@@ -9,7 +9,14 @@ from typing import Protocol
 class LoginRefused(Exception):
     """The client may not log in. The message goes to the client and to the log: it has no secret, and does not tell an unknown user from a
     wrong password.
+
+    `principal` is the one that the client claims to be, for the audit log; None for a user that does not exist, because
+    people type passwords in place of their names.
     """
+
+    def __init__(self, reason: str, *, principal: str | None = None) -> None:
+        super().__init__(reason)
+        self.principal = principal
 
 
 @dataclass(frozen=True, slots=True)

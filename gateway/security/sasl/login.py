@@ -174,7 +174,8 @@ class Login:
         if self._session is not None and self._session.logged_in.principal != logged_in.principal:
             raise LoginRefused(
                 f"Cannot change principals during re-authentication from {self._session.logged_in.principal} "
-                f"to {logged_in.principal}"
+                f"to {logged_in.principal}",
+                principal=logged_in.principal,
             )
         lifetime_ms = _lifetime_ms(logged_in.expires_at_ms, self._offers[self._mechanism].reauth_ms, now_ms)
         ends_s = None if lifetime_ms is None else now_s + lifetime_ms / 1000

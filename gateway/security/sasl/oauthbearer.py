@@ -46,5 +46,7 @@ class _Login:
             self._refusal = f"the token is refused: {error}"
             return Step(INVALID_TOKEN)
         if first.authorization_id not in {"", accepted.subject}:
-            raise LoginRefused("the authorization id is not the user of the token")
+            raise LoginRefused(
+                "the authorization id is not the user of the token", principal=user(accepted.subject)
+            )
         return Step(b"", LoggedIn(user(accepted.subject), accepted.expires_at_ms))

@@ -70,11 +70,13 @@ class _Login:
         """Answer the client's token. Raises LoginRefused."""
         authorization_id, name, password = _parts(token)
         expected = (await self._users.digests()).get(name, _NOBODY)
+        principal = None if expected is _NOBODY else user(name)
         if not hmac.compare_digest(digest(password), expected):
-            raise LoginRefused(INVALID)
+            raise LoginRefused(INVALID, principal=principal)
         if authorization_id not in {"", name}:
             raise LoginRefused(
-                "Authentication failed: Client requested an authorization id that is different from username"
+                "Authentication failed: Client requested an authorization id that is different from username",
+                principal=principal,
             )
         return Step(b"", LoggedIn(user(name)))
 

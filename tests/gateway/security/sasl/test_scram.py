@@ -174,5 +174,12 @@ async def test_a_delegation_token_logs_its_owner_in() -> None:
             await log_in(ScramClient(SHA_512, user, "hmac", extensions=extensions))
 
 
+@pytest.mark.parametrize(("user", "principal"), [("ann", "User:ann"), ("nobody", None)])
+async def test_only_a_user_that_exists_is_named(user: str, principal: str | None) -> None:
+    with pytest.raises(LoginRefused) as refused:
+        await log_in(ScramClient(SHA_256, user, "wrong"))
+    assert refused.value.principal == principal
+
+
 def test_the_text_of_a_credential_has_no_key() -> None:
     assert repr(credential(SHA_256, "pencil")) == "ScramCredential(iterations=4096)"
