@@ -9,14 +9,16 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Union
 
 import msgspec
 
 from gateway.admin.address import SOCKET_NAME, short_path
+from gateway.admin.caller import caller_of, note_change
 from gateway.admin.live_gateway import LiveGateway, Traffic
-from gateway.admin.operations import OPERATIONS, answer_live
+from gateway.admin.operations import OPERATIONS, answer_live, changes_something
 from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.pids.sources import gateway_source
 from gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer, ControlError, Request
@@ -100,7 +102,7 @@ class ControlServer:
             if len(self._clients) > MAX_CLIENTS:
                 answer = Answer(error=f"{MAX_CLIENTS} commands are asking already; try again")
             else:
-                answer = await self._answer(reader)
+                answer = await self._answer(reader, writer)
             line = msgspec.json.encode(answer) + b"\n"
             if len(line) > MAX_ANSWER_BYTES:
                 line = (
@@ -116,7 +118,7 @@ class ControlServer:
             self._clients.discard(task)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> Answer:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 line = await reader.readuntil(b"\n")
@@ -135,6 +137,9 @@ class ControlServer:
             tasks.begin(f"seqgate {request.operation_name()}", is_brief=True),
             answer_live(self._gateway, request),
         )
+        if changes_something(request):
+            caller = caller_of(writer.get_extra_info("socket"))
+            work.add_done_callback(partial(note_change, self._gateway.services.node.audit, caller, request))
         try:
             # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked for.
             result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from gateway.admin.client import ask
+from gateway.admin.pids.messages import ClaimBlockRequest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire
 from tests.system.server.test_logins import FAILED, WRONG, Guarded, log_in
@@ -26,7 +29,8 @@ def test_refusals_are_written_and_their_repeats_are_counted(tmp_path: Path) -> N
         for _ in range(3):
             (topic,) = wire.call("metadata", 12, asked).fields["topics"]
             assert topic["error_code"] == 29
-        (first,) = map(json.loads, path.read_text().splitlines())
+        ask(tmp_path / "data", ClaimBlockRequest(10, "test"))
+        first, changed = map(json.loads, path.read_text().splitlines())
         gateway.stop()
     assert path.stat().st_mode & 0o777 == 0o600
     again = json.loads(path.read_text().splitlines()[-1])
@@ -42,6 +46,7 @@ def test_refusals_are_written_and_their_repeats_are_counted(tmp_path: Path) -> N
         "resource": "orders",
     }
     assert again["count"] == 2
+    assert (changed["request"], changed["client_id"]) == ("pids.claim", f"pid {os.getpid()}")
     assert first.items() <= again.items()
     assert "nobody may do anything" in gateway.stderr_text()
 
