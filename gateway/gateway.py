@@ -136,6 +136,7 @@ class Gateway:
             handles_limit=handles_limit,
         )
         services.upkeep.backlog.held.room = self.server.memory
+        services.node.tls_listeners = self.server.tls_listeners
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(
             config,

@@ -62,7 +62,8 @@ class Setting:
     topic's value. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed value and returns the
     reason why the setting refuses the value, or None. `internal` settings are accepted, but not listed to clients.
     `per_listener` settings can be set for one listener, as `listener.name.NAME.SETTING`, and those that are `per_mechanism` too for a
-    mechanism of the listener, as `listener.name.NAME.MECHANISM.SETTING`.
+    mechanism of the listener, as `listener.name.NAME.MECHANISM.SETTING`. `dynamic_on_listener` settings can be altered while the
+    gateway runs, but only for one listener of one node.
     """
 
     name: str
@@ -75,6 +76,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     topic_name: str | None = None
     dynamic: bool = False
+    dynamic_on_listener: bool = False
     per_listener: bool = False
     per_mechanism: bool = False
     sensitive: bool = False

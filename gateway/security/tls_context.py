@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from cryptography import x509
-
 from gateway.security.cipher_suites import suites_of
 from gateway.security.errors import StoreError
 from gateway.security.stores import KeyPair, Store, read_authorities, read_key_pair
@@ -31,14 +29,6 @@ class TlsSettings:
     client_auth: str = "none"
     versions: tuple[str, ...] = tuple(VERSIONS)
     cipher_suites: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The names in the certificate of a listener, in DER. A renewed certificate must have the same names. Source: Kafka's SslFactory.CertificateEntries."""
-
-    subject: bytes
-    alternative_names: bytes
 
 
 def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
@@ -94,15 +84,3 @@ def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
             context.load_cert_chain(*paths)
         except ssl.SSLError as error:
             raise StoreError(f"OpenSSL refuses the private key or its certificates: {error.reason}") from None
-
-
-def identity_of(pair: KeyPair) -> Identity:
-    """Return what clients recognize the listener by."""
-    certificate = pair.certificate
-    try:
-        names = certificate.extensions.get_extension_for_class(
-            x509.SubjectAlternativeName
-        ).value.public_bytes()
-    except x509.ExtensionNotFound:
-        names = b""
-    return Identity(certificate.subject.public_bytes(), names)

@@ -6,6 +6,7 @@ A client whose session never ends passes the door once; then its requests go str
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
@@ -122,6 +123,28 @@ class SaslDoor:
         )
 
     def _token(self, token: bytes, form: TokenForm) -> Answer | Deferred:
+        """Begin one step of the login, now or when the steps of others leave time for it."""
+        turns = self._listener.turns
+        if turns.has_time():
+            with turns.measured():
+                return self._step(token, form)
+        deferred = Deferred(holds_back=True)
+        turns.wait(partial(self._take_turn, token, form, deferred))
+        return deferred
+
+    def _take_turn(self, token: bytes, form: TokenForm, deferred: Deferred) -> None:
+        if deferred.abandoned:
+            return
+        try:
+            with self._listener.turns.measured():
+                answer = self._step(token, form)
+        except Exception:
+            logger.exception("a login of %s failed", self._connection.name)
+            deferred.fail()
+        else:
+            deferred.follow(answer)
+
+    def _step(self, token: bytes, form: TokenForm) -> Answer | Deferred:
         try:
             begun = begin(self._login.exchange.step(token))
             if isinstance(begun, Waiting):

@@ -15,6 +15,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.security.sasl.exchange import Mechanism
 from gateway.security.sasl.failed_logins import FailedLogins
 from gateway.security.sasl.login import Offer
+from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.request_memory import RequestMemory
 
 logger = logging.getLogger(__name__)
@@ -66,12 +67,14 @@ class SaslListener:
         served_limits: RequestLimits,
         *,
         serve_unknown: Begin,
+        turns: HandshakeTurns,
     ) -> None:
         """Make the mechanisms. Raises LoginSettingsError.
 
         `serve` begins the requests of clients that are logged in, within `served_limits`; `serve_unknown` begins the ApiVersions
-        of the others.
+        of the others. The steps of a login take their time from `turns`.
         """
+        self.turns = turns
         self.serve_unknown = serve_unknown
         self.logins = logins
         self.serve = serve

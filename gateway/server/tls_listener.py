@@ -1,10 +1,11 @@
-"""The TLS of one listener: its context, which a replaced key store renews, and the principals of its clients."""
+"""The TLS of one listener: its context, which a replaced or altered key store renews, and the principals of its clients."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -12,10 +13,11 @@ from typing import Final
 from gateway.config import Config
 from gateway.config.principal_rules import NoRuleMatches, Rule, parse_rules, principal_name
 from gateway.security.errors import StoreError
+from gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
 from gateway.security.principals import ANONYMOUS, Unidentified, user
-from gateway.security.stores import KeyPair, Store
+from gateway.security.stores import KeyPair, Store, read_authorities
 from gateway.security.subject import subject_text
-from gateway.security.tls_context import TlsSettings, build_context, identity_of
+from gateway.security.tls_context import TlsSettings, build_context
 
 logger = logging.getLogger(__name__)
 
@@ -25,35 +27,68 @@ _FileState = tuple[int, int, int]
 _NO_FILE: Final = (0, 0, 0)
 
 
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A context, and the settings and files that it was built from."""
+
+    settings: TlsSettings
+    files: tuple[_FileState, ...]
+    context: ssl.SSLContext
+    pair: KeyPair
+    identity: Identity
+
+
 class TlsListener:
-    """Gives new connections the present context, and follows the files of the key store and the trust store."""
+    """Gives new connections the present context, and follows the settings and files of the key store and the trust store."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, name: str) -> None:
         """Read the stores. Raises StoreError when the settings or the stores can't be used."""
         self._loop = loop
+        self._config = config
         self._name = name
-        self._settings = tls_settings(config, name)
         self._rules: tuple[Rule, ...] = parse_rules(
             str(config.of_listener(name, "ssl.principal.mapping.rules"))
         )
-        self._files = self._file_states()
-        self._context, pair = build_context(self._settings)
-        self._identity = identity_of(pair)
+        self._allowed = AllowedChanges(
+            subject=bool(config.of_listener(name, "ssl.allow.dn.changes")),
+            alternative_names=bool(config.of_listener(name, "ssl.allow.san.changes")),
+        )
+        self._settings = tls_settings(config, name)
+        self._present = self._first()
+        self._files = self._present.files
+        """The files that were read last, also those that were refused."""
+        self._checked: _Loaded | None = None
         self._is_reading = False
         self._next_look_s = 0.0
         self._refusal = ""
-        self._warn_of_age(pair)
+        self._warn_of_age(self._present.pair)
+        config.follow(self._follow_settings)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection. When a store's file changed, a thread begins to read it."""
         if not self._is_reading and self._loop.time() >= self._next_look_s:
-            files = self._file_states()
+            files = _file_states(self._settings)
             if files != self._files:
                 self._files = files
-                self._is_reading = True
-                reading = self._loop.run_in_executor(None, build_context, self._settings)
-                reading.add_done_callback(self._renew)
-        return self._context
+                self._read()
+        return self._present.context
+
+    async def check(self, proposed: Config) -> None:
+        """Read the stores of the proposed settings. Raises StoreError when the listener can't use them."""
+        settings = tls_settings(proposed, self._name)
+        if settings.trust_store and not self._settings.trust_store:
+            raise StoreError("a trust store can't be added to a listener that was started without one")
+        loaded = await self._loop.run_in_executor(None, _load, settings)
+        complaint = change_complaint(self._present.identity, loaded.identity, self._allowed)
+        if complaint is not None:
+            raise StoreError(complaint)
+        self._checked = loaded
+
+    def take_checked(self) -> None:
+        """Give new connections what was checked last, if the listener has these settings now."""
+        checked, self._checked = self._checked, None
+        if checked is not None and checked.settings == self._settings:
+            self._take(checked)
 
     def principal(self, transport: asyncio.Transport) -> str:
         """Return the principal of a client that has finished its handshake. Raises Unidentified."""
@@ -67,27 +102,61 @@ class TlsListener:
         except Exception as error:
             raise Unidentified(f"the subject of its certificate can't be read: {error}") from error
 
-    def _renew(self, reading: asyncio.Future[tuple[ssl.SSLContext, KeyPair]]) -> None:
+    def _first(self) -> _Loaded:
+        """Read the stores at the start. Raises StoreError."""
+        try:
+            return _load(self._settings)
+        except StoreError as error:
+            altered = self._config.altered_on_listener(self._name)
+            stores = [name for name in altered if "store" in name]
+            if not stores:
+                raise
+            raise StoreError(
+                f"{error} ({', '.join(stores)} was altered while the gateway ran; put the file back)"
+            ) from None
+
+    def _follow_settings(self) -> None:
+        """Take altered settings: what was checked before, otherwise what a thread reads."""
+        settings = tls_settings(self._config, self._name)
+        if settings == self._settings:
+            return
+        self._settings = settings
+        if self._checked is not None and self._checked.settings == settings:
+            self.take_checked()
+        elif not self._is_reading:
+            self._read()
+
+    def _read(self) -> None:
+        self._is_reading = True
+        self._loop.run_in_executor(None, _load, self._settings).add_done_callback(self._renew)
+
+    def _renew(self, reading: asyncio.Future[_Loaded]) -> None:
         self._is_reading = False
         try:
-            context, pair = reading.result()
+            loaded = reading.result()
         except Exception as error:  # noqa: BLE001 - whatever it is, the listener goes on, and tries again
             self._keep(str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}")
             return
-        if identity_of(pair) != self._identity:
-            self._keep(
-                "that in the replaced store has another subject or other subject alternative names, which clients would "
-                "not recognize"
-            )
+        if loaded.settings != self._settings:  # they were altered meanwhile
+            self._read()
             return
-        self._context = context
+        complaint = change_complaint(self._present.identity, loaded.identity, self._allowed)
+        if complaint is None:
+            self._take(loaded)
+        else:
+            self._keep(complaint)
+
+    def _take(self, loaded: _Loaded) -> None:
+        self._present = loaded
+        self._files = loaded.files
         self._refusal = ""
+        self._next_look_s = 0.0
         logger.info(
             "listener %s: certificate renewed, valid until %s",
             self._name,
-            pair.certificate.not_valid_after_utc,
+            loaded.pair.certificate.not_valid_after_utc,
         )
-        self._warn_of_age(pair)
+        self._warn_of_age(loaded.pair)
 
     def _keep(self, refusal: str) -> None:
         """Log, once, why the new store is not taken, and look at the files again soon: the reason may be over by then."""
@@ -104,9 +173,20 @@ class TlsListener:
                 "listener %s: its certificate expired at %s, so clients refuse it", self._name, until
             )
 
-    def _file_states(self) -> tuple[_FileState, ...]:
-        stores = (self._settings.key_store, self._settings.trust_store)
-        return tuple(_file_state(store.location) for store in stores if store.location)
+
+def _load(settings: TlsSettings) -> _Loaded:
+    """Read the stores. Raises StoreError."""
+    # a file that is replaced while it is read has another state afterwards
+    files = _file_states(settings)
+    context, pair = build_context(settings)
+    if settings.trust_store and context.verify_mode is ssl.CERT_NONE:
+        read_authorities(settings.trust_store)
+    return _Loaded(settings, files, context, pair, identity_of(pair))
+
+
+def _file_states(settings: TlsSettings) -> tuple[_FileState, ...]:
+    stores = (settings.key_store, settings.trust_store)
+    return tuple(_file_state(store.location) for store in stores if store.location)
 
 
 def tls_settings(config: Config, name: str) -> TlsSettings:

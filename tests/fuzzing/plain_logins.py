@@ -18,6 +18,7 @@ from gateway.protocol.frames import MalformedRequest
 from gateway.runtime.loop.audit import AuditLog
 from gateway.security.principals import ANONYMOUS
 from gateway.security.sasl.plain import FixedUsers, Plain
+from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.request_memory import RequestMemory
 from gateway.server.sasl_door import SaslDoor
 from gateway.server.sasl_listener import Begin, Logins, RequestLimits, SaslListener
@@ -28,6 +29,7 @@ from tests.support.wire import encode
 MAX_INPUT_BYTES = 2048
 PEAK_BYTES = 16 << 20
 BASE_WORK = 300.0
+DEADLINE_S = 60.0
 TOKEN = b"\0alice\0open sesame"
 API_VERSIONS = 18
 SERVED = b"\0\0\0\x06\0\0\0\0\0\0"
@@ -70,7 +72,13 @@ async def _send(frames: list[bytes]) -> None:
     plain = Plain(FixedUsers({"alice": "open sesame"}))
     logins = Logins(loop, _Clock(), lambda _: {"PLAIN": plain}, AuditLog(loop, is_on=False))
     listener = SaslListener(
-        logins, load_config(), "fuzz", serve, RequestLimits(1 << 20, RequestMemory(-1)), serve_unknown=serve
+        logins,
+        load_config(),
+        "fuzz",
+        serve,
+        RequestLimits(1 << 20, RequestMemory(-1)),
+        serve_unknown=serve,
+        turns=HandshakeTurns(loop, DEADLINE_S),
     )
     SaslDoor(listener, connection)
     for number, frame in enumerate(frames):

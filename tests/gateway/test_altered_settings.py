@@ -227,9 +227,14 @@ async def test_what_can_not_be_altered_is_refused_as_in_kafka(gateway: Gateway) 
             continue
         for broker in ("1", ""):
             result = await alter(node, BROKER, broker, {setting.name: another(setting) or ""})
+            why = (
+                "These security configs can be dynamically updated only per-listener using the listener prefix"
+                if setting.dynamic_on_listener
+                else "Cannot update these configs dynamically"
+            )
             assert (result.error_code, result.error_message) == (
                 ErrorCode.invalid_request,
-                f"Cannot update these configs dynamically: [{setting.name}]",
+                f"{why}: [{setting.name}]",
             )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,9 +77,14 @@ class Authority:
         path.write_text(self.pem)
         return path
 
-    def listener(self, common_name: str = "localhost", *, days: int = 30) -> Certified:
-        """Return what a listener on the loopback needs."""
-        addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    def listener(
+        self, common_name: str = "localhost", *, days: int = 30, names: Sequence[str] = ("localhost",)
+    ) -> Certified:
+        """Return what a listener on the loopback needs. Its certificate has these names beside the address."""
+        addresses = [
+            *(x509.DNSName(each) for each in names),
+            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+        ]
         return self._certified(name(common_name), x509.SubjectAlternativeName(addresses), days)
 
     def client(

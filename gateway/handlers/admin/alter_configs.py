@@ -13,6 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.config.table import BY_TOPIC_NAME, setting_named
+from gateway.handlers.admin import listener_stores
 from gateway.handlers.admin.config_rights import alteration_refusal
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
@@ -81,6 +82,7 @@ async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[Alteration], *, validate_only: bool
 ) -> Sequence[ApiError | None]:
     """Alter the resources; return an error for each in order, None for a resource that was altered."""
+    alterations = await listener_stores.refuse_unusable(context, alterations)
     errors = await change_metadata(
         context,
         lambda image: alter_configs(
@@ -97,6 +99,7 @@ async def _alter(
     if not validate_only:
         altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
         _set_levels(altered)
+        listener_stores.take(context, altered)
         log_change(
             context, "altered the configuration of", [_described(alteration) for alteration in altered]
         )

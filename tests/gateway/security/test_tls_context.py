@@ -8,8 +8,8 @@ import pytest
 
 from gateway.security.cipher_suites import TLS_1_3_SUITES
 from gateway.security.errors import StoreError
-from gateway.security.stores import Store, read_key_pair
-from gateway.security.tls_context import TlsSettings, build_context, identity_of
+from gateway.security.stores import Store
+from gateway.security.tls_context import TlsSettings, build_context
 from tests.support.certificates import Authority
 
 RSA_ONLY = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
@@ -82,13 +82,3 @@ def test_settings_that_allow_nothing_are_refused(settings: TlsSettings) -> None:
 def test_a_suite_that_openssl_lacks_is_refused(settings: TlsSettings) -> None:
     with pytest.raises(StoreError, match="OpenSSL here has no suite ECDHE-RSA-NONE"):
         build_context(replace(settings, cipher_suites=("TLS_ECDHE_RSA_WITH_NONE",)))
-
-
-def test_a_renewed_certificate_has_the_same_identity(tmp_path: Path) -> None:
-    authority = Authority()
-
-    def identity(name: str) -> object:
-        return identity_of(read_key_pair(Store(str(authority.listener(name).write_pem(tmp_path / name)))))
-
-    assert identity("a") == identity("a")
-    assert identity("a") != identity("b")

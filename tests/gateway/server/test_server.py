@@ -25,6 +25,7 @@ class FakeLoop:
 
 
 class FakeConnection:
+    listener_name = "PLAINTEXT"
     peer_host = "127.0.0.1"
     name = "127.0.0.1:50312"
 

@@ -1,0 +1,82 @@
+"""The listening sockets of one listener, which can stop to accept for a while.
+
+Meanwhile connections wait in the backlog of the system (`socket.listen.backlog.size`), where they cost the gateway nothing. uvloop can't
+pause its servers, but a closed one leaves the sockets open if somebody else has them open, too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections.abc import Callable
+from weakref import WeakSet
+
+MakeProtocol = Callable[[], asyncio.BaseProtocol]
+
+
+class Acceptor:
+    """Accepts connections on the addresses of one listener."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, make_protocol: MakeProtocol, backlog: int) -> None:
+        self._loop = loop
+        self._make_protocol = make_protocol
+        self._backlog = backlog
+        self._serving: list[asyncio.Server] = []
+        self._former: WeakSet[asyncio.Server] = WeakSet()
+        """The servers that accept no more, while they have connections."""
+        self._held: list[socket.socket] = []
+        """The sockets while nothing is accepted."""
+        self._resuming: asyncio.TimerHandle | asyncio.Task[None] | None = None
+
+    async def open(self, host: str | None, port: int) -> tuple[socket.socket, ...]:
+        """Begin to accept; return the listening sockets. Raises OSError when the address can't be bound."""
+        bound = await self._loop.create_server(
+            self._make_protocol, host, port, backlog=self._backlog, reuse_address=True
+        )
+        self._serving.append(bound)
+        return bound.sockets
+
+    def hold(self, seconds: float) -> None:
+        """Accept nothing for this time. While it accepts nothing already, change nothing."""
+        if not self._serving or self._held:
+            return
+        for server in self._serving:
+            self._held += [socket.socket(fileno=os.dup(bound.fileno())) for bound in server.sockets]
+        self._close_servers()
+        self._resuming = self._loop.call_later(seconds, self._resume)
+
+    @property
+    def is_holding(self) -> bool:
+        """Whether new connections wait."""
+        return bool(self._held)
+
+    def close(self) -> None:
+        """Accept nothing any more."""
+        if self._resuming is not None:
+            self._resuming.cancel()
+        self._close_servers()
+        for held in self._held:
+            held.close()
+        self._held.clear()
+
+    async def wait_closed(self) -> None:
+        """Wait until the connections are gone, after `close`."""
+        for server in list(self._former):
+            await server.wait_closed()
+
+    def _close_servers(self) -> None:
+        for server in self._serving:
+            server.close()
+            self._former.add(server)
+        self._serving.clear()
+
+    def _resume(self) -> None:
+        self._resuming = self._loop.create_task(self._accept_again())
+
+    async def _accept_again(self) -> None:
+        held, self._held = self._held, []
+        for bound in held:
+            self._serving.append(
+                await self._loop.create_server(self._make_protocol, sock=bound, backlog=self._backlog)
+            )

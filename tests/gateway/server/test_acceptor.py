@@ -1,0 +1,92 @@
+"""A listener that accepts nothing for a while: clients connect, and are served later."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Callable, Coroutine
+from typing import Any, cast
+
+import pytest
+import uvloop
+
+from gateway.server.acceptor import Acceptor
+
+Run = Callable[[Coroutine[Any, Any, None]], None]
+LIMIT_S = 20.0
+FOR_EVER_S = 1000.0
+LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio", "uvloop"])
+
+
+class Welcome(asyncio.Protocol):
+    """Greets a client."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        cast("asyncio.Transport", transport).write(b"hello")
+
+
+async def open_acceptor(host: str = "127.0.0.1") -> tuple[Acceptor, int]:
+    acceptor = Acceptor(asyncio.get_running_loop(), Welcome, 50)
+    sockets = await acceptor.open(host, 0)
+    return acceptor, sockets[0].getsockname()[1]
+
+
+async def greeted(port: int) -> asyncio.Task[bytes]:
+    """Return what reads the greeting on a connection that is made."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+
+    async def read() -> bytes:
+        found = await reader.readexactly(5)
+        writer.close()
+        return found
+
+    return asyncio.create_task(read())
+
+
+@LOOPS
+def test_connections_wait_while_it_holds_and_are_served_afterwards(run: Run) -> None:
+    async def scene() -> None:
+        acceptor, port = await open_acceptor()
+        before = await greeted(port)
+        assert await asyncio.wait_for(before, LIMIT_S) == b"hello"
+        acceptor.hold(0.2)
+        acceptor.hold(FOR_EVER_S)  # changes nothing
+        waiting = [await greeted(port) for _ in range(5)]
+        assert acceptor.is_holding
+        done, _ = await asyncio.wait(waiting, timeout=0.1)
+        assert not done
+        assert await asyncio.wait_for(asyncio.gather(*waiting), LIMIT_S) == [b"hello"] * 5
+        assert not acceptor.is_holding
+        acceptor.close()
+        await asyncio.wait_for(acceptor.wait_closed(), LIMIT_S)
+
+    run(scene())
+
+
+@LOOPS
+def test_it_can_hold_again_and_again(run: Run) -> None:
+    async def scene() -> None:
+        acceptor, port = await open_acceptor()
+        for _ in range(5):
+            acceptor.hold(0.01)
+            assert await asyncio.wait_for(await greeted(port), LIMIT_S) == b"hello"
+        acceptor.close()
+        await asyncio.wait_for(acceptor.wait_closed(), LIMIT_S)
+
+    run(scene())
+
+
+@LOOPS
+@pytest.mark.parametrize("holds", [True, False])
+def test_a_closed_one_leaves_the_port(run: Run, holds: bool) -> None:
+    async def scene() -> None:
+        acceptor, port = await open_acceptor()
+        if holds:
+            acceptor.hold(FOR_EVER_S)
+        acceptor.close()
+        await asyncio.wait_for(acceptor.wait_closed(), LIMIT_S)
+        with socket.socket() as client:
+            client.settimeout(LIMIT_S)
+            assert client.connect_ex(("127.0.0.1", port)) != 0
+
+    run(scene())
