@@ -12,15 +12,9 @@ from typing import Any, Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
-from gateway.protocol.frames import (
-    MalformedRequest,
-    RequestHeader,
-    parse_request_header,
-    skip_tagged_fields,
-)
-from gateway.protocol.messages import request_schema
+from gateway.protocol.frames import MalformedRequest, RequestHeader, parse_request_header
 from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from gateway.security.sasl.login import API_VERSIONS, Handshake, Login, Phase, Route
+from gateway.security.sasl.login import Handshake, Login, Phase, Route
 from gateway.server.eager import Waiting, begin
 from gateway.server.sasl_answers import (
     BareForm,
@@ -28,6 +22,7 @@ from gateway.server.sasl_answers import (
     TokenForm,
     handshake_answer,
     illegal_state_answer,
+    request_body,
 )
 from gateway.server.sasl_listener import Begin, RequestLimits, SaslListener
 
@@ -35,7 +30,6 @@ logger = logging.getLogger(__name__)
 
 HANDSHAKE_VERSIONS: Final = range(2)
 AUTHENTICATE_VERSIONS: Final = range(3)
-API_VERSIONS_VERSIONS: Final = range(5)
 KEY_BYTES: Final = 2
 SHOWN_CHARACTERS: Final = 64
 """Characters of an unknown mechanism's name that the log shows."""
@@ -86,9 +80,9 @@ class SaslDoor:
         if route is Route.HANDSHAKE:
             return self._handshake(header, frame)
         if route is Route.REFUSE:
-            return self._refuse(header)
+            return self._refuse(header, frame)
         _check_version(header, AUTHENTICATE_VERSIONS)
-        return self._token(bytes(_body(header, frame).auth_bytes), RequestForm(header))
+        return self._token(bytes(request_body(header, frame).auth_bytes), RequestForm(header))
 
     # the requests of a login
 
@@ -100,7 +94,7 @@ class SaslDoor:
 
     def _handshake(self, header: RequestHeader, frame: memoryview) -> Answer | Deferred:
         _check_version(header, HANDSHAKE_VERSIONS)
-        mechanism = _body(header, frame).mechanism
+        mechanism = request_body(header, frame).mechanism
         outcome = self._login.handshake(mechanism, bare=header.api_version == 0)
         if outcome is Handshake.CLOSE:
             raise CloseConnection("it began to log in again with a mechanism that the listener does not have")
@@ -115,9 +109,8 @@ class SaslDoor:
             return self._fail(answer, mechanism, f"the client logged in with {self._login.mechanism} before")
         return answer
 
-    def _refuse(self, header: RequestHeader) -> Deferred:
-        versions = API_VERSIONS_VERSIONS if header.api_key == API_VERSIONS else HANDSHAKE_VERSIONS
-        answer = illegal_state_answer(header) if header.api_version in versions else b""
+    def _refuse(self, header: RequestHeader, frame: memoryview) -> Deferred:
+        answer = illegal_state_answer(header, frame)
         return self._fail(
             answer, self._login.mechanism, f"it sent API key {header.api_key} instead of a token"
         )
@@ -225,12 +218,3 @@ def _check_version(header: RequestHeader, versions: range) -> None:
         raise CloseConnection(
             f"it sent API key {header.api_key} version {header.api_version}, which is not served"
         )
-
-
-def _body(header: RequestHeader, frame: memoryview) -> Any:
-    """Return the fields of a request. Raises MalformedRequest."""
-    schema = request_schema(header.api_key, header.api_version)
-    position = header.body_position
-    if schema.flexible:
-        position = skip_tagged_fields(frame, position)
-    return schema.read(frame, position)[0]

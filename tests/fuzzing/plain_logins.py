@@ -24,6 +24,7 @@ from gateway.server.sasl_door import SaslDoor
 from gateway.server.sasl_listener import Begin, Logins, RequestLimits, SaslListener
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
+from tests.support.full_requests import full_request, versions_of
 from tests.support.wire import encode
 
 MAX_INPUT_BYTES = 2048
@@ -121,6 +122,9 @@ def seeds() -> Iterator[bytes]:
         yield _joined([versions, encode("sasl_handshake", 1, {"mechanism": "PLAIN"}), token, metadata])
     yield _joined([encode("sasl_handshake", 0, {"mechanism": "PLAIN"}), TOKEN, metadata])
     yield _joined([encode("sasl_handshake", 1, {"mechanism": "OTHER"}), metadata])
+    for api in ("create_topics", "offset_fetch", "alter_client_quotas"):
+        refused = encode(api, versions_of(api)[-1], full_request(api, versions_of(api)[-1]))
+        yield _joined([encode("sasl_handshake", 1, {"mechanism": "PLAIN"}), refused])
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:
