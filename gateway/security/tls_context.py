@@ -41,10 +41,16 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
         if settings.trust_store:
-            context.load_verify_locations(cadata=read_authorities(settings.trust_store))
+            trust(context, settings.trust_store)
         else:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     return context, pair
+
+
+def trust(context: ssl.SSLContext, store: Store) -> None:
+    """Trust each certificate of a trust store, whether or not it is a root, as Java does. Raises StoreError."""
+    context.load_verify_locations(cadata=read_authorities(store))
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def _limit_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:

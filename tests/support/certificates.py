@@ -60,13 +60,19 @@ def name(common_name: str) -> x509.Name:
 class Authority:
     """An authority that signs certificates of listeners and clients."""
 
-    def __init__(self, common_name: str = "Tests") -> None:
+    def __init__(self, common_name: str = "Tests", *, root: Authority | None = None) -> None:
+        """With a `root` the authority is an intermediate one, whose own certificate the root signs."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = name(common_name)
         self.certificate = (
-            self._builder(subject, self._key.public_key(), issuer=subject, days=30)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(self._key, hashes.SHA256())
+            self._builder(
+                subject,
+                self._key.public_key(),
+                issuer=root.certificate.subject if root is not None else subject,
+                days=30,
+            )
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(root._key if root is not None else self._key, hashes.SHA256())
         )
 
     @property
