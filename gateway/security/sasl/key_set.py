@@ -18,6 +18,7 @@ _OF_CURVE: Final = {
     "Ed25519": ("EdDSA",),
     "Ed448": ("EdDSA",),
 }
+_SLOW_CURVES: Final = ("P-384", "P-521", "Ed448")
 ALGORITHMS: Final = frozenset((*_RSA, "ES256", "ES384", "ES512", "EdDSA"))
 """The algorithms that tokens may be signed with. Those with a shared secret are none of them."""
 _PUBLIC: Final = ("kty", "n", "e", "crv", "x", "y")
@@ -36,6 +37,8 @@ class VerificationKey:
     key_id: str | None
     algorithms: frozenset[str]
     key: Any
+    is_slow: bool = False
+    """Whether a verification takes so long (0.3 ms and more) that a thread does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +88,8 @@ def _key(row: dict[str, Any]) -> VerificationKey | None:
     if isinstance(key, RSAPublicKey) and key.key_size < LEAST_RSA_BITS:
         return None
     key_id = row.get("kid")
-    return VerificationKey(key_id if isinstance(key_id, str) else None, algorithms, key)
+    is_slow = row.get("crv") in _SLOW_CURVES
+    return VerificationKey(key_id if isinstance(key_id, str) else None, algorithms, key, is_slow)
 
 
 def _algorithms(row: dict[str, Any]) -> frozenset[str]:

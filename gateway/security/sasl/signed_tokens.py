@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Final
 
 import jwt
 
-from gateway.security.sasl.key_set import ALGORITHMS
+from gateway.security.sasl.key_set import ALGORITHMS, VerificationKey
 from gateway.security.sasl.key_source import KeySource
 from gateway.security.sasl.tokens import ClaimRules, Token, TokenRefused, decoded, json_object, parts_of
 
+THREADS: Final = 2
+"""Threads that verify signatures of slow keys at a time; further logins wait, so that other work finds threads free."""
 _LONGEST_HEADER: Final = 8 << 10
 _SIGNATURES: Final = jwt.PyJWS(algorithms=sorted(ALGORITHMS))
 
@@ -22,6 +25,7 @@ class SignedTokens:
         self._keys = keys
         self._rules = rules
         self._now_ms = now_ms
+        self._threads = asyncio.Semaphore(THREADS)
 
     async def examine(self, token: str) -> Token:
         """Return what the token says. Raises TokenRefused."""
@@ -29,11 +33,21 @@ class SignedTokens:
         key = await self._keys.find(key_id, algorithm)
         if key is None:
             raise TokenRefused(self._keys.why_not_found(key_id))
-        try:
-            payload = _SIGNATURES.decode_complete(token, key.key, algorithms=[algorithm])["payload"]
-        except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-            raise TokenRefused("its signature is wrong") from None
+        if key.is_slow:
+            async with self._threads:
+                payload = await asyncio.to_thread(_verified, token, key, algorithm)
+        else:
+            payload = _verified(token, key, algorithm)
         return self._rules.examine(json_object(payload, "claims"), self._now_ms())
+
+
+def _verified(token: str, key: VerificationKey, algorithm: str) -> bytes:
+    """Return the claims of a token whose signature is right, still as text. Raises TokenRefused."""
+    try:
+        payload: bytes = _SIGNATURES.decode_complete(token, key.key, algorithms=[algorithm])["payload"]
+    except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
+        raise TokenRefused("its signature is wrong") from None
+    return payload
 
 
 def _signature_header(token: str) -> tuple[str, str | None]:

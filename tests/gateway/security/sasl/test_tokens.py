@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.security.sasl import signed_tokens
 from gateway.security.sasl.key_set import KeySet, KeysUnusable, parse_key_set
 from gateway.security.sasl.signed_tokens import SignedTokens
 from gateway.security.sasl.tokens import LONGEST_TOKEN, ClaimRules, Token, TokenRefused, Tokens
@@ -82,6 +84,31 @@ class TestSignatures:
         parts = issuer().token(**CLAIMS).split(".")
         parts[changed] = issuer().token({"typ": "at+jwt"}, **CLAIMS | {"sub": "mallory"}).split(".")[changed]
         assert "signature is wrong" in refusal(signed(), ".".join(parts))
+
+    @pytest.mark.parametrize(("algorithm", "threads"), [("ES256", 0), ("ES384", 2), ("ES512", 2)])
+    def test_few_threads_verify_the_signatures_that_take_long(
+        self, monkeypatch: pytest.MonkeyPatch, algorithm: str, threads: int
+    ) -> None:
+        """A stranger with a made-up signature must not keep the event loop busy, nor all threads."""
+        running, most = 0, 0
+
+        async def to_thread(work: Callable[..., bytes], *arguments: Any) -> bytes:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            return work(*arguments)
+
+        async def examine_many() -> None:
+            monkeypatch.setattr(signed_tokens.asyncio, "to_thread", to_thread)
+            tokens, token = signed(issuer(algorithm).jwk()), issuer(algorithm).token(**CLAIMS)
+            assert await asyncio.gather(*(tokens.examine(token) for _ in range(5))) == [ALICE] * 5
+            with pytest.raises(TokenRefused, match="signature is wrong"):
+                await tokens.examine(token[:-4] + "AAAA")
+
+        asyncio.run(examine_many())
+        assert most == threads
 
     def test_an_empty_signature_is_refused(self) -> None:
         head, claims, _ = issuer().token(**CLAIMS).split(".")
