@@ -187,8 +187,7 @@ class Gateway:
             ) from error
 
     def _traffic(self) -> Traffic:
-        server = self.server
-        return Traffic(len(server), server.refused_connections, server.dispatcher.requests)
+        return Traffic(len(self.server), *self.server.counts)
 
     def _open_metadata(self) -> MetadataLog:
         try:

@@ -10,6 +10,10 @@ from gateway.config import Config
 class RenewableListener(Protocol):
     """A running listener whose key store and trust store can be altered."""
 
+    @property
+    def valid_until_ms(self) -> int:
+        """The time (ms) at which the certificate that new connections get expires."""
+
     async def check(self, proposed: Config) -> None:
         """Read the stores of the proposed settings. Raises StoreError when the listener can't use them."""
 

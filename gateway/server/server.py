@@ -157,7 +157,9 @@ class Server:
         from gateway.server.tls_door import TlsDoor  # noqa: PLC0415
         from gateway.server.tls_listener import TlsListener  # noqa: PLC0415
 
-        tls = self.tls_listeners[listener.name] = TlsListener(self.loop, self._config, listener.name)
+        tls = self.tls_listeners[listener.name] = TlsListener(
+            self.loop, self._config, listener.name, None if self._logins is None else self._logins.clock
+        )
         timeout_s = self._config.int("seqgate.tls.handshake.timeout.ms") / 1000
 
         def door() -> TlsDoor:
@@ -189,6 +191,12 @@ class Server:
             # the system may lack the algorithm or reserve it
             with contextlib.suppress(OSError):
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The refused connections, the requests and the failed logins since the start."""
+        failed_logins = 0 if self._logins is None else self._logins.failed.total
+        return self.refused_connections, self.dispatcher.requests, failed_logins
 
     def __len__(self) -> int:
         return len(self._connections)

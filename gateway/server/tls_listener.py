@@ -6,12 +6,13 @@ import asyncio
 import logging
 import ssl
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
 from gateway.config import Config
 from gateway.config.principal_rules import NoRuleMatches, Rule, parse_rules, principal_name
+from gateway.runtime.loop.clock import Clock, SystemClock
+from gateway.security.certificate_age import age_warning
 from gateway.security.errors import StoreError
 from gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
 from gateway.security.principals import ANONYMOUS, Unidentified, user
@@ -23,6 +24,8 @@ logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0
 """Time (s) after which a store that could not be taken is read again, at the next connection."""
+WARNING_INTERVAL_S: Final = 86_400.0
+"""Time (s) between two warnings of the age of a certificate, each at a new connection."""
 _FileState = tuple[int, int, int]
 _NO_FILE: Final = (0, 0, 0)
 
@@ -41,9 +44,16 @@ class _Loaded:
 class TlsListener:
     """Gives new connections the present context, and follows the settings and files of the key store and the trust store."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, name: str) -> None:
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        name: str,
+        clock: Clock | None = None,
+    ) -> None:
         """Read the stores. Raises StoreError when the settings or the stores can't be used."""
         self._loop = loop
+        self._clock = clock or SystemClock()
         self._config = config
         self._name = name
         self._rules: tuple[Rule, ...] = parse_rules(
@@ -61,12 +71,16 @@ class TlsListener:
         self._is_reading = False
         self._next_look_s = 0.0
         self._refusal = ""
-        self._warn_of_age(self._present.pair)
+        self._next_warning_s = 0.0
+        self._warn_of_age()
         config.follow(self._follow_settings)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection. When a store's file changed, a thread begins to read it."""
-        if not self._is_reading and self._loop.time() >= self._next_look_s:
+        now_s = self._loop.time()
+        if now_s >= self._next_warning_s:
+            self._warn_of_age()
+        if not self._is_reading and now_s >= self._next_look_s:
             files = _file_states(self._settings)
             if files != self._files:
                 self._files = files
@@ -156,7 +170,7 @@ class TlsListener:
             self._name,
             loaded.pair.certificate.not_valid_after_utc,
         )
-        self._warn_of_age(loaded.pair)
+        self._warn_of_age()
 
     def _keep(self, refusal: str) -> None:
         """Log, once, why the new store is not taken, and look at the files again soon: the reason may be over by then."""
@@ -166,12 +180,17 @@ class TlsListener:
         self._files = ()
         self._next_look_s = self._loop.time() + RETRY_S
 
-    def _warn_of_age(self, pair: KeyPair) -> None:
-        until = pair.certificate.not_valid_after_utc
-        if until < datetime.now(UTC):
-            logger.warning(
-                "listener %s: its certificate expired at %s, so clients refuse it", self._name, until
-            )
+    @property
+    def valid_until_ms(self) -> int:
+        """The time (ms) at which the certificate that new connections get expires."""
+        return int(self._present.pair.certificate.not_valid_after_utc.timestamp() * 1000)
+
+    def _warn_of_age(self) -> None:
+        self._next_warning_s = self._loop.time() + WARNING_INTERVAL_S
+        warning = age_warning(self.valid_until_ms, self._clock.now_ms())
+        if warning is not None:
+            until = self._present.pair.certificate.not_valid_after_utc
+            logger.warning("listener %s: %s (valid until %s)", self._name, warning, until)
 
 
 def _load(settings: TlsSettings) -> _Loaded:

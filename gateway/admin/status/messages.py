@@ -18,6 +18,14 @@ class OfflinePartition(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Certificate(msgspec.Struct, frozen=True):
+    """The certificate that a listener shows; `warning` says what is wrong with its age, None while it is valid for long enough."""
+
+    listener: str
+    valid_until_ms: int
+    warning: str | None
+
+
 class Status(msgspec.Struct, frozen=True):
     """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present.
 
@@ -45,6 +53,8 @@ class Status(msgspec.Struct, frozen=True):
     connections: int
     refused_connections: int
     requests: int
+    failed_logins: int
+    certificates: list[Certificate]
     flush_rounds: int
     flush_failures: int
     producer_id_store: str

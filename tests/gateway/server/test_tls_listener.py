@@ -8,10 +8,12 @@ from pathlib import Path
 import pytest
 
 from gateway.config import Config, load_config
+from gateway.runtime.loop.clock import SystemClock
 from gateway.security.errors import StoreError
 from gateway.server.tls_listener import TlsListener
 from tests.support.certificates import Authority
 
+DAY_MS = 86_400_000
 PREFIX = "listener.name.ssl.ssl."
 
 
@@ -43,6 +45,40 @@ class Scene:
         async with asyncio.timeout(20):
             while self.listener.context() is self.first:
                 await asyncio.sleep(0.001)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.time_ms = SystemClock().now_ms()
+
+    def now_ms(self) -> int:
+        return self.time_ms
+
+
+async def test_a_certificate_is_warned_of_two_weeks_before_it_expires_and_again_each_day(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = Authority().listener().write_pem(tmp_path / "own.pem")  # valid for 30 days
+    loop, clock = asyncio.get_running_loop(), _Clock()
+    config = load_config(overrides=[f"ssl.keystore.location={own}"])
+    listener = TlsListener(loop, config, "SSL", clock)
+    now_s, begun_ms = loop.time(), clock.time_ms
+
+    def warned(days: float) -> list[str]:
+        clock.time_ms = begun_ms + int(days * DAY_MS)
+        monkeypatch.setattr(loop, "time", lambda: now_s + days * DAY_MS / 1000)
+        caplog.clear()
+        listener.context()
+        return [record.getMessage().partition(": ")[2].partition(" (")[0] for record in caplog.records]
+
+    end = "; replace it before, otherwise clients refuse it"
+    assert abs(listener.valid_until_ms - begun_ms - 30 * DAY_MS) < 60_000
+    assert warned(10) == []
+    assert warned(17.5) == [f"the certificate expires in 12 days{end}"]
+    assert warned(17.6) == []
+    assert warned(28.8) == [f"the certificate expires in 1 day{end}"]
+    assert warned(29.9) == [f"the certificate expires in less than a day{end}"]
+    assert warned(31) == ["the certificate has expired, so clients refuse it"]
 
 
 async def test_what_was_checked_counts_as_soon_as_the_settings_have_it(tmp_path: Path) -> None:

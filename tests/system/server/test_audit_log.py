@@ -10,6 +10,7 @@ import pytest
 
 from gateway.admin.client import ask
 from gateway.admin.pids.messages import ClaimBlockRequest
+from gateway.admin.status.messages import StatusRequest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire
 from tests.system.server.test_logins import FAILED, WRONG, Guarded, log_in
@@ -58,6 +59,7 @@ def test_a_failed_login_is_written_without_what_may_be_a_password(tmp_path: Path
         for token in (WRONG, WRONG, b"\0secret\0alice"):
             with guarded.client() as client:
                 assert log_in(client, token)["error_code"] == FAILED
+        assert ask(tmp_path / "data", StatusRequest()).failed_logins == 3
         guarded.gateway.stop()
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     reason = "Authentication failed: Invalid username or password"
