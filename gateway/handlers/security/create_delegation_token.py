@@ -60,7 +60,8 @@ async def handle(context: RequestContext[SecurityServices], request: Any) -> Any
         ),
     )
     if isinstance(created, ApiError):
-        return _refusal(context, created.error_code, owner, time_ms=0)
+        time_ms = -1 if created.error_code is ErrorCode.invalid_principal_type else 0
+        return _refusal(context, created.error_code, owner, time_ms=time_ms)
     log_change(context, "created delegation token", [f"{created.token_id} of {owner}"])
     return _answer(context, ErrorCode.none, created, tokens.password(created.token_id))
 

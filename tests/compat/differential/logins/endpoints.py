@@ -15,7 +15,7 @@ from tests.conftest import AS_THE_PEER
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.kafka_peer import KafkaPeer
 
-SESSION_MS = 2_000
+SESSION_MS = 3_000
 SUPER_USER = "admin"
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 PLAIN_USERS = (SUPER_USER, "alice", "bob", *(f"measured-{number}" for number in range(32)))

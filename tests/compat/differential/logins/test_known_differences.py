@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tests.compat.differential.logins import illegal_states
+from tests.compat.differential.logins import illegal_states, test_logins, test_tokens_and_quotas
 from tests.compat.differential.logins.known_differences import KNOWN_DIFFERENCES
 
-NAMES = [*illegal_states.TABLE.found]
+NAMES = [*illegal_states.TABLE.found, *test_logins.TABLE.found, *test_tokens_and_quotas.TABLE.found]
 
 
 def test_every_known_difference_speaks_for_a_conversation() -> None:

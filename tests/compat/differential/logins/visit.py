@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 from gateway.security.sasl.scram_credential import ScramHash, salt_password
-from tests.compat.differential.logins.endpoints import Endpoint, password_of
+from tests.compat.differential.logins.endpoints import SESSION_MS, SUPER_USER, Endpoint, password_of
 from tests.compat.differential.peer import Peer, Refused, Transcript, Unsettled
 from tests.support.sasl_login import plain_token
 from tests.support.scram import SALT
@@ -14,7 +15,9 @@ from tests.support.wire import Answer, Plain
 
 ITERATIONS = 4_096
 LONG_MS = 10_000
-"""A longer lifetime of a session follows from a time at which credentials expire."""
+"""A session that lives longer than this is long. The lifetime of a session follows from the time at which its credentials expire, unless it is
+`SESSION_MS`.
+"""
 Show = Callable[[bytes], Any]
 
 
@@ -48,6 +51,15 @@ class Visit:
         shake(client)
         authenticate(client, plain_token(user, password_of(user)))
         return client
+
+    @cached_property
+    def observer(self) -> Peer:
+        """A connection of the super user whose exchanges the transcript leaves out."""
+        observer = Peer(self._endpoint.users, self.transcript.prefix)
+        self._clients.append(observer)
+        shake(observer)
+        authenticate(observer, plain_token(SUPER_USER, password_of(SUPER_USER)))
+        return observer
 
     def add_scram_user(self, suffix: str, password: str, hashes: Sequence[ScramHash]) -> str:
         """Set a password for each hash, and return the user's name once the user can log in."""
@@ -115,6 +127,14 @@ class Table:
         return visit.transcript
 
 
+def together(*tables: Table) -> Table:
+    """Return a table with the conversations of all."""
+    made = Table()
+    for table in tables:
+        made.found |= table.found
+    return made
+
+
 def shake(client: Peer, mechanism: str = "PLAIN", version: int = 1) -> Plain:
     """Send a handshake."""
     return client.call("sasl_handshake", version, mechanism=mechanism)
@@ -130,8 +150,9 @@ def authenticate(client: Peer, token: bytes, *, version: int = 2, show: Show | N
         fields = answer.fields
         received = fields["auth_bytes"]
         shown = {"auth_bytes": show(received) if show else received}
-        if fields.get("session_lifetime", 0) > LONG_MS:
-            shown["session_lifetime"] = "<long>"
+        lifetime_ms = fields.get("session_lifetime", 0)
+        if lifetime_ms not in {0, SESSION_MS}:
+            shown["session_lifetime"] = "<long>" if lifetime_ms > LONG_MS else "<short>"
         return Answer({**fields, **shown}, answer.trailing)
 
     client.exchange(f"sasl_authenticate v{version}", token, converse)

@@ -188,6 +188,9 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         ann, eve = Client(node), Client(node, "eve")
         wrong_type = await ann.create(renewers=["bob"], renewer_type="Group")
         assert wrong_type["error_code"] == ErrorCode.invalid_principal_type.value
+        assert [wrong_type[name] for name in ("issue_timestamp", "expiry_timestamp", "max_timestamp")] == [
+            -1
+        ] * 3
         many = await ann.create(renewers=["bob"] * (MAX_RENEWERS + 1))
         assert many["error_code"] == ErrorCode.invalid_request.value
         token = await ann.create()

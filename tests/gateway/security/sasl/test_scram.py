@@ -88,7 +88,7 @@ def test_names_of_the_mechanisms() -> None:
         (b"n,,", b"", b"AAAA", b",x=y"),
     ],
 )
-async def test_what_kafka_accepts_is_accepted(
+async def test_what_the_standard_or_kafka_accepts_is_accepted(
     gs2: bytes, extensions: bytes, channel: bytes, last_extensions: bytes
 ) -> None:
     client = ScramClient(SHA_256, "ann", "pencil", gs2=gs2, extensions=extensions)
@@ -104,6 +104,8 @@ async def test_what_kafka_accepts_is_accepted(
         b"p=tls-unique,,n=ann,r=x",
         b"n,a=bob,n=ann,r=x",
         b"n,,m=x,n=ann,r=x",
+        b"n,,n=ann,r=x,m=y",
+        b"n,,n=ann,r=x,a=b,m=y",
         b"n,,n=a=nn,r=x",
         b"n,,n=,r=x",
         b"n,,n=ann,r=",
