@@ -294,5 +294,5 @@ def _first_complaint(
             return f"Configuration '{name}' values must not be empty."
         except InvalidValueError as error:
             shown = "[hidden]" if setting.sensitive else values[name]
-            return f"Invalid value {shown} for configuration {name}: {error}"
+            return f"Invalid value {shown} for configuration {without_listener(name)}: {error}"
     return None

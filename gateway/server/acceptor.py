@@ -7,11 +7,17 @@ pause its servers, but a closed one leaves the sockets open if somebody else has
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import socket
 from collections.abc import Callable
+from typing import Final
 from weakref import WeakSet
 
+logger = logging.getLogger(__name__)
+
+RETRY_S: Final = 1.0
+"""Time (s) after which a listener that could not go on to accept tries again."""
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 
@@ -41,8 +47,14 @@ class Acceptor:
         """Accept nothing for this time. While it accepts nothing already, change nothing."""
         if not self._serving or self._held:
             return
-        for server in self._serving:
-            self._held += [socket.socket(fileno=os.dup(bound.fileno())) for bound in server.sockets]
+        bound = [each for server in self._serving for each in server.sockets]
+        try:
+            for each in bound:
+                self._held.append(socket.socket(fileno=os.dup(each.fileno())))
+        except OSError as error:  # no file handle is left, so that nothing is accepted anyway
+            logger.warning("a listener can't hold new connections back: %s", error.strerror)
+            self._close_held()
+            return
         self._close_servers()
         self._resuming = self._loop.call_later(seconds, self._resume)
 
@@ -56,9 +68,7 @@ class Acceptor:
         if self._resuming is not None:
             self._resuming.cancel()
         self._close_servers()
-        for held in self._held:
-            held.close()
-        self._held.clear()
+        self._close_held()
 
     async def wait_closed(self) -> None:
         """Wait until the connections are gone, after `close`."""
@@ -71,12 +81,23 @@ class Acceptor:
             self._former.add(server)
         self._serving.clear()
 
+    def _close_held(self) -> None:
+        for held in self._held:
+            held.close()
+        self._held.clear()
+
     def _resume(self) -> None:
         self._resuming = self._loop.create_task(self._accept_again())
 
     async def _accept_again(self) -> None:
-        held, self._held = self._held, []
-        for bound in held:
-            self._serving.append(
-                await self._loop.create_server(self._make_protocol, sock=bound, backlog=self._backlog)
-            )
+        while self._held:
+            try:
+                server = await self._loop.create_server(
+                    self._make_protocol, sock=self._held[0], backlog=self._backlog
+                )
+            except OSError as error:
+                logger.warning("a listener can't accept connections again yet: %s", error.strerror)
+                self._resuming = self._loop.call_later(RETRY_S, self._resume)
+                return
+            del self._held[0]
+            self._serving.append(server)

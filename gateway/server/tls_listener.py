@@ -92,7 +92,12 @@ class TlsListener:
         settings = tls_settings(proposed, self._name)
         if settings.trust_store and not self._settings.trust_store:
             raise StoreError("a trust store can't be added to a listener that was started without one")
-        loaded = await self._loop.run_in_executor(None, _load, settings)
+        try:
+            loaded = await self._loop.run_in_executor(None, _load, settings)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise StoreError(f"{type(error).__name__}: {error}") from error
         complaint = change_complaint(self._present.identity, loaded.identity, self._allowed)
         if complaint is not None:
             raise StoreError(complaint)
@@ -251,6 +256,6 @@ def _file_state(location: str) -> _FileState:
     """Return the properties of a file that change when somebody replaces the file."""
     try:
         found = Path(location).stat()
-    except OSError:
+    except (OSError, ValueError):
         return _NO_FILE
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -13,6 +13,7 @@ from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import nearest_hint, refusal_of_text
 from gateway.admin.remote.names import ALL_BROKERS as DEFAULT
 from gateway.admin.request import ControlError
+from gateway.config.table import without_listener
 
 _TYPES: Final = {
     "topic": ConfigResourceType.TOPIC,
@@ -123,7 +124,8 @@ def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> N
     else:
         known = {row.name for row in _all_rows(cluster, resource)}
     for name in names:
-        if known and name not in known:
+        # a setting of one listener is listed only where it is set
+        if known and not known.intersection({name, without_listener(name)}):
             raise _unknown(resource, name, known)
 
 

@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.config.table import BY_NAME, listener_of, without_listener
 from gateway.handlers.answering.api import RequestContext
+from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.configs import Alteration, alter_configs, proposed_values
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import BROKER_RESOURCE
@@ -51,12 +52,16 @@ async def _refusal(context: RequestContext[TopicServices], alteration: Alteratio
     proposed = context.node.config.with_dynamic(
         {name: value for name, value in values.items() if value is not None}
     )
+    limit = TimeLimit(context)
     for name, listener in listeners.items():
         try:
-            await listener.check(proposed)
+            await limit.run(listener.check(proposed), f"listener {name}")
         except StoreError as error:
             text = f"The stores of listener {name} can't be altered: {error}"
             return ApiError(ErrorCode.invalid_request, text)
+        except TimeoutError:
+            text = f"The stores of listener {name} can't be read in time; nothing has changed."
+            return ApiError(ErrorCode.request_timed_out, text)
     return None
 
 

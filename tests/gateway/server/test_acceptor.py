@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -88,5 +90,49 @@ def test_a_closed_one_leaves_the_port(run: Run, holds: bool) -> None:
         with socket.socket() as client:
             client.settimeout(LIMIT_S)
             assert client.connect_ex(("127.0.0.1", port)) != 0
+
+    run(scene())
+
+
+@LOOPS
+def test_without_file_handles_it_goes_on_to_accept(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_handle(number: int) -> int:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    async def scene() -> None:
+        acceptor, port = await open_acceptor()
+        monkeypatch.setattr("gateway.server.acceptor.os.dup", no_handle)
+        acceptor.hold(FOR_EVER_S)
+        assert not acceptor.is_holding
+        assert await asyncio.wait_for(await greeted(port), LIMIT_S) == b"hello"
+        acceptor.close()
+        await asyncio.wait_for(acceptor.wait_closed(), LIMIT_S)
+
+    run(scene())
+
+
+@LOOPS
+def test_a_listener_that_can_not_go_on_tries_again(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gateway.server.acceptor.RETRY_S", 0.01)
+
+    async def scene() -> None:
+        acceptor, port = await open_acceptor()
+        loop = asyncio.get_running_loop()
+        failures = iter([OSError(errno.ENOBUFS, "No buffer space available")])
+
+        async def create_server(*arguments: Any, **options: Any) -> Any:
+            for failure in failures:
+                raise failure
+            return await loop.create_server(*arguments, **options)
+
+        stand_in = SimpleNamespace(
+            create_server=create_server, call_later=loop.call_later, create_task=loop.create_task
+        )
+        monkeypatch.setattr(acceptor, "_loop", stand_in)
+        acceptor.hold(0.01)
+        assert await asyncio.wait_for(await greeted(port), LIMIT_S) == b"hello"
+        assert not list(failures)
+        acceptor.close()
+        await asyncio.wait_for(acceptor.wait_closed(), LIMIT_S)
 
     run(scene())

@@ -13,6 +13,7 @@ import pytest
 
 from tests.support.certificates import Authority
 from tests.support.wire import Plain, Wire
+from tests.system.commands.conftest import seqgate
 from tests.system.server.test_connections import eventually
 from tests.system.server.test_tls import DEADLINE_S, Secured, ask, create, serial_of
 
@@ -94,6 +95,10 @@ def test_a_store_with_a_password(secured: Secured) -> None:
     assert found[PASSWORD]["is_sensitive"]
     assert found[PASSWORD]["value"] is None
     assert [synonym["value"] for synonym in found[PASSWORD]["synonyms"]] == [None]
+    for file in filter(Path.is_file, secured.gateway.data_dir.rglob("*")):
+        content = file.read_bytes()
+        assert b"wrong" not in content
+        assert b"sesame" not in content or file.parent.name == "__cluster_metadata-0", file
     assert "sesame" not in secured.gateway.stderr_text()
 
 
@@ -108,12 +113,16 @@ def test_a_certificate_in_the_settings_themselves(secured: Secured) -> None:
     assert described(secured)[f"{PREFIX}ssl.keystore.key"]["value"] is None
 
 
-@pytest.mark.parametrize("kind", ["no file", "no store", "another name", "fewer names", "no trust"])
+@pytest.mark.parametrize(
+    "kind", ["no file", "no path", "no store", "another name", "fewer names", "no trust"]
+)
 def test_stores_that_are_of_no_use_are_refused(secured: Secured, kind: str) -> None:
     before = serial_of(secured)
     new = secured.folder / "new.pem"
     changes: dict[str, str | None] = {"ssl_keystore_location": str(new)}
     match kind:
+        case "no path":
+            changes = {"ssl_keystore_location": "a\0b"}
         case "no store":
             new.write_text("nothing")
         case "another name":
@@ -213,3 +222,21 @@ def test_a_stop_while_connections_wait(tmp_path: Path) -> None:
         began_s = time.monotonic()
         secured.gateway.stop()
         assert time.monotonic() - began_s < DEADLINE_S
+
+
+def test_seqgate_configs_sets_shows_and_unsets_the_settings_of_a_listener(secured: Secured) -> None:
+    cluster = ("--bootstrap", secured.gateway.bootstrap)
+    before = serial_of(secured)
+    store = secured.authority.listener().write_pkcs12(secured.folder / "new.p12", "open sesame")
+    values = {LOCATION: str(store), PASSWORD: "open sesame", f"{PREFIX}max.connections": "100"}
+    seqgate(
+        "configs", "set", "broker", NODE, *(f"{name}={value}" for name, value in values.items()), *cluster
+    )
+    assert serial_of(secured) != before
+    shown = seqgate("configs", "get", "broker", NODE, *cluster).stdout
+    assert all(name in shown for name in values)
+    assert "sesame" not in shown
+    said = seqgate("configs", "set", "broker", NODE, f"{LOCATION}=none.pem", *cluster, code=1)
+    assert "none.pem can't be read: No such file or directory" in said.stderr
+    seqgate("configs", "unset", "broker", NODE, *values, *cluster)
+    assert serial_of(secured) == before
