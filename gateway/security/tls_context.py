@@ -78,7 +78,10 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
 
 
 def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Load the key into the context. OpenSSL reads keys from files only, so the files exist in memory only."""
+    """Load the key into the context.
+
+    OpenSSL reads keys only from files, so the key is written to files that exist in memory only.
+    """
     with ExitStack() as opened:
         paths = []
         for name, content in (("certificates", pair.chain), ("key", pair.key)):

@@ -44,7 +44,8 @@ class ChargedAnswer:
         return charged
 
     def _resolve(self, begun: Deferred, charged: Deferred) -> None:
-        # the callback refers to the answer that holds it; without the cycle the connection is freed at once
+        # The callback refers to the answer that holds the callback. Break this cycle, so that the connection
+        # is freed at once.
         begun.when_resolved(_resolved_already)
         if begun.failed or begun.answer is None:
             self._charge.count_time()
@@ -77,4 +78,4 @@ class ChargedAnswer:
 
 
 def _resolved_already() -> None:
-    """Do nothing: the answer was passed on."""
+    """Do nothing, because the answer was passed on already."""

@@ -85,7 +85,9 @@ class Dispatcher:
         return self._begin_new(frame, peer)
 
     def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
-        """Begin a request of a client that is not known yet: it must not use up the quota of a client id that it made up."""
+        """Begin a request of a client that has not logged in yet, without charging a quota: the client may
+        have made up its client id.
+        """
         self.requests += 1
         return self._begin_new(frame, peer)
 

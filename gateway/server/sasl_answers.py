@@ -1,4 +1,4 @@
-"""The answers of a login."""
+"""Encodes the answers of a login."""
 
 from __future__ import annotations
 

@@ -1,6 +1,5 @@
-"""The door of one connection to a listener with SASL: requests pass it once the client has logged in.
-
-A client whose session never ends passes the door once; then its requests go straight to the dispatcher.
+"""The login stage of one connection to a listener with SASL: requests are served only after the client has
+logged in. Once the client has a session that never ends, its requests go straight to the dispatcher.
 """
 
 from __future__ import annotations
@@ -38,19 +37,19 @@ _ERROR: Final = slice(8, 10)
 
 
 class Guarded(Peer, Protocol):
-    """The connection as its door sees it."""
+    """The methods of a connection that its login stage calls."""
 
     token_id: str | None
 
     def take(self, begin: Begin, limits: RequestLimits) -> None:
-        """Begin requests in this way from now on, within these limits."""
+        """Begin requests with this function from now on, within these limits."""
 
     def close(self, reason: str) -> None:
         """Log `reason`, and close after the answers already written."""
 
 
 class SaslDoor:
-    """The door of one connection."""
+    """The login stage of one connection."""
 
     __slots__ = ("_connection", "_listener", "_login", "_timeout")
 
@@ -97,7 +96,9 @@ class SaslDoor:
         mechanism = request_body(header, frame).mechanism
         outcome = self._login.handshake(mechanism, bare=header.api_version == 0)
         if outcome is Handshake.CLOSE:
-            raise CloseConnection("it began to log in again with a mechanism that the listener does not have")
+            raise CloseConnection(
+                "the client began to log in again with a mechanism that the listener does not have"
+            )
         offered = self._listener.offers
         if outcome is Handshake.UNKNOWN_MECHANISM:
             answer = handshake_answer(header, ErrorCode.unsupported_sasl_mechanism, offered)
@@ -106,13 +107,13 @@ class SaslDoor:
             )
         answer = handshake_answer(header, ErrorCode.none, offered)
         if outcome is Handshake.OTHER_MECHANISM:
-            return self._fail(answer, mechanism, f"the client logged in with {self._login.mechanism} before")
+            return self._fail(answer, mechanism, f"the client must log in again with {self._login.mechanism}")
         return answer
 
     def _refuse(self, header: RequestHeader, frame: memoryview) -> Deferred:
         answer = illegal_state_answer(header, frame)
         return self._fail(
-            answer, self._login.mechanism, f"it sent API key {header.api_key} instead of a token"
+            answer, self._login.mechanism, f"the client sent API key {header.api_key} instead of a token"
         )
 
     def _token(self, token: bytes, form: TokenForm) -> Answer | Deferred:
@@ -190,7 +191,10 @@ class SaslDoor:
         return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal), refusal.principal)
 
     def _fail(self, answer: bytes, mechanism: str, reason: str, principal: str | None = None) -> Deferred:
-        """Fail the login: the answer comes late, against guessing, and is the last one."""
+        """Fail the login.
+
+        The answer is delayed, to slow down the guessing of passwords, and the connection closes after it.
+        """
         self._login.fail()
         connection, listener = self._connection, self._listener
         listener.note_failure(connection, mechanism, reason, principal)
@@ -208,7 +212,7 @@ class SaslDoor:
         self._connection.close(f"it did not log in within {self._listener.timeout_s * 1000:.0f} ms")
 
     def _leave(self) -> None:
-        """Let go of the connection, which is gone."""
+        """Drop the reference to the connection, which is gone."""
         self._timeout.cancel()
         self._connection.take(self._listener.serve, self._listener.served_limits)
 
@@ -216,5 +220,5 @@ class SaslDoor:
 def _check_version(header: RequestHeader, versions: range) -> None:
     if header.api_version not in versions:
         raise CloseConnection(
-            f"it sent API key {header.api_key} version {header.api_version}, which is not served"
+            f"the client sent API key {header.api_key} version {header.api_version}, which is not served"
         )

@@ -1,4 +1,4 @@
-"""The logins of one listener with SASL: what its connections share."""
+"""The logins of one listener with SASL: the parts that its connections share."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ from gateway.server.request_memory import RequestMemory
 logger = logging.getLogger(__name__)
 
 LOGIN_MEMORY_BYTES: Final = 16 << 20
-"""Memory of all requests that arrive in parts before their login; further ones wait. A usual login arrives whole."""
+"""Memory of all requests that arrive in parts before their login; requests beyond this memory wait.
+
+A usual request of a login arrives whole and needs none of it.
+"""
 Begin = Callable[[memoryview, Any], Answer | Deferred | None]
 """Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""
 MakeMechanisms = Callable[[str], Mapping[str, Mechanism]]
@@ -36,7 +39,7 @@ class RequestLimits(NamedTuple):
 
 
 class Logins:
-    """What the logins of all listeners share."""
+    """The parts that the logins of all listeners share."""
 
     def __init__(
         self,
@@ -52,7 +55,7 @@ class Logins:
         self.memory = RequestMemory(LOGIN_MEMORY_BYTES)
         self.failed = FailedLogins()
         self.tasks: set[asyncio.Task[None]] = set()
-        """The logins that wait for something, such as a file that is read again."""
+        """The tasks of logins that wait, for example until a file is read again."""
 
 
 class SaslListener:

@@ -62,7 +62,8 @@ class Server:
         logins: Logins | None = None,
         handles_limit: int = sys.maxsize,
     ) -> None:
-        """Without `cold_reads` the event loop waits for records that are not in the page cache.
+        """Begin without listeners. Without `cold_reads` the event loop waits for records that are not in the
+        page cache.
 
         Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together.
         """
@@ -127,7 +128,10 @@ class Server:
         return int(bound[0].getsockname()[1])
 
     def _guard(self, listener: Listener) -> Guard:
-        """Return what puts the login before the requests of a connection. Raises LoginSettingsError."""
+        """Return the function that puts a login stage before the requests of a new connection.
+
+        Raises LoginSettingsError.
+        """
         assert self._logins is not None
         served_limits = RequestLimits(self.limits.request_max_bytes, self.memory)
         logins = SaslListener(
@@ -149,11 +153,11 @@ class Server:
     def _tls_doors(
         self, listener: Listener, guard: Guard, *, knows_clients: bool
     ) -> Callable[[], asyncio.BaseProtocol]:
-        """Return what makes the protocol of a socket that was accepted for TLS. Raises StoreError.
+        """Return the function that makes the protocol of a socket that was accepted for TLS. Raises StoreError.
 
-        `knows_clients`: a client is known by its certificate.
+        With `knows_clients` the certificate of a client gives its principal.
         """
-        # most gateways speak plaintext, and need no cryptography for their start
+        # Import TLS only when it is needed: most gateways speak plaintext, and should start without cryptography.
         from gateway.server.tls_door import TlsDoor  # noqa: PLC0415
         from gateway.server.tls_listener import TlsListener  # noqa: PLC0415
 
@@ -170,7 +174,8 @@ class Server:
 
     def _set_options(self, bound_socket: socket.socket) -> None:
         """Set the options that accepted sockets inherit from the listening one."""
-        # without keepalive, nobody notices that the machine of a client which waits for an answer is gone
+        # Without keepalive, the gateway would not notice that the machine of a client which waits for an
+        # answer is gone.
         bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             for option, value in (
@@ -188,7 +193,7 @@ class Server:
         """Set the congestion control for a client on this machine, which needs no control made for a network."""
         wanted = self.limits.loopback_congestion_control
         if wanted and hasattr(socket, "TCP_CONGESTION") and is_loopback(peer_host):
-            # the system may lack the algorithm or reserve it
+            # The system may lack the algorithm, or not allow this process to use it.
             with contextlib.suppress(OSError):
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
 
@@ -294,6 +299,6 @@ def _unguarded(connection: Connection) -> Connection:
     return connection
 
 
-def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - the certificate does not count
+def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - before a login the certificate gives no principal
     """Return the principal of a client before its login."""
     return ANONYMOUS

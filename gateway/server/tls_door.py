@@ -73,7 +73,7 @@ class TlsDoor(asyncio.Protocol):
         protocol.connection_made(accepted)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection no more; its socket was closed before the handshake."""
+        """Stop counting the connection, because its socket was closed before the handshake."""
         self._connection.connection_lost(exc)
 
     def _handshake_done(self, handshake: Handshake, done: asyncio.Future[Any]) -> None:

@@ -119,7 +119,7 @@ class TlsListener:
         except NoRuleMatches as error:
             raise Unidentified(str(error)) from None
         except Exception as error:
-            raise Unidentified(f"the subject of its certificate can't be read: {error}") from error
+            raise Unidentified(f"the subject of the client's certificate can't be read: {error}") from error
 
     def _first(self) -> _Loaded:
         """Read the stores at the start. Raises StoreError."""
@@ -178,7 +178,7 @@ class TlsListener:
         self._warn_of_age()
 
     def _keep(self, refusal: str) -> None:
-        """Log, once, why the new store is not taken, and look at the files again soon: the reason may be over by then."""
+        """Log once why the new store can't be used, and check the files again soon, because the reason may pass."""
         if refusal != self._refusal:
             logger.warning("listener %s keeps its certificate: %s", self._name, refusal)
         self._refusal = refusal

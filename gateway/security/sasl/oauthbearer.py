@@ -1,6 +1,7 @@
 """OAUTHBEARER: a client logs in with a token that somebody else issued. Source: RFC 7628, Kafka's OAuthBearerSaslServer.
 
-A token that is refused is answered, not the login: the client acknowledges the answer, and only then its login is refused.
+A refused token first gets an answer with the error. The client acknowledges this answer, and only then its
+login is refused.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ FindCredential = Callable[[ScramHash, str], ScramCredential | None]
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """A delegation token as a login needs it. Its owner is a user's name."""
+    """The parts of a delegation token that a login needs. The owner is the name of a user."""
 
     credential: ScramCredential
     owner: str
@@ -43,9 +43,9 @@ class FindToken(Protocol):
 
 
 class NoTokens:
-    """No delegation tokens at all."""
+    """The `FindToken` of a gateway without delegation tokens."""
 
-    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - the port's
+    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - part of the port
         """Return None."""
         return None
 
@@ -78,7 +78,7 @@ class _Challenge:
     credential: ScramCredential
     nonce: bytes
     signed: bytes
-    """The part of the signed text that is known: the bare first message and its answer."""
+    """The part of the signed text that is known already: the client's bare first message and the answer to it."""
     logged_in: LoggedIn
 
 
@@ -103,7 +103,7 @@ class _Login:
         """Answer the client's next message. Raises LoginRefused."""
         if self._is_over:
             raise LoginRefused("the login is over; the client sent a further message")
-        self._is_over = True  # unless the first message is answered
+        self._is_over = True  # The second message is valid only after the first was answered.
         challenge = self._challenge
         if challenge is not None:
             return self._finish(challenge, token)

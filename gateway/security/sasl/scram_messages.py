@@ -22,7 +22,8 @@ _FINAL: Final = re.compile(rb"(c=%s,r=(%s)%s),p=(%s)" % (_BASE64, _PRINTABLE, _E
 
 @dataclass(frozen=True, slots=True)
 class FirstMessage:
-    """The first message of a client. `authorization_id` is empty when the client names nobody to act for.
+    """The first message of a client. `authorization_id` is empty when the client names no user on whose
+    behalf it acts.
 
     `bare` is the part that the proof covers; `is_token` says that `name` is the id of a delegation token.
     """
@@ -80,7 +81,7 @@ def _matched(pattern: re.Pattern[bytes], message: bytes, which: str) -> re.Match
         )
     found = pattern.fullmatch(message)
     if found is None:
-        raise LoginRefused(f"the {which} message of the client is not that of SCRAM (RFC 5802)")
+        raise LoginRefused(f"the {which} message of the client is malformed: it must follow SCRAM (RFC 5802)")
     return found
 
 

@@ -1,4 +1,7 @@
-"""Signed tokens: their signature is verified before anything that they say is read. Source: Kafka's BrokerJwtValidator."""
+"""Verifies signed tokens. The signature is verified before the claims are decoded.
+
+Source: Kafka's BrokerJwtValidator.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +31,7 @@ class SignedTokens:
         self._threads = asyncio.Semaphore(THREADS)
 
     async def examine(self, token: str) -> Token:
-        """Return what the token says. Raises TokenRefused."""
+        """Verify the signature and the claims of the token, and return them as a Token. Raises TokenRefused."""
         algorithm, key_id = _signature_header(token)
         key = await self._keys.find(key_id, algorithm)
         if key is None:
@@ -54,15 +57,17 @@ def _signature_header(token: str) -> tuple[str, str | None]:
     """Return the algorithm and the name of the key that a token's header names. Raises TokenRefused."""
     encoded, _, _ = parts_of(token)
     if len(encoded) > _LONGEST_HEADER:
-        raise TokenRefused(f"its header is longer than {_LONGEST_HEADER} characters")
+        raise TokenRefused(f"the token's header is longer than {_LONGEST_HEADER} characters")
     header = decoded(encoded, "header")
     algorithm, key_id = header.get("alg"), header.get("kid")
     if algorithm == "none":
-        raise TokenRefused("it has no signature")
+        raise TokenRefused("the token has no signature")
     if not isinstance(algorithm, str) or algorithm not in ALGORITHMS:
-        raise TokenRefused(f"its algorithm (alg) is none of {', '.join(sorted(ALGORITHMS))}")
+        raise TokenRefused(f"the token's algorithm (alg) is none of {', '.join(sorted(ALGORITHMS))}")
     if "crit" in header or header.get("b64", True) is not True:
-        raise TokenRefused("its header asks for an extension (crit, b64) that nobody here knows")
+        raise TokenRefused(
+            "the token's header asks for an extension (crit, b64) that this gateway does not know"
+        )
     if key_id is not None and not isinstance(key_id, str):
-        raise TokenRefused("its key name (kid) is not a text")
+        raise TokenRefused("the token's key name (kid) is not a text")
     return algorithm, key_id

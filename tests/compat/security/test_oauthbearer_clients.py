@@ -132,18 +132,21 @@ def test_kafka_python(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        (lambda endpoint: endpoint.token(lifetime_s=-120), "it has expired"),
-        (lambda endpoint: endpoint.token(aud="others"), "its audience"),
-        (lambda endpoint: endpoint.token(iss="others"), "its issuer"),
+        (lambda endpoint: endpoint.token(lifetime_s=-120), "the token has expired"),
+        (lambda endpoint: endpoint.token(aud="others"), "the token's audience"),
+        (lambda endpoint: endpoint.token(iss="others"), "the token's issuer"),
         (
             lambda endpoint: Issuer("first", "RS256").token(sub="mallory", exp=2**40, iat=1),
-            "its signature is wrong",
+            "the token's signature is wrong",
         ),
         (
             lambda endpoint: Issuer("other", "RS256").token(sub="mallory", exp=2**40, iat=1),
             "its key (kid) is unknown",
         ),
-        (lambda endpoint: unsecured_token(sub="mallory", exp=2**40, iat=1) + "AA", "it has no signature"),
+        (
+            lambda endpoint: unsecured_token(sub="mallory", exp=2**40, iat=1) + "AA",
+            "the token has no signature",
+        ),
     ],
     ids=["expired", "audience", "issuer", "signature", "kid", "none"],
 )

@@ -77,7 +77,7 @@ class TestSignatures:
         tokens = signed(issuer(algorithm).jwk())
         assert examined(tokens, issuer(algorithm).token(**CLAIMS)) == ALICE
         other = Issuer("first", algorithm)
-        assert refusal(tokens, other.token(**CLAIMS)) == "its signature is wrong"
+        assert refusal(tokens, other.token(**CLAIMS)) == "the token's signature is wrong"
 
     @pytest.mark.parametrize("changed", [0, 1, 2])
     def test_a_changed_part_is_refused(self, changed: int) -> None:
@@ -119,9 +119,9 @@ class TestSignatures:
     )
     def test_an_algorithm_that_is_not_on_the_list_is_refused(self, algorithm: object) -> None:
         token = issuer().token({"alg": algorithm}, **CLAIMS)
-        assert refusal(signed(), token).startswith(("its algorithm", "it has no signature"))
+        assert refusal(signed(), token).startswith(("the token's algorithm", "the token has no signature"))
         assert refusal(signed(), token.rpartition(".")[0] + ".").startswith(
-            ("its algorithm", "it has no signature")
+            ("the token's algorithm", "the token has no signature")
         )
 
     def test_the_public_key_is_no_shared_secret(self) -> None:
@@ -145,7 +145,7 @@ class TestSignatures:
     def test_a_key_in_the_header_is_not_used(self) -> None:
         mallory = Issuer("first")
         token = mallory.token({"jwk": mallory.jwk(), "jku": "https://mallory.example/keys"}, **CLAIMS)
-        assert refusal(signed(), token) == "its signature is wrong"
+        assert refusal(signed(), token) == "the token's signature is wrong"
 
     @pytest.mark.parametrize(
         "token", ["", "a", "a.b", "a.b.c.d", "a.b.c", "..", "!.b.c", "x" * (LONGEST_TOKEN + 1), "e30.e30.e30"]
@@ -166,7 +166,7 @@ class TestKeyNames:
         assert examined(tokens, issuer(key_id="second").token(**CLAIMS)) == ALICE
         assert (
             refusal(tokens, issuer(key_id="second").token({"kid": "first"}, **CLAIMS))
-            == "its signature is wrong"
+            == "the token's signature is wrong"
         )
         assert refusal(tokens, issuer().token({"kid": "third"}, **CLAIMS)) == "no such key"
 
@@ -225,7 +225,7 @@ class TestClaims:
         assert examined(signed(), issuer().token(**CLAIMS | {"exp": NOW_S - 29})) == Token(
             "alice", (NOW_S - 29) * 1000
         )
-        assert refusal(signed(), issuer().token(**CLAIMS | {"exp": NOW_S - 30})) == "it has expired"
+        assert refusal(signed(), issuer().token(**CLAIMS | {"exp": NOW_S - 30})) == "the token has expired"
 
     def test_a_token_is_not_valid_before_nbf(self) -> None:
         assert examined(signed(), issuer().token(**CLAIMS, nbf=NOW_S + 30)) == ALICE
