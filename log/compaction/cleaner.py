@@ -240,7 +240,7 @@ def _fits(header: BatchHeader, next_offset: int, end_offset: int) -> bool:
 
 
 class _Aborted:
-    """The aborted transactions of a log, by where they begin. The index files are read when needed."""
+    """The aborted transactions of a log, by their first offsets. The index files are read when needed."""
 
     def __init__(self, storage: Storage, job: CleaningJob, segments: Sequence[JobSegment]) -> None:
         self.storage = storage

@@ -26,7 +26,7 @@ class Durability(DurableFiles, Protocol):
     """Makes the tickets of one round durable. Knows no log; may be called in several worker threads at once."""
 
     max_shares: int
-    """Into how many parts the tickets of one round may be divided; 1 where a round is one object."""
+    """The most parts into which the tickets of one round may be divided; 1 where one object holds a whole round."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.
@@ -45,7 +45,7 @@ class LocalDurability:
     """Makes files and directories of the local disk durable by fsync."""
 
     def __init__(self, storage: Storage, max_shares: int = 1 << 30) -> None:
-        """Divide a round into at most one share per worker thread."""
+        """Take the disk's storage. By default a round may be divided into one share per worker thread."""
         self._storage = storage
         self.max_shares = max_shares
 
@@ -66,7 +66,7 @@ class LocalDurability:
         self.sync(data=ticket.data)
         for path in ticket.paths:
             with contextlib.suppress(FileNotFoundError):
-                # A file that retention has deleted meanwhile is needed by nobody.
+                # Retention may have deleted the file meanwhile. A deleted file needs no flush.
                 self.sync(paths=(path,))
         try:
             self.sync(directories=ticket.directories)
@@ -88,7 +88,7 @@ class LocalDurability:
         paths: Iterable[str] = (),
         directories: Iterable[str] = (),
     ) -> None:
-        """Fsync data files, then files by name, then directories. Raises OSError."""
+        """Fsync the open data files, then the files at `paths`, then the directories. Raises OSError."""
         storage = self._storage
         for file in data:
             storage.fdatasync(file)
