@@ -20,7 +20,7 @@ MOST_LOOKED_AT: Final = 1_000_000
 """Entries that the filters of one deletion may be compared with; further filters are refused."""
 _TOO_MANY: Final = ApiError(
     ErrorCode.invalid_request,
-    "The filters before this one had to look at too many entries; send it in another request.",
+    "The earlier filters of the request were compared with too many entries; send this filter in another request.",
 )
 
 
@@ -117,7 +117,11 @@ def create_acls(
     *,
     most: int,
 ) -> Decision[list[ApiError | None]]:
-    """Create entries up to `most` in all; an error stands for an entry that was refused before. One answer per entry."""
+    """Create entries up to `most` in all; an error in place of an entry says that the entry was refused
+    already.
+
+    The answer has one item per entry.
+    """
     new: dict[AclEntry, None] = {}
     answers: list[ApiError | None] = []
     for entry in wanted:
@@ -137,7 +141,10 @@ def create_acls(
 def delete_acls(
     stored: StoredAcls, filters: Iterable[AclFilter | ApiError]
 ) -> Decision[list[Collection[AclEntry] | ApiError]]:
-    """Delete all entries that the filters find. The answer to each filter has all its entries, also those of others."""
+    """Delete all entries that the filters find.
+
+    The answer to each filter has all its entries, also those that other filters find.
+    """
     found_ids: dict[uuid.UUID, None] = {}
     answers: list[Collection[AclEntry] | ApiError] = []
     left = MOST_LOOKED_AT

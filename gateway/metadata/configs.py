@@ -74,7 +74,10 @@ class Alteration:
     changes: Sequence[ConfigChange]
     replace: bool = False
     denied: ApiError | None = None
-    """The error of a client that may not alter the resource. The form of the request is checked before."""
+    """The error of a client that may not alter the resource.
+
+    The form of the request is checked before this error counts.
+    """
 
 
 def alter_configs(

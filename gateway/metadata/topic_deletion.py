@@ -29,7 +29,7 @@ class TopicToDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionRight:
-    """What a client that deletes a topic may do with it."""
+    """The rights of a client on a topic that the client wants to delete."""
 
     describe: bool
     delete: bool

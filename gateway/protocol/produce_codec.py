@@ -1,4 +1,5 @@
-"""The codec of Produce requests and answers, written by hand because they come and go once per batch.
+"""The codec of Produce requests and answers, written by hand because nearly every batch has a request and an
+answer of its own.
 
 Request:
 

@@ -71,7 +71,7 @@ def entity_reader(entity_type: Any) -> Read:
                 values.update(zip(names, numbers, strict=True))
         if flexible:
             if position < len(frame) and frame[position] == 0:
-                position += 1  # no tagged fields, as nearly always
+                position += 1  # no tagged fields, as in nearly all requests
             else:
                 position = _read_tagged_fields(frame, position, tagged, values)
         return entity_type(**values), position

@@ -107,7 +107,7 @@ async def _alter(
 
 
 def _described(alteration: Alteration) -> str:
-    """Return a resource and its changes, for people. The value of a sensitive setting stays out."""
+    """Return a resource and its changes as text for a log line, without the values of sensitive settings."""
     kind = _KINDS.get(alteration.resource_type, f"resource {alteration.resource_type}")
     changes = [_change(change) for change in alteration.changes]
     if alteration.replace:

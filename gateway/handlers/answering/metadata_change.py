@@ -31,7 +31,7 @@ S = TypeVar("S", bound=WithMetadata)
 async def change_metadata(
     context: RequestContext[S], decide: Decide[T], time_limit: timedelta | None = None
 ) -> T | ApiError:
-    """Carry a decision out; return its answer, or the error because of which it is not known to be durable.
+    """Carry out a decision. Return its answer, or the error because of which the change may not be durable.
 
     `time_limit` is the request's, bounded by `seqgate.admin.timeout.ms`. A change that takes longer continues. A
     request without any time left begins no change, as in Kafka.

@@ -29,7 +29,7 @@ API_KEY: Final = 31
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
-    """Delete what all filters find, in one record batch. Raises CloseConnection."""
+    """Delete the entries that any of the filters finds, in one record batch. Raises CloseConnection."""
     await check_codes(request.filters, *FILTER_CODES)
     error = refusal(context, Operation.ALTER)
     if error is not None:

@@ -23,7 +23,7 @@ API_KEY: Final = 40
 
 
 async def handle(context: RequestContext[SecurityServices], request: Any) -> Any:
-    """Set when a token expires, or remove it, and return when it expires."""
+    """Set the time at which a token expires, or remove the token at once; return that time."""
     module = response_module(API_KEY, context.api_version)
     error, time = await _expire(context, request)
     return build(module.ExpireDelegationTokenResponse, error_code=error, expiry_timestamp=time)

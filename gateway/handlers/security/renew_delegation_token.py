@@ -23,7 +23,7 @@ API_KEY: Final = 39
 
 
 async def handle(context: RequestContext[SecurityServices], request: Any) -> Any:
-    """Renew a token for a period, and return when it expires."""
+    """Renew a token for a period, and return the time at which the token expires."""
     module = response_module(API_KEY, context.api_version)
     error, time = await _renew(context, request)
     return build(module.RenewDelegationTokenResponse, error_code=error, expiry_timestamp=time)
