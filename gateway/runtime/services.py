@@ -67,7 +67,7 @@ class NodeServices:
     tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)
     """The listeners with TLS, by their names."""
     access: Access = field(default_factory=EverythingAllowed)
-    """What each principal may do."""
+    """The authorizer: it decides what each principal may do."""
     tasks: TaskList = field(init=False)
     """The background tasks."""
     audit: AuditLog = field(init=False)

@@ -349,7 +349,7 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[Consumer
 
 
 def next_deadline_ms(group: ConsumerGroup) -> int:
-    """Return the earliest time at which `expire` has something to do."""
+    """Return the earliest time at which a member times out, so that `expire` must run."""
     return min((member.deadline_ms for member in group.members.values()), default=NEVER)
 
 

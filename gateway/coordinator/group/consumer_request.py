@@ -84,7 +84,7 @@ class Topics(Protocol):
 
 class _NoTopics:
     def describe(self, name: str) -> None:
-        """Return None: there are no topics."""
+        """Return None, as for a topic that does not exist."""
 
     def names(self) -> list[str]:
         return []
@@ -95,7 +95,7 @@ NO_TOPICS: Final[Topics] = _NoTopics()
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A heartbeat request; None means "as before"."""
+    """A heartbeat request. A field that is None has not changed since the member's last request."""
 
     group_id: str
     member_id: str

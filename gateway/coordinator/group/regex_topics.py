@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 REFRESH_INTERVAL_MS: Final = 10_000
-"""Time after which changed rights resolve the expressions of a group again; changes within it wait for its end."""
+"""The shortest time (ms) between two resolutions of a group's expressions because of changed rights; further
+changes wait until it has passed.
+"""
 
 
 class Sight(NamedTuple):

@@ -24,7 +24,9 @@ DROPPED_AT_ONCE: Final = 4
 
 
 class Meters(Generic[M]):
-    """At most `most` meters of clients that defaults apply to, and one of each client with a quota under its name."""
+    """The meters by client: at most `most` of clients that have quotas of a default, and one of each client
+    that has a quota of its own.
+    """
 
     __slots__ = ("_make", "_meters", "most")
 

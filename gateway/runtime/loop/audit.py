@@ -23,7 +23,7 @@ from gateway.runtime.loop.log_rate_limit import AUDIT
 INTERVAL_S: Final = 60.0
 """The time for which repeated refusals are counted before their number is written."""
 KINDS: Final = 1_000
-"""Different refusals that are told apart within one interval; further ones are only counted together."""
+"""Different refusals that get a count of their own within one interval; further ones share one count."""
 LONGEST_TEXT: Final = 512
 """Longer texts of clients are cut."""
 
@@ -31,7 +31,7 @@ logger = logging.getLogger(AUDIT)
 
 
 class Requester(NamedTuple):
-    """Who sent a request, from where, and which request it is."""
+    """The sender of a request, its address, and the name of the request."""
 
     principal: str
     address: str
@@ -95,7 +95,7 @@ class _Repeats(Generic[K]):
 
 
 class AuditLog:
-    """Writes the lines. Where the log is off nothing is counted."""
+    """Writes the audit lines. When the audit log is off, refusals are not counted either."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, is_on: bool) -> None:
         self.is_on = is_on
@@ -105,7 +105,7 @@ class AuditLog:
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, refusal: Refusal) -> None:
-        """Write a refusal, or count it if its like was written within the interval."""
+        """Write a refusal, or count it if the same refusal was written within the interval."""
         if self.is_on:
             self._begin_interval()
             self._refusals.note(_short(refusal))
@@ -121,7 +121,9 @@ class AuditLog:
             self._failed_logins.note(short)
 
     def changed(self, requester: Requester, action: str, things: Sequence[str], *, others: int = 0) -> None:
-        """Write an administrative change of things; `others` of them are not named."""
+        """Write an administrative change and the names of what it changed; `others` counts those that are not
+        named.
+        """
         if self.is_on:
             who = {name: _cut(text) for name, text in requester._asdict().items()}
             line = {"event": "changed", **who, "action": action, "resources": list(map(_cut, things))}

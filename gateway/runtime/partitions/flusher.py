@@ -122,13 +122,16 @@ class Flusher:
         self.after_round: list[Callable[[], None]] = []
         """Called after all requests that waited for a round are resolved, so that their answers leave together."""
         self.disk_is_busy = False
-        """Whether cold reads use the disk right now, so that a quick flush can't be expected."""
+        """Whether reads of uncached records use the disk right now, so that a quick flush can't be expected."""
         self.rounds = 0
         self.failures = 0
 
     @property
     def inline_limit_s(self) -> float:
-        """Return the expected time up to which a flush runs in the event loop."""
+        """The limit in seconds: a flush that is expected to take less runs in the event loop.
+
+        With 0 no flush does.
+        """
         return self._pace.limit_s
 
     @inline_limit_s.setter
@@ -249,7 +252,7 @@ class Flusher:
         try:
             errors = self._pace.time(commit) if current.is_lone else commit()
         except Exception as error:
-            # Whatever the error was, the state of the disk is unknown, and the round must end.
+            # After any error the state of the disk is unknown, and the round must end.
             logger.exception("a flush failed in an unexpected way")
             errors = [OSError(f"{type(error).__name__}: {error}")] * len(tickets)
         for index, found in zip(indexes, errors, strict=True):
@@ -259,7 +262,7 @@ class Flusher:
     def _finish_round(self) -> None:
         current = self._running
         assert current is not None
-        # an error of one log, or of one answer, must not stop the others
+        # An error of one log or one answer must not stop the other logs and answers.
         for index, (log, ticket) in enumerate(current.entries):
             try:
                 self._finish_flush(log, ticket, current.errors.get(index))
@@ -270,7 +273,9 @@ class Flusher:
             try:
                 owner.flush_finished()
             except Exception:
-                logger.exception("what follows a flush of %s-%d failed", owner.log.topic, owner.log.partition)
+                logger.exception(
+                    "the work after a flush of %s-%d failed", owner.log.topic, owner.log.partition
+                )
         for waiting in current.waiting:
             try:
                 waiting.resolve()
@@ -280,7 +285,7 @@ class Flusher:
             try:
                 finished()
             except Exception:
-                logger.exception("what follows a flush round failed")
+                logger.exception("the work after a flush round failed")
         if self._dirty:
             if not self._scheduled:
                 self._schedule()

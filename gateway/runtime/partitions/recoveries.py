@@ -79,7 +79,7 @@ class Recoveries:
             finally:
                 directory.end_recovery(key, recovery)
         except _EXPECTED as error:
-            logger.error("%s-%d can't be recovered: %s", *key, error)  # noqa: TRY400 - the sentence says it
+            logger.error("%s-%d can't be recovered: %s", *key, error)  # noqa: TRY400 - needs no traceback
             return
         if recovery.stop is not None:
             then()

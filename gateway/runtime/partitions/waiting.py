@@ -6,7 +6,7 @@ A record batch comes back as an answer on this way, in the event loop but for th
     Partition.when_decided ───► Flusher.wait(Waiting)   the Waiting joins the round that flushes its offset
                                 ... the round flushes in worker threads ...
     Partition.flush_finished ◄─ Flusher                 the high watermark follows what is durable
-    then(persisted?) ◄───────── Waiting.resolve         and now each one who waited for this round knows
+    then(persisted?) ◄───────── Waiting.resolve         and every request that waited for this round gets its result
 
 A fetch that waits for records yet to be written waits for no flush: it watches the high watermark (`Partition.watch`).
 """

@@ -1,7 +1,7 @@
 """The charge of one request to the client quotas, while there are any.
 
-Source: Kafka's KafkaApis and RequestHandlerHelper: the answer says for how long the client is throttled, and leaves at once;
-the connection is not read from for that time.
+Source: Kafka's KafkaApis and RequestHandlerHelper: the answer is sent at once and says for how long the
+client is throttled. For that time the gateway does not read from the connection.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ class Charge:
         self._throttle(quotas.produce.charge(self._user, self._client_id, size_bytes, quotas.now_ms))
 
     def count_fetched(self, size_bytes: int) -> None:
-        """Charge bytes that are sent whatever the quota."""
+        """Charge bytes that are sent even if they exceed the quota."""
         quotas = self._quotas
         self._throttle(quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms))
 
     def count_fetched_beside(self, size_bytes: int) -> None:
-        """Charge the bytes of a Fetch answer beside its records. They throttle only later fetches."""
+        """Charge the bytes of a Fetch answer beside its records. These bytes throttle later fetches only."""
         quotas = self._quotas
         quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms)
 
