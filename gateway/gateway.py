@@ -120,7 +120,7 @@ class Gateway:
             raise
 
     async def _put_together(self, handles_limit: int) -> None:
-        """Create all parts from the replayed metadata. They do nothing until they are started."""
+        """Create all parts from the replayed metadata. The parts do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         services, self._store = await compose(
@@ -161,13 +161,13 @@ class Gateway:
         """Start serving; the listeners start last. Raises StartFailed."""
         services = self.services
         self._start_coordinators()
-        # claiming a block writes to the metadata: do it only when this release can read all of it
+        # Claiming a block writes to the metadata log, so all of its records must have been read before.
         if not await services.coordinators.producer_ids.start():
             logger.warning("no producer ids yet: %s", services.coordinators.producer_ids.state().last_error)
         services.partitions.cold_reads.start()
         services.upkeep.backlog.start()
         services.upkeep.disk_room.start()
-        # before the first request, so that a full disk takes no batch
+        # Measure the disk before the first request, so that a full disk takes no batch.
         await services.upkeep.backlog.measure_all_safely()
         for listener in self.config.listeners:
             await self._listen(listener)
@@ -236,7 +236,7 @@ class Gateway:
         self.services.node.bound[listener.name] = Endpoint(listener.host or EVERY_INTERFACE[1], port)
         if is_exposed(self.config, listener):
             logger.warning(
-                "listening on %s:%d without authentication: any client that reaches it can read and write everything",
+                "listening on %s:%d without authentication: any client can read and write everything",
                 listener.host or "every interface",
                 port,
             )
@@ -373,10 +373,12 @@ def _announce(gateway: Gateway, guide: bool) -> None:
 
 
 def _keep_freed_memory() -> None:
-    """Let the C library keep the memory of large answers, instead of mapping and unmapping memory for each fetch.
+    """Tell the C library (`mallopt`) to keep the freed memory of large answers, instead of mapping new memory
+    for each fetch.
 
     A newly mapped megabyte costs 256 page faults, more than filling it. Threads share one heap: under Python's lock they
-    hardly ever allocate at the same time, and each further heap keeps some megabytes free. Only glibc has this call.
+    hardly ever allocate at the same time, and each further heap keeps some megabytes free. Only glibc has
+    `mallopt`; other C libraries stay as they are.
     """
     with contextlib.suppress(AttributeError, OSError):
         libc = ctypes.CDLL(None)

@@ -35,7 +35,7 @@ OPERATION_TIMEOUT_S: Final = 30.0
 _SOCKET_MODE: Final = 0o600
 
 _decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
-    Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - of a list
+    Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - `|` takes no list
 )
 
 
@@ -53,7 +53,11 @@ class ControlServer:
         traffic: Callable[[], Traffic] = Traffic,
         source: BlockSource | None = None,
     ) -> None:
-        """Answer about `services`; `traffic` returns the listeners' counters, `source` replaces the gateway's own blocks."""
+        """Take the gateway's `services` to answer about.
+
+        `traffic` returns the listeners' counters, `source` replaces the store of the gateway's own
+        producer-id blocks.
+        """
         self.path = directory / SOCKET_NAME
         self._gateway = LiveGateway(
             services, source or gateway_source(services), traffic, services.node.clock.now_ms()

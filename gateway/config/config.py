@@ -33,7 +33,7 @@ OTHER_WORLDS: Mapping[str, str] = {
     "process.roles": "a gateway has no roles, it keeps its metadata itself",
     "sasl.kerberos.": "Kerberos (GSSAPI) is not supported; the mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER",
 }
-"""The hints for settings of Kafka that Seqgate does not have, by the prefix of their names."""
+"""The hints for Kafka's settings that Seqgate does not have, by the prefix of the settings' names."""
 
 
 class ConfigSource(enum.IntEnum):

@@ -38,7 +38,10 @@ class InvalidValueError(ValueError):
 
 
 class RefusedValueError(InvalidValueError):
-    """A well-formed value that the setting's own check refuses; what is allowed, in words, would add nothing to the reason."""
+    """A well-formed value that the setting's own check refuses.
+
+    Its message gives the reason, so the error leaves out the list of allowed values.
+    """
 
 
 class EmptyItemError(InvalidValueError):

@@ -38,7 +38,8 @@ TLS_SETTINGS = (
     _tls_text(
         name="ssl.keystore.type",
         check=store_type_complaint,
-        doc="Format of the key store; unset, the gateway detects it. The format of keys and certificates in settings is `PEM`, too.",
+        doc="Format of the key store: `PEM` or `PKCS12`. Unset, the gateway detects the format of the file. "
+        "Keys and certificates in `ssl.keystore.key` and `ssl.keystore.certificate.chain` are always PEM.",
     ),
     _tls_secret(
         name="ssl.keystore.password",

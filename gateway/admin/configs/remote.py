@@ -29,7 +29,7 @@ _SET_BY_SOMEBODY: Final = frozenset(
 _INHERITED: Final = frozenset(
     {"STATIC_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}
 )
-"""Sources whose value a topic or group takes from the broker."""
+"""The sources of values that a topic or group takes from its broker, in Kafka's words."""
 
 
 class Resource(NamedTuple):
@@ -40,7 +40,9 @@ class Resource(NamedTuple):
 
     @property
     def is_all_brokers(self) -> bool:
-        """Whether the configurations are those of all brokers, which a broker's own override."""
+        """Whether the configurations are the defaults of all brokers, which a broker's own configurations
+        override.
+        """
         return self == ("broker", DEFAULT)
 
 
@@ -117,7 +119,10 @@ def change(
 
 
 def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
-    """Raise ControlError for the first name that the resource has no configuration of, where the cluster lists them."""
+    """Raise ControlError for the first of the names that is no configuration of the resource.
+
+    Check nothing where the cluster does not list the resource's configurations.
+    """
     if resource.is_all_brokers:
         # The defaults of all brokers are listed only where they are set.
         known = {row.name for row in _all_rows(cluster, Resource("broker", str(cluster.broker_ids()[0])))}

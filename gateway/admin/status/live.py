@@ -65,7 +65,7 @@ def _certificates(node: NodeServices) -> list[Certificate]:
 
 
 def _version() -> str:
-    from importlib import metadata  # noqa: PLC0415 - slow to import, and few ask
+    from importlib import metadata  # noqa: PLC0415 - slow to import, and few clients ask for the status
 
     try:
         return metadata.version("seqgate")
