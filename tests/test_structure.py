@@ -57,13 +57,13 @@ def test_every_file_is_named_for_what_is_in_it() -> None:
 
 
 FLUSHES = re.compile(r"f(data)?sync|syncfs")
-"""The calls that make bytes durable: of the system, of the disk, and of the storage."""
+"""The names of calls that make bytes durable, such as fsync, fdatasync, syncfs, and fsync_path of the storage."""
 MAY_FLUSH = ("log.durability.", "log.files.disk", "log.files.storage")
-"""The port, and the modules that make the calls for it."""
+"""The modules that may flush: the `Durability`, and the modules that make the calls for it."""
 
 
 def _flushes(source: str) -> list[str]:
-    """Return the functions that `source` names to make bytes durable."""
+    """Return the names in `source`, a module's code, that FLUSHES finds."""
     names = [
         node.attr if isinstance(node, ast.Attribute) else node.id
         for node in ast.walk(ast.parse(source))
@@ -73,7 +73,7 @@ def _flushes(source: str) -> list[str]:
 
 
 def test_nothing_flushes_but_the_durability() -> None:
-    """Whether the disk must know is decided in one place: see `log.durability.durability`."""
+    """Only `log.durability` decides whether data is flushed, so no other module may call an fsync."""
     found = {
         name: flushes
         for name, path in modules(ROOT).items()

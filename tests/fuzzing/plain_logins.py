@@ -1,6 +1,7 @@
-"""Logins on a listener with SASL: an input is what a client sends, as frames.
+"""Logins on a listener with SASL: an input is a sequence of frames that a client sends.
 
-Before the login nothing but ApiVersions is served, and only the right password logs in, whatever comes in whatever order.
+Before the login nothing but ApiVersions is served, and only the right password logs in, whatever a client
+sends in whatever order.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ SEEN: dict[str, Callable[[Gateway], object]] = {
         gateway.services.coordinators.transactions.verifies
     ),
 }
-"""Where to see the value that a part of the gateway uses."""
+"""The functions that return the value that a part of the gateway uses, by the name of the setting."""
 
 
 READ_BY_NOBODY = {"min.insync.replicas": "every partition has one replica, so that any value means the same"}

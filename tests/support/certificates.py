@@ -1,4 +1,4 @@
-"""Certificates made on the spot: an authority, and what it signs."""
+"""Makes certificates for tests: an authority, and the certificates of listeners and clients that it signs."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class Authority:
     def client(
         self, subject: x509.Name | str, *, usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH
     ) -> Certified:
-        """Return what a client shows."""
+        """Return a key with a certificate that a client shows."""
         subject = name(subject) if isinstance(subject, str) else subject
         return self._certified(subject, x509.ExtendedKeyUsage([usage]), 30)
 

@@ -262,7 +262,7 @@ class Writing:
         self._create("shared")
         member = ShareMember(self.asking, "shares", "shared")
         member.join()
-        assert not member.acquire(), "the group begins at the end, which is where it is"
+        assert not member.acquire(), "the group must begin at the end of the log"
         for number in range(8):
             self._append("shared", Batch((Record(value=b"share %d" % number),), base_timestamp=T0_MS))
         assert len(member.acquire_all(8)) == 8

@@ -26,7 +26,7 @@ VALUES = [f"value {number}".encode() for number in range(100)]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A listener with TLS and OAUTHBEARER, and who signs its tokens."""
+    """A listener with TLS and OAUTHBEARER, and the issuer that signs its tokens."""
 
     gateway: GatewayProcess
     bootstrap: str
@@ -178,7 +178,8 @@ def test_a_key_that_is_added_counts_at_once(endpoint: Endpoint) -> None:
             assert client.list_topics(timeout=5).brokers
             break
         except KafkaException:
-            # an earlier test may have made the gateway read the keys less than 10 s ago
+            # An earlier test may have made the gateway read the keys less than 10 s ago, and then it does not
+            # read them again yet.
             assert time.monotonic() < deadline_s
 
 

@@ -32,7 +32,7 @@ def test_help_is_plain(words: tuple[str, ...]) -> None:
     shown = seqgate(*words, "-h").stdout
     assert shown == seqgate(*words, "--help").stdout
     assert shown.startswith(f"Usage: seqgate {' '.join(words)} [OPTIONS]")
-    assert "<" not in shown, "a type of Python's instead of a metavar"
+    assert "<" not in shown, "the help must show a metavar, not a Python type"
     assert "{" not in shown
     assert "[default: (" not in shown
 

@@ -27,7 +27,7 @@ BATCHES = 50
 
 
 class Secured:
-    """A gateway with a listener that speaks TLS, and what its clients need."""
+    """A gateway with a listener that speaks TLS, and the certificates for its clients."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder

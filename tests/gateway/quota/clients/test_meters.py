@@ -10,7 +10,7 @@ NOW_MS = 1_700_000_000_000
 
 
 class Meter:
-    """A meter that is told apart by its identity."""
+    """A meter that is equal only to itself."""
 
 
 def quota_of(client_id: str, limits: Limits) -> Quota:
