@@ -153,7 +153,7 @@ class TlsListener:
         self._is_reading = False
         try:
             loaded = reading.result()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the listener goes on, and tries again
+        except Exception as error:  # noqa: BLE001 - any error keeps the old certificate
             self._keep(str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}")
             return
         if loaded.settings != self._settings:  # they were altered meanwhile

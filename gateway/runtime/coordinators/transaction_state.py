@@ -67,7 +67,8 @@ class TransactionState:
     ) -> None:
         """Begin without state.
 
-        `on_decided` is called with every decided end, in the turn in which the decision is written.
+        Begin without state. `on_decided` is called with every decided end, in the turn in which the decision
+        is written.
         """
         self._on_decided = on_decided
         self._producer_ids = producer_ids

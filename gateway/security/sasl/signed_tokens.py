@@ -49,7 +49,7 @@ def _verified(token: str, key: VerificationKey, algorithm: str) -> bytes:
     try:
         payload: bytes = _SIGNATURES.decode_complete(token, key.key, algorithms=[algorithm])["payload"]
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):
-        raise TokenRefused("its signature is wrong") from None
+        raise TokenRefused("the token's signature is wrong") from None
     return payload
 
 
