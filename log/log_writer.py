@@ -84,7 +84,7 @@ class LogWriter:
         except OSError as error:
             outage.fail(f"a write failed: {error}", error)
         if written != batch.size_bytes:
-            no_room = OSError(errno.ENOSPC, "short write")
+            no_room = OSError(errno.ENOSPC, "only a part of the bytes was written")
             outage.fail(
                 f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
             )

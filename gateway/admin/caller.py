@@ -1,4 +1,6 @@
-"""Who sends requests on the control socket, and what the log and the audit log say of the changes that they make."""
+"""Finds the process that sends a request on the control socket, and logs the changes that the process makes,
+also in the audit log.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +22,7 @@ logger = logging.getLogger(UNLIMITED)
 
 
 class Caller(NamedTuple):
-    """The process at the other end of the control socket: its user of the system, and its number."""
+    """The process at the other end of the control socket: its system user, and its process id."""
 
     user: str
     pid: int
@@ -39,7 +41,7 @@ def caller_of(connected: socket.socket) -> Caller:
 
 
 def note_change(audit: AuditLog, caller: Caller, request: Request[Any], work: asyncio.Task[Any]) -> None:
-    """Note a change that has ended, unless it failed. The text of a request has no secret."""
+    """Log a change that has ended, unless it failed. The logged text of a request contains no secret."""
     if work.cancelled() or work.exception() is not None:
         return
     name = request.operation_name()

@@ -97,7 +97,7 @@ _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 
 
 def changes_something(request: Request[Any]) -> bool:
-    """Return whether a request changes something, and does not only ask."""
+    """Return whether a request changes the gateway's state. Other requests only read it."""
     return _BY_REQUEST[type(request)].changes(request)
 
 

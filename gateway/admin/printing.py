@@ -1,4 +1,4 @@
-"""How commands print: tables for people, one JSON document for programs."""
+"""Prints the output of commands: tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 

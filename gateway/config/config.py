@@ -184,7 +184,7 @@ class Config:
                 apply()
 
     def with_dynamic(self, values: Mapping[_Text, _Text]) -> Config:
-        """Return the settings as they would be with other values altered for this broker. Nobody follows the copy."""
+        """Return a copy of the settings with other values altered for this broker. The copy has no followers."""
         proposed = Config(self._static)
         proposed._dynamic_default = self._dynamic_default
         proposed.set_dynamic(values, all_brokers=False)

@@ -1,4 +1,5 @@
-"""Which settings of a broker can be altered while it runs, and at which level.
+"""Checks which settings of a broker can be altered while it runs: for one broker, for all brokers, or for one
+listener.
 
     setting                                     one broker      all brokers
     alterable                                   plain, prefix   plain, prefix
@@ -58,7 +59,7 @@ def _listener_complaint(config: Config, name: str) -> str | None:
 
 
 def unknown_name(kind: str, name: str, names: Iterable[str]) -> str:
-    """Return the complaint about a name that no setting has."""
+    """Return the sentence that refuses a name which no setting has."""
     near = nearest(name, names)
     hint = f" (the nearest valid name is {near})" if near else ""
     return f"Unknown {kind} config name: {name}{hint}"

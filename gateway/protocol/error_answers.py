@@ -1,4 +1,4 @@
-"""The answer of any API when its whole request is refused with one error: the answer that Kafka's `getErrorResponse` makes.
+"""Builds the answer that refuses a whole request of any API with one error, as Kafka's `getErrorResponse` does.
 
 Every error code of such an answer is the same. Rows of the request that an answer repeats stand in `_ROWS`; other arrays are empty,
 and all other fields have the default of Kafka's message definitions.
@@ -18,11 +18,14 @@ from gateway.protocol.messages import ZERO_DURATION, encode_response, response_t
 
 _PRODUCE: Final = 0
 NOT_MADE: Final = frozenset({"fetch_snapshot", "update_raft_voter"})
-"""The APIs, of controllers, whose answers can't be built: kio lacks the default of a tagged field."""
+"""The APIs whose answers can't be built, because kio lacks the default of a tagged field.
+
+Only controllers serve them.
+"""
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _NO_TIME: Final = _EPOCH - timedelta(milliseconds=1)
 _ITSELF: Final = ""
-"""Stands for a row that is a plain value, such as the name of a group."""
+"""The placeholder for a row that is a plain value, such as the name of a group."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +233,7 @@ _ZEROS: Final[dict[str, Any]] = {
 
 
 def has_messages(api_key: int, version: int) -> bool:
-    """Return whether an API exists in a version and can be answered with an error."""
+    """Return whether an API has messages in this version, so that a request can be answered with an error."""
     name = api_key_map.get(api_key, "")
     return name not in NOT_MADE and version in schema_name_map.get(name, {})
 
@@ -238,7 +241,7 @@ def has_messages(api_key: int, version: int) -> bool:
 def error_answer(
     api_key: int, version: int, correlation_id: int, request: Any, error: ErrorCode, message: str
 ) -> bytes:
-    """Return the frame of the answer in which everything has this error; empty when a Produce wants no answer (acks=0)."""
+    """Return the frame of the answer with this error in every row; empty for a Produce without an answer (acks=0)."""
     if api_key == _PRODUCE and request.acks == 0:
         return b""
     refusal = _Refusal(version, error, message)

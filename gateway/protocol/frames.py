@@ -19,9 +19,12 @@ All other clients wait while the event loop reads a request; Kafka has several t
 """
 
 LONGEST_TEXT_BYTES = 2**15 - 1
-"""Bytes of a text in UTF-8: what the two-byte length of older versions can say. Kafka keeps the limit in all versions."""
+"""The longest text, in bytes of UTF-8: the largest length that the two bytes of older versions can hold.
+
+Kafka keeps the limit in all versions.
+"""
 _GROWS_AT_MOST = 3
-"""Bytes that one invalid byte becomes: the replacement character in UTF-8."""
+"""The most bytes of UTF-8 that one invalid byte becomes: those of the replacement character."""
 
 _VARINT_SHIFTS = (0, 7, 14, 21, 28)
 FIXED_HEADER = Struct(">hhih")

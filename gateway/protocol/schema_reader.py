@@ -41,7 +41,7 @@ _NUMBERS = {
 _ONE_BYTE = 0x80
 """An unsigned varint below this has one byte."""
 _LONGEST_PERIOD_MS = 10**15
-"""A longer period is cut to this one, because a timedelta can't hold every int64: 31,000 years."""
+"""The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every int64."""
 
 
 @cache

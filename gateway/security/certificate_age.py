@@ -1,16 +1,16 @@
-"""When a listener's certificate must be renewed, in words."""
+"""Returns the warning about a listener's certificate that must be renewed soon."""
 
 from __future__ import annotations
 
 from typing import Final
 
 WARNING_DAYS: Final = 14
-"""A certificate that expires within this time is warned of."""
+"""The days before the expiry of a certificate in which the gateway warns of it."""
 _DAY_MS: Final = 86_400_000
 
 
 def age_warning(valid_until_ms: int, now_ms: int) -> str | None:
-    """Return what is wrong with the age of a certificate; None while it is valid for long enough."""
+    """Return the warning about a certificate that has expired or expires soon; None for any other."""
     left_ms = valid_until_ms - now_ms
     if left_ms < 0:
         return "the certificate has expired, so clients refuse it"

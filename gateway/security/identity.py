@@ -1,4 +1,5 @@
-"""The names in the certificate of a listener, by which clients recognize it. A renewed certificate must keep them.
+"""The names in the certificate of a listener, by which clients recognize it. A renewed certificate must keep
+these names.
 
 Source: Kafka's SslFactory.CertificateEntries.
 """
@@ -25,14 +26,16 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class AllowedChanges:
-    """What a renewed certificate may change: `ssl.allow.dn.changes` and `ssl.allow.san.changes`."""
+    """The names that a renewed certificate may change: the settings `ssl.allow.dn.changes` and
+    `ssl.allow.san.changes`.
+    """
 
     subject: bool = False
     alternative_names: bool = False
 
 
 def identity_of(pair: KeyPair) -> Identity:
-    """Return what clients recognize the listener by."""
+    """Return the names in the certificate, by which clients recognize the listener."""
     certificate = pair.certificate
     try:
         names = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
@@ -46,7 +49,10 @@ def identity_of(pair: KeyPair) -> Identity:
 
 
 def change_complaint(present: Identity, new: Identity, allowed: AllowedChanges) -> str | None:
-    """Return why a certificate can't replace the present one; None when it can. Further alternative names are fine."""
+    """Return why a certificate can't replace the present one; None when it can.
+
+    Additional alternative names are allowed.
+    """
     if new.subject != present.subject and not allowed.subject:
         return "the new certificate has another subject, which clients may not recognize; ssl.allow.dn.changes=true allows it"
     missing = present.alternative_names - new.alternative_names

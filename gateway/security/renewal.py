@@ -1,4 +1,6 @@
-"""What alterations of settings need of a listener with TLS: its stores are checked before, and taken after the change."""
+"""The port of a listener with TLS for alterations of its settings: the altered stores are checked before the
+change, and used after it.
+"""
 
 from __future__ import annotations
 
@@ -18,4 +20,4 @@ class RenewableListener(Protocol):
         """Read the stores of the proposed settings in a thread. Raises StoreError when the listener can't use them."""
 
     def take_checked(self) -> None:
-        """Give new connections what was checked last, if the listener has these settings now."""
+        """Use the stores that were checked last for new connections, if the listener has these settings now."""

@@ -37,7 +37,7 @@ _CERTIFICATE_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIF
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _LINE_CHARACTERS: Final = 64
 MOST_BYTES: Final = 16 << 20
-"""The size of the largest store. The trust store of a system has about 200 KiB."""
+"""The size of the largest store in bytes; a larger file is refused. The trust store of a system has about 200 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def read_authorities(store: Store) -> str:
 
 def _read(location: str) -> bytes:
     try:
-        # opening a pipe would wait for its writer
+        # Check the type of the file first, because opening a pipe would wait for its writer.
         number = os.open(location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise StoreError(f"{location} can't be read: {error.strerror}") from None
@@ -110,7 +110,7 @@ def _read(location: str) -> bytes:
         os.close(number)
         raise StoreError(f"{location} can't be read: it is no regular file")
     try:
-        with open(number, "rb") as file:  # noqa: PTH123 - it is open already
+        with open(number, "rb") as file:  # noqa: PTH123 - opens a descriptor, not a path
             data = file.read(MOST_BYTES + 1)
     except OSError as error:
         raise StoreError(f"{location} can't be read: {error.strerror}") from None

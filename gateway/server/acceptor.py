@@ -1,7 +1,7 @@
-"""The listening sockets of one listener, which can stop to accept for a while.
+"""The listening sockets of one listener, which can stop accepting connections for a while.
 
 Meanwhile connections wait in the backlog of the system (`socket.listen.backlog.size`), where they cost the gateway nothing. uvloop can't
-pause its servers, but a closed one leaves the sockets open if somebody else has them open, too.
+pause its servers, but a closed server leaves its sockets open if this process has duplicates of them.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from weakref import WeakSet
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 1.0
-"""Time (s) after which a listener that could not go on to accept tries again."""
+"""Time (s) after which a listener that failed to accept connections again makes the next attempt."""
 MakeProtocol = Callable[[], asyncio.BaseProtocol]
 
 
@@ -30,9 +30,9 @@ class Acceptor:
         self._backlog = backlog
         self._serving: list[asyncio.Server] = []
         self._former: WeakSet[asyncio.Server] = WeakSet()
-        """The servers that accept no more, while they have connections."""
+        """The closed servers that still have connections."""
         self._held: list[socket.socket] = []
-        """The sockets while nothing is accepted."""
+        """The sockets while the listener accepts no connections."""
         self._resuming: asyncio.TimerHandle | asyncio.Task[None] | None = None
 
     async def open(self, host: str | None, port: int) -> tuple[socket.socket, ...]:
@@ -44,14 +44,14 @@ class Acceptor:
         return bound.sockets
 
     def hold(self, seconds: float) -> None:
-        """Accept nothing for this time. While it accepts nothing already, change nothing."""
+        """Accept no connections for this time. A pause that has begun stays as it is."""
         if not self._serving or self._held:
             return
         bound = [each for server in self._serving for each in server.sockets]
         try:
             for each in bound:
                 self._held.append(socket.socket(fileno=os.dup(each.fileno())))
-        except OSError as error:  # no file handle is left, so that nothing is accepted anyway
+        except OSError as error:  # No file handle is left, so no connection can be accepted anyway.
             logger.warning("a listener can't hold new connections back: %s", error.strerror)
             self._close_held()
             return
@@ -60,11 +60,11 @@ class Acceptor:
 
     @property
     def is_holding(self) -> bool:
-        """Whether new connections wait."""
+        """Whether the listener accepts no connections for now, so that new ones wait."""
         return bool(self._held)
 
     def close(self) -> None:
-        """Accept nothing any more."""
+        """Stop accepting connections for good."""
         if self._resuming is not None:
             self._resuming.cancel()
         self._close_servers()

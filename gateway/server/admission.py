@@ -1,7 +1,9 @@
-"""Counts connections and decides which are let in: limits of all, of a listener, of an address, and rates of new ones.
+"""Counts connections and decides which are accepted, by limits on all connections, on those of a listener or
+an address, and on the rate of new connections.
 
-Source: Kafka's ConnectionQuotas. A connection over a number is closed. One over the rate of its address is closed late, which keeps the address
-from trying again at once. Beyond the rate of a listener, or of all, no connection is closed; the next ones are accepted later.
+Source: Kafka's ConnectionQuotas. A connection beyond a limit on the number is closed. A connection beyond the
+rate of its address is closed after a delay, which keeps the address from trying again at once. Beyond the
+rate of a listener, or of all listeners, no connection is closed; the next connections are accepted later.
 """
 
 from __future__ import annotations
@@ -20,14 +22,14 @@ from gateway.runtime.quotas.client_quotas import ClientQuotas
 MAX_CONNECTIONS: Final = "max.connections"
 CREATION_RATE: Final = "max.connection.creation.rate"
 _ALL: Final = ""
-"""Stands for all listeners; no listener has an empty name."""
+"""The name that stands for all listeners; no listener has an empty name."""
 
 
 class Verdict(NamedTuple):
-    """What happens to a new connection, and to those that come after."""
+    """The decision about a new connection, and about the connections that come after it."""
 
     refusal: str = ""
-    """Why the connection is refused; empty when it is let in."""
+    """The reason why the connection is refused; empty when it is accepted."""
     close_after_ms: int = 0
     """The time after which a refused connection is closed."""
     hold_ms: int = 0
@@ -44,7 +46,7 @@ class Admission:
         quotas: ClientQuotas | None,
         handles_limit: int,
     ) -> None:
-        """The process may open `handles_limit` files and sockets together."""
+        """Begin without connections. The process may open `handles_limit` files and sockets together."""
         self._config = config
         self._now_ms = now_ms
         self._quotas = quotas

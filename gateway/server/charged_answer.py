@@ -54,7 +54,9 @@ class ChargedAnswer:
             charged.resolve(self._finished(begun.answer))
 
     def _abandon(self, begun: Deferred) -> None:
-        """Charge the work for a client that has hung up: what was done, and what goes on without the client."""
+        """Charge the work for a client that has hung up: the work done so far, and the work that continues
+        without the client.
+        """
         begun.abandon()
         begun.when_resolved(self._charge.count_time)
         self._charge.count_time()

@@ -1,7 +1,8 @@
-"""The time that handshakes and logins of new connections take of each turn of the event loop.
+"""Limits the time that handshakes and logins of new connections take in each turn of the event loop.
 
-A handshake costs a signature, and a thousand of them arrive in one turn: they would hold up every other client for a second. So the work
-of a turn ends after a slice; what is left waits for the next turn, first come, first served.
+A handshake costs a signature, and a thousand handshakes may arrive in one turn: they would hold up every
+other client for a second. So the work of a turn ends after a slice. The remaining work waits for the next
+turn, in the order of arrival.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ class HandshakeTurns:
     def __init__(
         self, loop: asyncio.AbstractEventLoop, slice_s: float, seconds: Callable[[], float] = perf_counter
     ) -> None:
-        """`seconds` measures the time that work takes."""
+        """Begin without waiting work. `seconds` measures the time that work takes."""
         self._loop = loop
         self._slice_s = slice_s
         self._seconds = seconds
@@ -33,7 +34,7 @@ class HandshakeTurns:
         self._waiting: deque[Callable[[], None]] = deque()
 
     def __len__(self) -> int:
-        """Return how much work waits."""
+        """Return the number of handshakes and login steps that wait."""
         return len(self._waiting)
 
     def has_time(self) -> bool:
@@ -41,7 +42,7 @@ class HandshakeTurns:
         return self._spent_s < self._slice_s and not self._waiting
 
     def wait(self, resume: Callable[[], None]) -> None:
-        """Call `resume` in a turn that has time left; it runs its work with `measured`."""
+        """Call `resume` in a turn that has time left. `resume` must run its work inside of `measured`."""
         self._waiting.append(resume)
         self._end_soon()
 
@@ -70,5 +71,5 @@ class HandshakeTurns:
             try:
                 resume()
             except Exception:
-                # the others go on
+                # An error of one handshake must not stop the others.
                 logger.exception("a handshake failed in the gateway")

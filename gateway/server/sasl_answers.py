@@ -22,8 +22,8 @@ from gateway.protocol.messages import (
 from gateway.security.sasl.login import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
 REFUSED_BYTES: Final = 1024
-"""A larger request that comes instead of a token is not decoded, because the client is not known yet; it gets no answer. Kafka decodes
-requests of any size.
+"""The largest request (bytes) in place of a token that is decoded. A larger one gets no answer, because the
+client has not logged in yet. Kafka decodes requests of any size.
 """
 _size = Struct(">i").pack
 
@@ -84,7 +84,8 @@ def handshake_answer(header: RequestHeader, error: ErrorCode, mechanisms: Iterab
 
 
 def illegal_state_answer(header: RequestHeader, frame: memoryview) -> bytes:
-    """Return the answer ILLEGAL_SASL_STATE of a request that came instead of a token; empty where there is none.
+    """Return the answer ILLEGAL_SASL_STATE of a request that came instead of a token; empty where no such
+    answer exists.
 
     Raises MalformedRequest, and CloseConnection for an API or version that does not exist.
     """
@@ -92,7 +93,8 @@ def illegal_state_answer(header: RequestHeader, frame: memoryview) -> bytes:
         header = header._replace(api_version=0)  # the answer to a version that is too new (KIP-511)
     if not has_messages(header.api_key, header.api_version):
         raise CloseConnection(
-            f"it sent API key {header.api_key} version {header.api_version}, which does not exist, instead of a token"
+            f"the client sent API key {header.api_key} version {header.api_version}, which does not exist, "
+            "instead of a token"
         )
     if len(frame) > REFUSED_BYTES:
         return b""

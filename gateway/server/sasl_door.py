@@ -117,7 +117,7 @@ class SaslDoor:
         )
 
     def _token(self, token: bytes, form: TokenForm) -> Answer | Deferred:
-        """Begin one step of the login, now or when the steps of others leave time for it."""
+        """Begin one step of the login, now or when the login steps of other connections leave time for it."""
         turns = self._listener.turns
         if turns.has_time():
             with turns.measured():

@@ -88,7 +88,7 @@ class TlsDoor(asyncio.Protocol):
 
 
 class Handshaking(ssl.SSLObject):
-    """The TLS of one connection, whose handshake goes by turns."""
+    """The TLS object of one connection. Its handshake works only when it is the connection's turn."""
 
     handshake: Handshake
 
@@ -97,9 +97,8 @@ class Handshaking(ssl.SSLObject):
 
 
 class Handshake:
-    """The handshake of one connection: when it may work, and what the client learns when it fails.
-
-    It is the context of the connection, as far as the protocol above uses one.
+    """The handshake of one connection: it works in turns, and reports to the client why it failed. The event
+    loop's protocol uses this object as the TLS context of the connection.
     """
 
     def __init__(self, context: ssl.SSLContext, transport: asyncio.Transport, turns: HandshakeTurns) -> None:
@@ -110,7 +109,7 @@ class Handshake:
         self._has_turn = False
         self._incoming = self._outgoing = ssl.MemoryBIO()
         self.resume: Callable[[int], None] | None = None
-        """What goes on with the handshake; None when it is over."""
+        """The function that continues the handshake; None when the handshake is over."""
 
     def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any) -> Handshaking:
         made = cast("Handshaking", self._context.wrap_bio(incoming, outgoing, **options))
@@ -119,12 +118,12 @@ class Handshake:
         return made
 
     def step(self, work: Callable[[], None]) -> None:
-        """Go on with the handshake if it is this connection's turn. Raises the errors of `work`.
+        """Continue the handshake if it is this connection's turn. Raises the errors of `work`. Otherwise read
+        nothing from the client until its turn, and report to the protocol that bytes are missing.
 
-        Otherwise read nothing from the client until then, and say that bytes are missing.
-
-        The protocol above closes the socket before it sends the alert of an error. A JVM client takes the end of the connection for
-        an outage and retries forever; the alert reports that its certificate is refused.
+        The event loop's protocol closes the socket before it sends the alert of an error, so this method
+        sends the alert. Without the alert a JVM client treats the end of the connection as an outage and
+        retries forever.
         """
         if self._incoming.pending and not self._has_turn and not self._turns.has_time():
             self._transport.pause_reading()

@@ -23,9 +23,12 @@ from gateway.security.tls_context import TlsSettings, build_context
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0
-"""Time (s) after which a store that could not be taken is read again, at the next connection."""
+"""Time (s) after a store could not be read or used, in which new connections do not try to read it again."""
 WARNING_INTERVAL_S: Final = 86_400.0
-"""Time (s) between two warnings of the age of a certificate, each at a new connection."""
+"""The shortest time (s) between two warnings about the age of a certificate.
+
+A warning is logged when a new connection comes.
+"""
 _FileState = tuple[int, int, int]
 _NO_FILE: Final = (0, 0, 0)
 
@@ -66,7 +69,7 @@ class TlsListener:
         self._settings = tls_settings(config, name)
         self._present = self._first()
         self._files = self._present.files
-        """The files that were read last, also those that were refused."""
+        """The states of the files that were read last, also of files that were refused."""
         self._checked: _Loaded | None = None
         self._is_reading = False
         self._next_look_s = 0.0
@@ -104,7 +107,7 @@ class TlsListener:
         self._checked = loaded
 
     def take_checked(self) -> None:
-        """Give new connections what was checked last, if the listener has these settings now."""
+        """Use the stores that were checked last for new connections, if the listener has these settings now."""
         checked, self._checked = self._checked, None
         if checked is not None and checked.settings == self._settings:
             self._take(checked)
@@ -135,7 +138,9 @@ class TlsListener:
             ) from None
 
     def _follow_settings(self) -> None:
-        """Take altered settings: what was checked before, otherwise what a thread reads."""
+        """Use the stores of altered settings: those that were checked before, otherwise those that a thread
+        reads now.
+        """
         settings = tls_settings(self._config, self._name)
         if settings == self._settings:
             return
@@ -156,7 +161,9 @@ class TlsListener:
         except Exception as error:  # noqa: BLE001 - any error keeps the old certificate
             self._keep(str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}")
             return
-        if loaded.settings != self._settings:  # they were altered meanwhile
+        if (
+            loaded.settings != self._settings
+        ):  # The settings were altered meanwhile, so the stores are read again.
             self._read()
             return
         complaint = change_complaint(self._present.identity, loaded.identity, self._allowed)
@@ -200,7 +207,8 @@ class TlsListener:
 
 def _load(settings: TlsSettings) -> _Loaded:
     """Read the stores. Raises StoreError."""
-    # a file that is replaced while it is read has another state afterwards
+    # Take the state of the files before reading them. A file that is replaced meanwhile then has another
+    # state, and is read again.
     files = _file_states(settings)
     context, pair = build_context(settings)
     if settings.trust_store and context.verify_mode is ssl.CERT_NONE:

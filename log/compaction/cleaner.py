@@ -325,7 +325,7 @@ class _Output:
         self.pending.clear()
         self.pending_bytes = 0
         if self.storage.write(self.file, (content,), self.written_bytes) != len(content):
-            raise OSError(errno.ENOSPC, "short write", self.file.path)
+            raise OSError(errno.ENOSPC, "only a part of the bytes was written", self.file.path)
         self.written_bytes += len(content)
         self.throttle.count(len(content))
 

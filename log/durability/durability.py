@@ -1,7 +1,8 @@
-"""How things become durable: the port, and the local disk behind it. No other module calls an fsync.
+"""Makes files and directories durable: the port `Durability`, and its implementation on the local disk. No
+other module calls an fsync.
 
 A flush ticket says what a running log must persist, a `Durability` says how, in rounds of tickets. What no ticket carries, because
-no log runs yet or another process made it, goes through the verbs of `DurableFiles`.
+no log runs yet or another process made it, goes through the methods of `DurableFiles`.
 """
 
 from __future__ import annotations

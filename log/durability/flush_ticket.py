@@ -47,7 +47,7 @@ class FlushTicket:
     """Directories in which names changed."""
     captures: list[Capture] = field(default_factory=list)
     last: Capture | None = None
-    """What must become durable after everything else: the log start offset of a removal. Flushes have none."""
+    """The capture that is written after everything else: the log start offset of a removal. Flushes have none."""
 
     @property
     def size_bytes(self) -> int:

@@ -255,7 +255,7 @@ class Storage:
         descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         try:
             if self._pwritev(descriptor, (content,), 0) != len(content):
-                raise OSError(errno.ENOSPC, "short write", path)
+                raise OSError(errno.ENOSPC, "only a part of the bytes was written", path)
         finally:
             self._disk.close(descriptor)
 

@@ -86,7 +86,10 @@ class Authority:
     def listener(
         self, common_name: str = "localhost", *, days: int = 30, names: Sequence[str] = ("localhost",)
     ) -> Certified:
-        """Return what a listener on the loopback needs. Its certificate has these names beside the address."""
+        """Return a key with a certificate for a listener on the loopback.
+
+        The certificate has these names beside the address.
+        """
         addresses = [
             *(x509.DNSName(each) for each in names),
             x509.IPAddress(ipaddress.ip_address("127.0.0.1")),

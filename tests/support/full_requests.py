@@ -1,4 +1,4 @@
-"""Requests of any API in which every array has one row: for tests of what all APIs have in common."""
+"""Requests of any API in which every array has one row: for tests of properties that all APIs have in common."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kio.static.constants import EntityType
 from tests.support.wire import Plain, entity, field_shape
 
 NUMBER = 3
-"""The value of every number; as a code of access control lists it stands for something."""
+"""The value of every number; it is a valid code of access control lists, too."""
 _VALUES: Plain = {
     "string": "x",
     "bytes": b"x",

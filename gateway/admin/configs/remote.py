@@ -129,7 +129,7 @@ def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> N
     else:
         known = {row.name for row in _all_rows(cluster, resource)}
     for name in names:
-        # a setting of one listener is listed only where it is set
+        # A setting of one listener is listed only where somebody has set it, so its name can't be checked.
         if known and not known.intersection({name, without_listener(name)}):
             raise _unknown(resource, name, known)
 

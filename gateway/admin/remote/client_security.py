@@ -1,4 +1,5 @@
-"""How a command connects to a cluster: TLS and login, by Kafka's client properties (`--command-config`).
+"""Reads the TLS and login settings with which a command connects to a cluster from Kafka's client properties
+(`--command-config`).
 
 No message of an error quotes a value that may be secret.
 """

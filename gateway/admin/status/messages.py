@@ -29,8 +29,9 @@ class Certificate(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True):
     """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present.
 
-    `listeners` are the addresses that clients are told, `bound` those that the gateway listens on. `is_disk_short`: the disk has
-    less than `min_free_bytes` free, and producers are refused; `disk_refusals` counts the batches refused for that.
+    `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
+    listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
+    `disk_refusals` counts the batches refused for that.
     """
 
     version: str

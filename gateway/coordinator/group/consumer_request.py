@@ -20,8 +20,9 @@ from gateway.coordinator.places import Place
 
 MAX_REGEX_CHARACTERS: Final = 1000
 MAX_REGEXES: Final = 100
-"""Different regular expressions of one group. A member with a further one is refused (GROUP_MAX_SIZE_REACHED), because all of them
-are matched against all topics when topics change. Kafka has no such limit.
+"""Different regular expressions of one group. A member with a further expression is refused
+(GROUP_MAX_SIZE_REACHED), because all expressions are matched against all topics when topics change. Kafka has
+no such limit.
 """
 MAX_ID_BYTES: Final = 1024
 """Longest id accepted, far longer than any client needs; every record of a member repeats its ids."""

@@ -68,7 +68,7 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
 
 
 def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], DeletionRight] | None:
-    """Return the function that tells what the client may do with a topic; None if it may delete all topics."""
+    """Return the function that returns the client's rights on a topic; None if the client may delete all topics."""
     if has_on_cluster(context, Operation.DELETE):
         return None
 

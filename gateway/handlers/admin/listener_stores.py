@@ -1,4 +1,5 @@
-"""Checks altered key stores and trust stores of running listeners before the change, and lets the listeners take them after it.
+"""Checks altered key stores and trust stores of running listeners before a change of settings, and lets the
+listeners use them after the change.
 
 As in Kafka, naming the present file again reads the file again, although no value changes. Unlike Kafka, the gateway reads no file for a
 client that may not alter the broker. Source: Kafka's ConfigAdminManager, DynamicBrokerConfig.reloadUpdatedFilesWithoutConfigChange.
@@ -25,7 +26,7 @@ from gateway.security.renewal import RenewableListener
 async def refuse_unusable(
     context: RequestContext[TopicServices], alterations: Sequence[Alteration]
 ) -> Sequence[Alteration]:
-    """Return the alterations; one that names a store which its listener can't use is denied."""
+    """Return the alterations, and mark those as denied that name a store which their listener can't use."""
     checked = list(alterations)
     for index, alteration in enumerate(alterations):
         refusal = await _refusal(context, alteration)
@@ -35,7 +36,7 @@ async def refuse_unusable(
 
 
 def take(context: RequestContext[TopicServices], alterations: Sequence[Alteration]) -> None:
-    """Let the listeners of these alterations, which are durable, take their stores."""
+    """Let the listeners use the stores of these alterations, which are durable."""
     for alteration in alterations:
         for listener in _listeners(context, alteration).values():
             listener.take_checked()
@@ -66,7 +67,7 @@ async def _refusal(context: RequestContext[TopicServices], alteration: Alteratio
 
 
 def _is_refused_anyway(context: RequestContext[TopicServices], alteration: Alteration) -> bool:
-    """Return whether the alteration is refused whatever is in the stores."""
+    """Return whether the alteration is refused for another reason, so that its stores need not be read."""
     node: NodeServices = context.node
     decision = alter_configs(
         context.services.metadata_log.image,

@@ -40,7 +40,7 @@ _new_tuple = tuple.__new__
 
 
 class _Target:
-    """What the requests of one shape commit, and their answer."""
+    """The group, partitions and answer of the requests of one shape."""
 
     __slots__ = (
         "_answer",

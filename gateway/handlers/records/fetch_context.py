@@ -1,4 +1,5 @@
-"""Which partitions a fetch reads and which of them its answer names: whole requests and sessions (KIP-227).
+"""Chooses the partitions that a fetch reads and those that its answer names, for whole requests and for
+sessions (KIP-227).
 
     session id  session epoch   the fetch is
     0           −1              whole, without a session

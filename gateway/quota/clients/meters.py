@@ -18,7 +18,10 @@ M = TypeVar("M")
 IDLE_MS: Final = 3_600_000
 """A meter without use for this time is dropped (ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS)."""
 LONGEST_NAME: Final = 255
-"""A meter under a longer name, which a client may make up, remembers the digest of the name."""
+"""The longest name (characters) that a meter keeps.
+
+Of a longer name, which a client may make up, the meter keeps the digest.
+"""
 DROPPED_AT_ONCE: Final = 4
 """Idle meters dropped with one look-up; the rest go with the next look-ups."""
 

@@ -4,7 +4,8 @@
  "request": "Fetch", "operation": "READ", "resource_type": "TOPIC", "resource": "orders", "count": 1}
 
 A refusal is written at once. The same refusals of the next minute are counted, and written as one line at its end.
-Failed logins are written and counted in the same way, and apart, because everybody can make them:
+Failed logins are written and counted in the same way, but with a limit of their own, because every client can
+cause them:
 
 {"event": "login_failed", "principal": "User:alice", "address": "192.0.2.7", "listener": "EXTERNAL",
  "mechanism": "SCRAM-SHA-512", "reason": "Authentication failed …", "count": 1}
@@ -50,7 +51,10 @@ class Refusal(NamedTuple):
 
 
 class FailedLogin(NamedTuple):
-    """A login that failed: who the client claimed to be, from where, and why it failed. `principal` None: an unknown user."""
+    """A failed login: the principal that the client claimed, its address, and the reason.
+
+    `principal` is None for an unknown user.
+    """
 
     principal: str | None
     address: str
@@ -69,11 +73,13 @@ class _Repeats(Generic[K]):
         self._event = event
         self._write = write
         self.counts: dict[K, int] = {}
-        """The repeats that were not written yet; 0 for a line that was written and not repeated."""
+        """The number of repeats of each line that are not written yet; 0 for a line that was written and not
+        repeated.
+        """
         self._others = 0
 
     def note(self, thing: K) -> None:
-        """Write a line, or count it if its like was written within the interval."""
+        """Write a line, or count it if the same line was written within the interval."""
         repeats = self.counts.get(thing)
         if repeats is not None:
             self.counts[thing] = repeats + 1
@@ -84,7 +90,7 @@ class _Repeats(Generic[K]):
             self._others += 1
 
     def end_interval(self) -> None:
-        """Write what was counted, and begin again."""
+        """Write the counted repeats, and begin the next interval."""
         counts, others = self.counts, self._others
         self.counts, self._others = {}, 0
         for thing, count in counts.items():
@@ -111,7 +117,7 @@ class AuditLog:
             self._refusals.note(_short(refusal))
 
     def login_failed(self, login: FailedLogin) -> None:
-        """Write a failed login, or count it if its like was written within the interval."""
+        """Write a failed login, or count it if the same failure was written within the interval."""
         if self.is_on:
             self._begin_interval()
             principal = None if login.principal is None else _cut(login.principal)
@@ -146,7 +152,7 @@ class AuditLog:
 
 
 def _short(refusal: Refusal) -> Refusal:
-    """Return the refusal as it is remembered: with texts of clients that are not longer than in the log."""
+    """Return the refusal with the client's texts cut to the length that the log shows, to remember less."""
     requester = Requester(*map(_cut, refusal.requester))
     return refusal._replace(requester=requester, resource=_cut(refusal.resource))
 

@@ -76,7 +76,7 @@ class WorkerThreads(Generic[T]):
 
 
 class FileHandles(NamedTuple):
-    """How many connections and how many data files may be open at once."""
+    """The numbers of connections and of data files that may be open at once."""
 
     connections: int
     files: int

@@ -1,4 +1,4 @@
-"""How an operation on state that a log holds is carried out: judge → append → fold in → wait.
+"""Carries out operations on state that a log holds, in four steps: judge → append → fold in → wait.
 
     judge     the operation reads the state and yields a `Change`: its answer, and the records of what changes
     append    the records join the batch that is about to be written

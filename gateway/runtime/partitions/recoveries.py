@@ -29,7 +29,8 @@ class Recoveries:
     async def reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
         """Bring an offline log back; `owner` serves it, if anyone does. Joins a recovery that is under way.
 
-        The recovery goes on when the caller is cancelled. Raises LogError, IncompatibleFormat, OSError; the log is then still offline.
+        The recovery continues when the caller is cancelled. Raises LogError, IncompatibleFormat, OSError; the
+        log is then still offline.
         """
         await asyncio.shield(self._start((log.topic, log.partition), lambda: self._reopen(log, owner)))
 

@@ -15,7 +15,7 @@ MAX_MESSAGE_BYTES: Final = 8_192
 _NAME = rb"(?:[\x01-+\--<>-\x7f]|=2C|=3D)+"
 _PRINTABLE = rb"[\x21-+\--~]+"
 _BASE64 = rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?"
-_EXTENSIONS = rb"(?:,(?!m=)[A-Za-z]+=[\x01-+\--\x7f]+)*"  # m is of an extension that nobody may ignore
+_EXTENSIONS = rb"(?:,(?!m=)[A-Za-z]+=[\x01-+\--\x7f]+)*"  # no server may ignore the extension m
 _FIRST: Final = re.compile(rb"n,(?:a=(%s))?,(n=(%s),r=(%s)(%s))" % (_NAME, _NAME, _PRINTABLE, _EXTENSIONS))
 _FINAL: Final = re.compile(rb"(c=%s,r=(%s)%s),p=(%s)" % (_BASE64, _PRINTABLE, _EXTENSIONS, _BASE64))
 

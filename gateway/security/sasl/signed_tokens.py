@@ -16,7 +16,9 @@ from gateway.security.sasl.key_source import KeySource
 from gateway.security.sasl.tokens import ClaimRules, Token, TokenRefused, decoded, json_object, parts_of
 
 THREADS: Final = 2
-"""Threads that verify signatures of slow keys at a time; further logins wait, so that other work finds threads free."""
+"""Threads that verify signatures of slow keys at a time; further logins wait, so that threads stay free for
+other work.
+"""
 _LONGEST_HEADER: Final = 8 << 10
 _SIGNATURES: Final = jwt.PyJWS(algorithms=sorted(ALGORITHMS))
 
@@ -45,7 +47,7 @@ class SignedTokens:
 
 
 def _verified(token: str, key: VerificationKey, algorithm: str) -> bytes:
-    """Return the claims of a token whose signature is right, still as text. Raises TokenRefused."""
+    """Verify the signature of a token and return its claims as undecoded text. Raises TokenRefused."""
     try:
         payload: bytes = _SIGNATURES.decode_complete(token, key.key, algorithms=[algorithm])["payload"]
     except (jwt.PyJWTError, ValueError, TypeError, RecursionError):

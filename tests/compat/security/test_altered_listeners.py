@@ -218,7 +218,7 @@ def _alterations(endpoint: Endpoint) -> list[tuple[dict[str, str | None], str]]:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What followed an alteration: its error, whether new connections get another certificate, and the settings."""
+    """The outcome of an alteration: its error, whether new connections get another certificate, and the settings."""
 
     alteration: str
     error: int
@@ -227,7 +227,7 @@ class Outcome:
 
 
 def _carry_out(endpoint: Endpoint, values: dict[str, str | None], broker: str) -> Callable[[], Outcome]:
-    """Alter settings; return what looks at the outcome."""
+    """Alter settings; return the function that reads the outcome."""
     before = endpoint.serial()
     error = endpoint.alter(values, broker=broker)
 

@@ -1,4 +1,6 @@
-"""A thousand clients that begin TLS handshakes, half or whole, over and over: who is connected is served meanwhile."""
+"""A thousand clients that begin TLS handshakes, half or whole, over and over: clients that are connected are
+served meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -46,7 +48,7 @@ class Secured:
 
     @contextlib.contextmanager
     def half_done(self, count: int) -> Iterator[list[socket.socket]]:
-        """Return connections that have sent the first bytes of a handshake, and say no more."""
+        """Return connections that have sent the first bytes of a handshake, and send no more."""
         hello = self.hello()
         with contextlib.ExitStack() as stack:
             crowd = [stack.enter_context(self.connect()) for _ in range(count)]
@@ -98,7 +100,7 @@ def test_a_thousand_half_handshakes_and_whole_ones_hold_up_nobody(secured: Secur
             eventually(lambda: scene.open_sockets() >= sockets + CROWD, "all of them accepted")
             witness.wait_for(40)
             for client in crowd:
-                assert client.recv(1), "the answer to the first bytes"
+                assert client.recv(1), "the gateway must answer the first bytes"
             witness.wait_for(40)
             with secured.client() as another:
                 assert another.version() == "TLSv1.3"

@@ -1,4 +1,6 @@
-"""Changes over the control socket are in the log and in the audit log; questions are not, and secrets never."""
+"""Changes over the control socket are in the log and in the audit log; requests that only read are not, and
+secrets never are.
+"""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ LOOPS = pytest.mark.parametrize("run", [asyncio.run, uvloop.run], ids=["asyncio"
 
 
 class Welcome(asyncio.Protocol):
-    """Greets a client."""
+    """A protocol that sends a greeting to each client."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast("asyncio.Transport", transport).write(b"hello")
@@ -34,7 +34,7 @@ async def open_acceptor(host: str = "127.0.0.1") -> tuple[Acceptor, int]:
 
 
 async def greeted(port: int) -> asyncio.Task[bytes]:
-    """Return what reads the greeting on a connection that is made."""
+    """Connect, and return a task that reads the greeting."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
 
     async def read() -> bytes:
@@ -52,7 +52,7 @@ def test_connections_wait_while_it_holds_and_are_served_afterwards(run: Run) -> 
         before = await greeted(port)
         assert await asyncio.wait_for(before, LIMIT_S) == b"hello"
         acceptor.hold(0.2)
-        acceptor.hold(FOR_EVER_S)  # changes nothing
+        acceptor.hold(FOR_EVER_S)  # a second call changes nothing
         waiting = [await greeted(port) for _ in range(5)]
         assert acceptor.is_holding
         done, _ = await asyncio.wait(waiting, timeout=0.1)

@@ -1,4 +1,6 @@
-"""The answer of a charged request: its client pays, whether it waits or hangs up, and gets every answer."""
+"""The answer of a charged request: the quota of its client is charged, whether the client waits or hangs up,
+and every answer is sent.
+"""
 
 from __future__ import annotations
 

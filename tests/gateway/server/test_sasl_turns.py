@@ -65,7 +65,7 @@ class Scene:
         )
 
     def serve(self, frame: memoryview, peer: Any) -> Answer:
-        raise AssertionError("nobody asks for more than a login")
+        raise AssertionError("no request but those of a login may be begun")
 
     def connect(self) -> Connection:
         connection = Connection()

@@ -1,4 +1,6 @@
-"""The stores of a running listener: which alterations it refuses, and what it shows when files and settings change."""
+"""The stores of a running listener: which alterations it refuses, and which certificate it shows when files
+and settings change.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +88,7 @@ async def test_what_was_checked_counts_as_soon_as_the_settings_have_it(tmp_path:
     new = scene.store("new")
     await scene.listener.check(scene.proposed(keystore_location=new))
     assert scene.listener.context() is scene.first
-    new.unlink()  # it is read only once
+    new.unlink()  # the store must be read only once
     scene.alter(keystore_location=new)
     assert scene.listener._present.context is not scene.first
 

@@ -1,4 +1,4 @@
-"""Holds each conversation with both endpoints, and compares what they answer."""
+"""Holds each conversation with both endpoints, and compares the answers."""
 
 from __future__ import annotations
 

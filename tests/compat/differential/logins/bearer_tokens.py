@@ -57,7 +57,7 @@ TOKENS = {
 
 @TABLE.add_for_each(TOKENS)
 def token(visit: Visit, token: str) -> None:
-    """Log in with a token; where it is refused, end the login as clients do."""
+    """Log in with a token. When the token is refused, end the login as clients do."""
     client = visit.client()
     shake(client, "OAUTHBEARER")
     if authenticate(client, first_message(token)) == b"":

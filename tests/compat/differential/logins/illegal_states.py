@@ -1,4 +1,4 @@
-"""Requests of every API that come when a login expects something else."""
+"""Requests of every API that come while a login expects a handshake or a token."""
 
 from __future__ import annotations
 

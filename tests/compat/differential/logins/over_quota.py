@@ -1,4 +1,5 @@
-"""Clients over their quotas: who is told to wait, what they get, and that their connections are not read meanwhile.
+"""Clients over their quotas: the throttle times in their answers, the other fields of these answers, and that
+their connections are not read meanwhile.
 
 Each conversation measures users of its own. Times are compared as ranges: both endpoints compute them from the same rates, but at other moments.
 """
@@ -16,13 +17,13 @@ from tests.support.wire import Answer, Plain
 
 TABLE = Table()
 WINDOWS_S = 10
-"""A client that was quiet may send as much at once as its quota allows in this time."""
+"""The time (s) of all windows: an idle client may send at once as much as its quota allows in this time."""
 RATE = 10_000.0
 UNDER = 5_000
 OVER = 110_000
 """Bytes that are a second above what `RATE` allows at once."""
 FAR_OVER = 130_000
-"""Bytes that are three seconds above it."""
+"""Bytes that are three seconds above what `RATE` allows at once."""
 
 
 def _user(visit: Visit) -> str:
@@ -31,7 +32,7 @@ def _user(visit: Visit) -> str:
 
 
 def _limit(visit: Visit, user: str, key: str, value: float) -> None:
-    """Set a quota of a user, and wait until it is known."""
+    """Set a quota of a user, and wait until the endpoint describes it."""
     entity = [{"entity_type": "user", "entity_name": user}]
     entry = {"entity": entity, "ops": [{"key": key, "value": value, "remove": False}]}
     visit.admin.wire.call("alter_client_quotas", 1, entries=[entry], validate_only=False)
@@ -47,7 +48,7 @@ def _limit(visit: Visit, user: str, key: str, value: float) -> None:
 
 
 def _measured(client: Peer, api: str, version: int, request: Plain, *, least_ms: int = 200) -> Plain:
-    """Record an answer with whether it throttles the client; return it."""
+    """Record an answer, and whether it throttles the client; return the answer."""
     received: Plain = {}
 
     def converse() -> Answer:
@@ -72,7 +73,7 @@ def _throttled(fields: Plain, least_ms: int) -> Any:
 
 
 def _is_muted(client: Peer, throttle_ms: int) -> None:
-    """Record whether the next request is answered only after the throttle time, or nearly."""
+    """Record whether the next request is answered only after (nearly) the whole throttle time."""
     begun_s = time.monotonic()
     answer = client.wire.call("metadata", 12, topics=[])
     waited_ms = (time.monotonic() - begun_s) * 1000
@@ -101,7 +102,7 @@ def produce(visit: Visit, version: int) -> None:
 
 @TABLE.add
 def produce_without_acks(visit: Visit) -> None:
-    """Send too much without asking for answers: only the muted connection shows it."""
+    """Send too much with acks=0: without answers only the muted connection shows the throttling."""
     topic, user = visit.admin.topic(), _user(visit)
     _limit(visit, user, "producer_byte_rate", RATE)
     client = visit.known(user)
@@ -225,7 +226,9 @@ def most_specific(visit: Visit) -> None:
 
 @TABLE.add
 def pipelined(visit: Visit) -> None:
-    """Send two batches and a question at once: what was read is answered, the rest after the throttle time."""
+    """Send two batches and another request at once: the requests that were read already are answered at once,
+    the others after the throttle time.
+    """
     topic, user = visit.admin.topic(), _user(visit)
     _limit(visit, user, "producer_byte_rate", RATE)
     client = visit.known(user)

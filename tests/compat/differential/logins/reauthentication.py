@@ -26,7 +26,7 @@ BOB = plain_token("bob", password_of("bob"))
 WRONG = plain_token("alice", "wrong")
 PAST_SESSION_S = SESSION_MS / 1000 + 0.2
 BETWEEN_S = 1.2
-"""A time after which a client may log in again: at least a second after it did so last."""
+"""The pause (s) before a client logs in again: a second must have passed since its last login."""
 METADATA: tuple[str, int, Plain] = ("metadata", 12, {"topics": []})
 SHAKE: tuple[str, int, Plain] = ("sasl_handshake", 1, {"mechanism": "PLAIN"})
 
@@ -56,7 +56,10 @@ AFTER_SESSION: dict[str, tuple[str, int, Plain]] = {
 
 @TABLE.add
 def requests_after_session(visit: Visit) -> None:
-    """Send a request, each on its own connection, after the session is over. None is closed by the time alone."""
+    """Send a request, each on its own connection, after the session is over.
+
+    No connection is closed when its session ends; each is closed at its next request.
+    """
     clients = {label: _again(visit) for label in AFTER_SESSION}
     bare = visit.client("again")
     shake(bare, version=0)
@@ -72,7 +75,10 @@ def requests_after_session(visit: Visit) -> None:
 
 @TABLE.add
 def session_is_renewed(visit: Visit) -> None:
-    """Log in again before the session ends, three times; a client that did not is closed."""
+    """Log in again before the session ends, three times.
+
+    The connection of a client that did not log in again is closed.
+    """
     client, other = _again(visit), _again(visit)
     begun_s = time.monotonic()
     while time.monotonic() - begun_s < SESSION_MS / 1000 + BETWEEN_S:
@@ -201,7 +207,9 @@ def bearer_tokens_end_sessions(visit: Visit) -> None:
 
 @TABLE.add_for_each(["alice", "bob"])
 def bearer_token_again(visit: Visit, subject: str) -> None:
-    """Log in again with a token of the same user, or another one, although nothing asks for it but the first token."""
+    """Log in again with a token of the same user, or another one, although only the lifetime of the first
+    token requires it.
+    """
     client = visit.client()
     for name in ("alice", subject):
         shake(client, "OAUTHBEARER")

@@ -27,7 +27,7 @@ Change = Callable[[bytes], bytes]
 
 
 def _server_first(message: bytes) -> Any:
-    """Return what is the same at both endpoints: all but the server's part of the nonce."""
+    """Return the server's first message without its part of the nonce, so that both endpoints have the same text."""
     if not message:
         return message
     values = dict(part.split(b"=", 1) for part in message.split(b","))
@@ -198,7 +198,7 @@ def message_of_another_login(visit: Visit) -> None:
 
 @TABLE.add
 def token_behind_the_last_message(visit: Visit) -> None:
-    """Send the last message twice: the second comes when nothing is expected."""
+    """Send the last message twice: the second one comes after the login is over."""
     user = visit.add_scram_user("ann", PASSWORD, [ScramHash.SHA_256])
     peer, client, answer = _begin(visit, ScramHash.SHA_256, user)
     message = client.final(answer)
@@ -209,7 +209,7 @@ def token_behind_the_last_message(visit: Visit) -> None:
 
 @TABLE.add
 def password_changes_in_the_middle(visit: Visit) -> None:
-    """Set another password between the two messages: the login goes on with the old one."""
+    """Set another password between the two messages: the login continues with the old one."""
     user = visit.add_scram_user("ann", PASSWORD, [ScramHash.SHA_256])
     peer, client, answer = _begin(visit, ScramHash.SHA_256, user)
     visit.add_scram_user("ann", "another", [ScramHash.SHA_256])
@@ -218,7 +218,7 @@ def password_changes_in_the_middle(visit: Visit) -> None:
 
 @TABLE.add
 def with_bare_tokens(visit: Visit) -> None:
-    """Fail after the old handshake: nothing tells why."""
+    """Fail after SaslHandshake v0: the connection closes without an answer."""
     user = visit.add_scram_user("ann", PASSWORD, [ScramHash.SHA_256])
     for name in (user, visit.name("nobody")):
         peer = visit.client()

@@ -1,4 +1,4 @@
-"""Logins, logins again and refused logins end at Seqgate as at Apache Kafka."""
+"""Logins, re-authentications and refused logins have the same outcome at Seqgate and at Apache Kafka."""
 
 from __future__ import annotations
 

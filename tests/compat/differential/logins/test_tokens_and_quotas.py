@@ -1,4 +1,6 @@
-"""Delegation tokens live and clients over their quotas wait at Seqgate as at Apache Kafka."""
+"""Delegation tokens have the same lives, and clients over their quotas the same throttling, at Seqgate and at
+Apache Kafka.
+"""
 
 from __future__ import annotations
 

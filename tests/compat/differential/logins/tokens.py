@@ -1,4 +1,4 @@
-"""Delegation tokens: their life, who may ask for what, and logins with them."""
+"""Delegation tokens: creation to expiry, the rights of owners and renewers, and logins with tokens."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_LIFE_MS = 7 * 86_400_000
 EXPIRY_MS = 86_400_000
 TIMES = ("issue_timestamp", "expiry_timestamp", "max_timestamp")
 SLACK_MS = 60_000
-"""Differences of times below this follow from the time that a request takes."""
+"""The largest difference (ms) of two times that the duration of a request explains."""
 SOON_MS = 3_000
 PAST_SOON_S = 3.3
 TOKENAUTH = b",tokenauth=true"
@@ -69,7 +69,7 @@ class Tokens:
         self.call("describe_delegation_token", version, {"owners": rows})
 
     def _change(self, api: str, version: int, request: Plain, token: Plain) -> None:
-        """Renew or expire; the time of the answer is told relative to the token's issue."""
+        """Renew or expire a token; the transcript has the time in the answer relative to the token's issue."""
         answer = self.call(api, version, request, issued_ms=token["issue_timestamp"])
         if answer.get("error_code") == 0:
             is_gone = request.get("expiry_time_period", 0) < 0
@@ -87,7 +87,9 @@ class Tokens:
         return received
 
     def _await(self, token: Plain, expiry_ms: int | None) -> None:
-        """Wait until the brokers know when a token expires, or that it is gone: they learn of a change after its answer."""
+        """Wait until the brokers know when a token expires, or that it is gone: brokers learn of a change
+        after it was answered.
+        """
 
         def known(answer: Plain) -> bool:
             found = [row["expiry_timestamp"] for row in answer["tokens"] if row["hmac"] == token["hmac"]]
@@ -118,7 +120,9 @@ def _shown(answer: Plain, issued_ms: int = 0) -> Plain:
 
 
 def _about(duration_ms: int) -> str | int:
-    """Return a duration as one of the settings, where it is that but for the time of a request."""
+    """Return the name of the setting that a duration equals, apart from the time that a request takes;
+    otherwise the duration.
+    """
     if 0 <= duration_ms < SLACK_MS:
         return "soon"
     for known_ms in (600_000, 3_600_000, EXPIRY_MS, MAX_LIFE_MS):
@@ -219,7 +223,7 @@ def who_may_renew(visit: Visit) -> None:
 
 @TABLE.add
 def for_another_owner(visit: Visit) -> None:
-    """Create a token of another user: a super user may, others may not."""
+    """Create a token for another owner: a super user may do that, other users may not."""
     owner = visit.name("owner")
     _of(visit, "alice").create(owner=("User", owner))
     _of(visit, "alice").create(owner=("User", "alice"))
@@ -262,7 +266,7 @@ def described_by_owners(visit: Visit) -> None:
 
 @TABLE.add
 def asked_without_login(visit: Visit) -> None:
-    """Ask on the listener without logins."""
+    """Send the requests about tokens on the listener without logins."""
     tokens = Tokens(visit, visit.admin)
     nobody = {"hmac": b"x" * 64, "issue_timestamp": 0}
     for version in (1, 2):
@@ -295,7 +299,9 @@ def login(visit: Visit, hashing: ScramHash) -> None:
 
 @TABLE.add
 def rights_of_a_login(visit: Visit) -> None:
-    """Ask with a token for what only its owner may do, and about tokens, which nobody with a token may."""
+    """After a login with a token, send a request that the token's owner may send, and requests about tokens,
+    which are refused.
+    """
     tokens, user = _owner(visit)
     made = tokens.create()
     entry: dict[str, Any] = {
@@ -354,7 +360,7 @@ def login_with_expired_token(visit: Visit) -> None:
 
 @TABLE.add
 def removed_token(visit: Visit) -> None:
-    """Remove a token: its open connection lives on, and nobody logs in with it any more."""
+    """Remove a token: its open connection lives on, and no client can log in with it any more."""
     tokens, _ = _owner(visit)
     made = tokens.create()
     client = _log_in(visit, made)

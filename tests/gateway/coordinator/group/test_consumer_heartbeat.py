@@ -389,7 +389,7 @@ class TestSubscriptions:
         assert scene.refusal(request("a", 2, subscribed_regex="[")) is ErrorCode.invalid_regular_expression
 
     def test_a_group_has_a_bounded_number_of_expressions(self) -> None:
-        """Each of them is matched against all topics when topics change."""
+        """Each expression is matched against all topics when topics change, so their number must be limited."""
         scene = ConsumerScene(t=1)
         clients = [Client(scene, f"m{number}", ()) for number in range(MAX_REGEXES)]
         for number, client in enumerate(clients):

@@ -46,7 +46,9 @@ def test_a_resolved_expression_is_not_resolved_by_every_member() -> None:
 
 
 def test_a_new_expression_is_resolved_by_the_rights_of_its_sender_and_the_others_stay() -> None:
-    """Otherwise a member that changes its expression with every heartbeat has all expressions matched each time."""
+    """A member that changes its expression with every heartbeat must not cause all expressions to be matched
+    each time.
+    """
     resolver = Resolver()
     resolver.resolve("a", sight=sight("mine"))
     assert resolver.resolve("a", "b", sight=sight("hidden")) == {"a": ["mine"], "b": ["hidden"]}
