@@ -83,6 +83,14 @@ async def _alter(
 ) -> Sequence[ApiError | None]:
     """Alter the resources; return an error for each in order, None for a resource that was altered."""
     alterations = await listener_stores.refuse_unusable(context, alterations)
+
+    def note(errors: Sequence[ApiError | None]) -> None:
+        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
+        if not validate_only:
+            _set_levels(altered)
+            listener_stores.take(context, altered)
+            log_change(context, "altered the configuration of", list(map(_described, altered)))
+
     errors = await change_metadata(
         context,
         lambda image: alter_configs(
@@ -93,17 +101,9 @@ async def _alter(
             loggers=loggers.levels(),
             validate_only=validate_only,
         ),
+        note=note,
     )
-    if isinstance(errors, ApiError):
-        return [errors] * len(alterations)
-    if not validate_only:
-        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
-        _set_levels(altered)
-        listener_stores.take(context, altered)
-        log_change(
-            context, "altered the configuration of", [_described(alteration) for alteration in altered]
-        )
-    return errors
+    return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
 
 
 def _described(alteration: Alteration) -> str:

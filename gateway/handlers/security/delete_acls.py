@@ -37,14 +37,19 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         return await _answer(context, [error] * len(request.filters))
     filters = [filter_of_row(row) async for row in in_slices(request.filters)]
     found = await _found(context, filters)
-    results = await change_metadata(context, lambda image: delete_acls(image.acls, found))
+    results = await change_metadata(
+        context, lambda image: delete_acls(image.acls, found), note=lambda results: _note(context, results)
+    )
     if isinstance(results, ApiError):
         return await _answer(
             context, [wanted if isinstance(wanted, ApiError) else results for wanted in filters]
         )
-    deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
-    log_change(context, "deleted access control entry:", [str(entry) async for entry in in_slices(deleted)])
     return await _answer(context, results)
+
+
+def _note(context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]) -> None:
+    deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
+    log_change(context, "deleted access control entry:", list(deleted))
 
 
 async def _found(
