@@ -1,7 +1,8 @@
 """Starts a gateway with the C library's memory allocator.
 
-Python's own allocator gives memory back in blocks of a megabyte, and only those in which nothing lives. After three thousand topics were
-created and deleted, a few objects made meanwhile keep a fifth of the memory. The C library gives back every free page.
+Python's own allocator gives memory back in blocks of a megabyte, and only blocks without any live object.
+After three thousand topics were created and deleted, a few objects made meanwhile keep a fifth of the memory.
+The C library gives back every free page.
 """
 
 from __future__ import annotations
@@ -22,4 +23,4 @@ def use_c_allocator() -> None:
     if VARIABLE in os.environ or sys.platform != "linux":
         return
     command = [sys.executable, *sys.orig_argv[1:]]
-    os.execve(sys.executable, command, {**os.environ, VARIABLE: CHOSEN})  # noqa: S606 - the words are this process's own
+    os.execve(sys.executable, command, {**os.environ, VARIABLE: CHOSEN})  # noqa: S606 - this process's own arguments

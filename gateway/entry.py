@@ -29,7 +29,7 @@ def main() -> None:
 
 def _serve(words: list[str]) -> None:
     """Run the gateway and exit; return when typer must look at the options."""
-    from gateway.serving import parse, serve  # noqa: PLC0415 - completion in a shell needs none of it
+    from gateway.serving import parse, serve  # noqa: PLC0415 - completion in a shell needs nothing of this module
 
     options = parse(words)
     if options is None:
@@ -43,7 +43,9 @@ def _serve(words: list[str]) -> None:
 
 
 def shadowed() -> str | None:
-    """Return which package is imported from elsewhere than `gateway`, and what to do, as a sentence; None when all are Seqgate's."""
+    """Return a sentence that names a package which is imported from another place than `gateway`, and says
+    what to do; None when all packages are Seqgate's.
+    """
     home = Path(__file__).parent.parent
     for name in PACKAGES:
         spec = find_spec(name)

@@ -120,7 +120,7 @@ class Gateway:
             raise
 
     async def _put_together(self, handles_limit: int) -> None:
-        """Create all parts from the replayed metadata. They do nothing until they are started."""
+        """Create all parts from the replayed metadata. The parts do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         services, self._store = await compose(
@@ -132,10 +132,11 @@ class Gateway:
             Dispatcher(APIS, services),
             services.partitions.cold_reads,
             quotas=services.node.quotas,
-            logins=Logins(loop, self.clock, partial(login_mechanisms, services)),
+            logins=Logins(loop, self.clock, partial(login_mechanisms, services), services.node.audit),
             handles_limit=handles_limit,
         )
         services.upkeep.backlog.held.room = self.server.memory
+        services.node.tls_listeners = self.server.tls_listeners
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(
             config,
@@ -160,13 +161,13 @@ class Gateway:
         """Start serving; the listeners start last. Raises StartFailed."""
         services = self.services
         self._start_coordinators()
-        # claiming a block writes to the metadata: do it only when this release can read all of it
+        # Claiming a block writes to the metadata log, so all of its records must have been read before.
         if not await services.coordinators.producer_ids.start():
             logger.warning("no producer ids yet: %s", services.coordinators.producer_ids.state().last_error)
         services.partitions.cold_reads.start()
         services.upkeep.backlog.start()
         services.upkeep.disk_room.start()
-        # before the first request, so that a full disk takes no batch
+        # Measure the disk before the first request, so that a full disk takes no batch.
         await services.upkeep.backlog.measure_all_safely()
         for listener in self.config.listeners:
             await self._listen(listener)
@@ -186,8 +187,7 @@ class Gateway:
             ) from error
 
     def _traffic(self) -> Traffic:
-        server = self.server
-        return Traffic(len(server), server.refused_connections, server.dispatcher.requests)
+        return Traffic(len(self.server), *self.server.counts)
 
     def _open_metadata(self) -> MetadataLog:
         try:
@@ -236,7 +236,7 @@ class Gateway:
         self.services.node.bound[listener.name] = Endpoint(listener.host or EVERY_INTERFACE[1], port)
         if is_exposed(self.config, listener):
             logger.warning(
-                "listening on %s:%d without authentication: any client that reaches it can read and write everything",
+                "listening on %s:%d without authentication: any client can read and write everything",
                 listener.host or "every interface",
                 port,
             )

@@ -1,7 +1,7 @@
 """`seqgate serve`: its options and its run, without the packages that other commands need.
 
-`gateway.cli` describes the options, writes the help and refuses wrong ones. typer takes longer to import than a gateway to start,
-so `parse` takes the options when nothing is wrong with them.
+`gateway.cli` describes the options, writes the help and refuses wrong options. typer takes longer to import
+than a gateway to start, so `parse` takes the options itself when all of them are valid.
 """
 
 from __future__ import annotations
@@ -76,8 +76,9 @@ def parse(words: Sequence[str]) -> Options | None:
 
 def serve(options: Options) -> int:
     """Run the gateway until Ctrl-C or SIGTERM and return the exit code. An error is one sentence on stderr."""
-    gc.disable()  # Imported modules stay. Collections during the imports would take a sixth of the start.
-    # a wrong option is told before the slow imports
+    # Collect no garbage during the imports: modules stay anyway, and it would take a sixth of the start.
+    gc.disable()
+    # a wrong option is reported before the slow imports
     from gateway.gateway import run  # noqa: PLC0415
     from gateway.homes.home import Ended, StartFailed  # noqa: PLC0415
 

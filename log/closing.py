@@ -42,7 +42,9 @@ class ClosingLog(Protocol):
     writer: LogWriter
 
     def prepare_flush(self) -> FlushTicket | None:
-        """Return a ticket for everything that is not durable; None without anything, or offline."""
+        """Return a ticket for everything that is not durable; None when all is durable, or when the log is
+        offline.
+        """
 
     def complete_flush(self, ticket: FlushTicket) -> None:
         """Note that the flush of a ticket succeeded."""
@@ -96,6 +98,6 @@ def _stop_of(log: ClosingLog) -> CleanStop:
 
 
 def _is_as_stopped(log: ClosingLog) -> bool:
-    """Return whether nothing of the files changed since the clean stop that they were loaded from."""
+    """Return whether the files are unchanged since the clean stop from which the log was loaded."""
     stop = log.clean_stop
     return stop is not None and not log.unflushed.has_files and is_as(stop, log.segments, log.log_end_offset)

@@ -54,7 +54,7 @@ class LogEnvironment:
     transaction_index_cache: IndexCache[TransactionIndex] = field(default_factory=IndexCache)
     rebuilt_indexes: RebuiltIndexes = field(default_factory=RebuiltIndexes)
     made_durable_by: InitVar[Durability | None] = None
-    """How tickets and files become durable; None for the local disk."""
+    """The durability that persists tickets and files; None for the local disk."""
     durability: Durability = field(init=False)
     producer_limit: ProducerLimit | None = None
     deletions: DeletionQueue = field(default_factory=DeletionQueue)

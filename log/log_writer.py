@@ -84,7 +84,7 @@ class LogWriter:
         except OSError as error:
             outage.fail(f"a write failed: {error}", error)
         if written != batch.size_bytes:
-            no_room = OSError(errno.ENOSPC, "short write")
+            no_room = OSError(errno.ENOSPC, "only a part of the bytes was written")
             outage.fail(
                 f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
             )
@@ -137,12 +137,13 @@ class LogWriter:
 
 
 def _check_can_hold(segment: Segment, batch: BatchHeader, last_offset: int) -> None:
-    """Check that the segment can hold one more batch; it is due to roll, but must not roll yet. Raises StorageFailed.
+    """Check that the active segment can hold one more batch, although the log should roll and must not yet.
+    Raises StorageFailed.
 
     The log stays online: the first flush ends soon, or takes the log offline. An empty segment holds any batch.
     """
     is_too_large = segment.size_bytes > _MOST - batch.size_bytes
     if segment.size_bytes and (is_too_large or last_offset - segment.base_offset > _MOST):
         raise StorageFailed(
-            f"{segment.file.path} is full, and the log can't begin the next segment before its first flush is over; retry later"
+            f"{segment.file.path} is full, and the next segment must wait for the log's first flush; retry later"
         )

@@ -1,4 +1,4 @@
-"""What a failing disk does to a partition log: a failed write or flush ends its service, a failed read only that read.
+"""Takes a partition log offline after a failed write or flush; a failed read fails only that read.
 
 After a failed write or flush the log is offline until it is reopened: what was durable stays so, what was only written is
 undecided. Source: that an fsync is never tried again, PostgreSQL's fsyncgate (2018).

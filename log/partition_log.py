@@ -6,7 +6,7 @@ log_end_offset. No other append can come between these steps. Written data is no
 
     segments       the files of batches and their indexes     writer         writes at the log's end, and rolls
     unflushed      what is not durable yet, and its tickets   outage         whether the log is offline, and why
-    producers      sequences, judged in `append`              transactions   which are open, where all is decided
+    producers      sequences, judged in `append`              transactions   open ones, last stable offset
     record_states  what records ask for: names and delays
 
 Source of the rules: Kafka's `UnifiedLog`, `LocalLog`.
@@ -248,8 +248,11 @@ class PartitionLog:
             if leader_epoch > self.epochs.latest:
                 self.writer.begin_leader_epoch(leader_epoch, base_offset)
         except (MemoryError, RecursionError) as error:
-            # The state has only a part of the batch, but the file has all of it.
-            self.outage.fail("the memory did not suffice for what follows a write", error)
+            # The state may hold only a part of the batch, and the file holds the whole batch. So the log must
+            # be recovered.
+            self.outage.fail(
+                "the memory did not suffice to add a written batch to the state of the log", error
+            )
         # The NamedTuple's own constructor takes three times as long, and this line runs for every batch.
         return _new_tuple(
             Appended,

@@ -38,7 +38,7 @@ _ALL_BYTES: Final = 1 << 62
 
 
 class RemovalTicket(NamedTuple):
-    """What must be durable before the log may start at `new_start`: a flush that persists the log start last."""
+    """A flush that must succeed before the log may start at `new_start`; it persists the log start last."""
 
     flush: FlushTicket
     log_start: LogStart

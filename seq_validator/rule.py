@@ -97,7 +97,7 @@ def find_original(entry: ProducerEntry, batch: ProducerBatch) -> RetainedBatch |
 def _stale_epoch(entry: ProducerEntry, producer_epoch: int) -> Rejected:
     return Rejected(
         RejectionReason.INVALID_PRODUCER_EPOCH,
-        f"Producer {entry.producer_id} sent epoch {producer_epoch}, but its current epoch in this partition "
+        f"Producer {entry.producer_id} sent producer epoch {producer_epoch}, but its newest one in this partition "
         f"is {entry.producer_epoch}.",
     )
 

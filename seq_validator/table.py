@@ -63,7 +63,7 @@ class ProducerTable:
         if batch.producer_epoch < NO_PRODUCER_EPOCH:
             return Rejected(
                 RejectionReason.INVALID_PRODUCER_EPOCH,
-                f"Producer {batch.producer_id} sent epoch {batch.producer_epoch}; an epoch must be at least "
+                f"Producer {batch.producer_id} sent producer epoch {batch.producer_epoch}; it must be at least "
                 f"{NO_PRODUCER_EPOCH}.",
             )
         if begins_at_zero and batch.base_sequence > 0:

@@ -1,4 +1,4 @@
-"""What all tests share: fixed seeds, the order of files, and gateways that run as processes.
+"""The parts that all tests share: fixed seeds, the order of the test files, and gateways that run as processes.
 
 Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are in the folders of their tests, so that `make
 test-quick` needs no peer.

@@ -57,18 +57,18 @@ def test_every_file_is_named_for_what_is_in_it() -> None:
 
 
 FLUSHES = re.compile(r"f(data)?sync|syncfs")
-"""The calls that make bytes durable: of the system, of the disk, and of the storage."""
+"""The names of calls that make bytes durable, such as fsync, fdatasync, syncfs, and fsync_path of the storage."""
 MAY_FLUSH = (
     "log.durability.",
     "log.files.disk",
     "log.files.storage",
     "gateway.cluster.objects.directory_objects",
 )
-"""The port, and the modules that make the calls for it; and the object store in a directory, which is no data directory."""
+"""The modules that may flush: the `Durability`, the modules that make the calls for it, and the object store in a directory."""
 
 
 def _flushes(source: str) -> list[str]:
-    """Return the functions that `source` names to make bytes durable."""
+    """Return the names in `source`, a module's code, that FLUSHES finds."""
     names = [
         node.attr if isinstance(node, ast.Attribute) else node.id
         for node in ast.walk(ast.parse(source))
@@ -78,7 +78,7 @@ def _flushes(source: str) -> list[str]:
 
 
 def test_nothing_flushes_but_the_durability() -> None:
-    """Whether the disk must know is decided in one place: see `log.durability.durability`."""
+    """Only `log.durability` decides whether data is flushed, so no other module may call an fsync."""
     found = {
         name: flushes
         for name, path in modules(ROOT).items()

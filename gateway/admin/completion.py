@@ -20,7 +20,10 @@ from gateway.config import load_config
 TIMEOUT_S: Final = 1.0
 """Time for the answer of one broker, and for the connection to it."""
 _PRIVATE: Final = "_"
-"""The first character of internal topics. They are offered only for a word that begins with it."""
+"""The first character of internal topics.
+
+Internal topics are offered only for a word that begins with this character.
+"""
 
 Address = tuple[str, int]
 

@@ -12,11 +12,12 @@ from gateway.runtime.services import Services
 
 
 class Traffic(NamedTuple):
-    """The counts of the listeners: connections now, and refused connections and requests since the start."""
+    """The counts of the listeners: connections now, and refused connections, requests and failed logins since the start."""
 
     connections: int = 0
     refused_connections: int = 0
     requests: int = 0
+    failed_logins: int = 0
 
 
 @dataclass(slots=True)

@@ -16,17 +16,23 @@ T = TypeVar("T")
 K = TypeVar("K", bound=Any)
 
 
+def _nothing(_: Request[Any]) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Operation(Generic[Q]):
     """An operation of the gateway: its request, which names the operation and the answer, and the functions that answer.
 
     Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with all rows in one
-    page; None: only a running gateway can answer.
+    page; None: only a running gateway can answer. `changes` returns whether a request changes something, so that the audit log
+    names it.
     """
 
     request: type[Q]
     run: Callable[[LiveGateway, Q], Awaitable[Any] | Any]
     stopped: Callable[[StoppedGateway, Q], Any] | None = None
+    changes: Callable[[Q], bool] = _nothing
 
 
 def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:

@@ -53,21 +53,26 @@ from gateway.admin.users import live as users
 from gateway.admin.users import stopped as stopped_users
 from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 
+
+def _always(_: Request[Any]) -> bool:
+    return True
+
+
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(StatusRequest, status.status),
-    Operation(ReopenRequest, partitions.reopen),
+    Operation(ReopenRequest, partitions.reopen, changes=_always),
     Operation(ListProducersRequest, producers.list_producers),
     Operation(NamesRequest, names.list_names, stopped_names.list_names),
     Operation(BacklogRequest, backlog.backlog_of),
     Operation(ListBlocksRequest, pids.list_blocks, stopped_pids.list_blocks),
     Operation(FindOwnerRequest, pids.find_owner, stopped_pids.find_owner),
     Operation(FindOverlapsRequest, pids.find_overlaps, stopped_pids.find_overlaps),
-    Operation(ClaimBlockRequest, pids.claim_block, stopped_pids.claim_block),
-    Operation(MoveNextRequest, pids.move_next, stopped_pids.move_next),
+    Operation(ClaimBlockRequest, pids.claim_block, stopped_pids.claim_block, changes=_always),
+    Operation(MoveNextRequest, pids.move_next, stopped_pids.move_next, changes=_always),
     Operation(ListGroupsRequest, groups.list_groups),
     Operation(DescribeGroupRequest, groups.describe_group),
-    Operation(ResetOffsetsRequest, reset.reset_offsets),
-    Operation(DeleteGroupsRequest, groups.delete_groups),
+    Operation(ResetOffsetsRequest, reset.reset_offsets, changes=lambda request: request.execute),
+    Operation(DeleteGroupsRequest, groups.delete_groups, changes=lambda request: request.execute),
     Operation(
         ListTransactionsRequest, transactions.list_transactions, stopped_transactions.list_transactions
     ),
@@ -77,16 +82,23 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
         stopped_transactions.describe_transaction,
     ),
     Operation(FindHangingRequest, hanging.find_hanging),
-    Operation(AbortTransactionRequest, transactions.abort_transaction),
-    Operation(AbortHangingRequest, hanging.abort_hanging),
-    Operation(SweepRequest, sweep.begin),
+    Operation(
+        AbortTransactionRequest, transactions.abort_transaction, changes=lambda request: request.execute
+    ),
+    Operation(AbortHangingRequest, hanging.abort_hanging, changes=lambda request: request.execute),
+    Operation(SweepRequest, sweep.begin, changes=lambda request: request.remove),
     Operation(SweepResultRequest, sweep.result),
     Operation(ListTasksRequest, sweep.tasks),
     Operation(ListUsersRequest, users.list_users, stopped_users.list_users),
-    Operation(AddUserRequest, users.add_user, stopped_users.add_user),
-    Operation(RemoveUserRequest, users.remove_user, stopped_users.remove_user),
+    Operation(AddUserRequest, users.add_user, stopped_users.add_user, changes=_always),
+    Operation(RemoveUserRequest, users.remove_user, stopped_users.remove_user, changes=_always),
 )
 _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
+
+
+def changes_something(request: Request[Any]) -> bool:
+    """Return whether a request changes the gateway's state. Other requests only read it."""
+    return _BY_REQUEST[type(request)].changes(request)
 
 
 async def answer_live(gateway: LiveGateway, request: Request[Any]) -> Any:

@@ -1,4 +1,4 @@
-"""How commands print: tables for people, one JSON document for programs."""
+"""Prints the output of commands: tables for people, one JSON document for programs."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
 
     No column is left out: where the terminal is too narrow for the numbers and a few letters of the names, the table is wider.
     """
-    # Late, because rich is slow to import and only tables need it.
+    # Import rich here, because the import is slow and only tables need rich.
     from rich import box  # noqa: PLC0415
     from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415

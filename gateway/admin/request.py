@@ -46,7 +46,7 @@ class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_
         """Return the type of the answer."""
         return get_args(vars(cls)["__orig_bases__"][0])[0]
 
-    def next_page(self, answer: A) -> Self | None:  # noqa: ARG002 - for those that come in pages
+    def next_page(self, answer: A) -> Self | None:  # noqa: ARG002 - the answers that come in pages use it
         """Return the request for the page after `answer`; None: no page follows."""
         return None
 

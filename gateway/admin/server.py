@@ -9,14 +9,16 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Union
 
 import msgspec
 
 from gateway.admin.address import SOCKET_NAME, short_path
+from gateway.admin.caller import caller_of, note_change
 from gateway.admin.live_gateway import LiveGateway, Traffic
-from gateway.admin.operations import OPERATIONS, answer_live
+from gateway.admin.operations import OPERATIONS, answer_live, changes_something
 from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.pids.sources import gateway_source
 from gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer, ControlError, Request
@@ -33,7 +35,7 @@ OPERATION_TIMEOUT_S: Final = 30.0
 _SOCKET_MODE: Final = 0o600
 
 _decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
-    Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - of a list
+    Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - `|` takes no list
 )
 
 
@@ -51,7 +53,11 @@ class ControlServer:
         traffic: Callable[[], Traffic] = Traffic,
         source: BlockSource | None = None,
     ) -> None:
-        """Answer about `services`; `traffic` returns the listeners' counters, `source` replaces the gateway's own blocks."""
+        """Take the gateway's `services` to answer about.
+
+        `traffic` returns the listeners' counters, `source` replaces the store of the gateway's own
+        producer-id blocks.
+        """
         self.path = directory / SOCKET_NAME
         self._gateway = LiveGateway(
             services, source or gateway_source(services), traffic, services.node.clock.now_ms()
@@ -100,7 +106,7 @@ class ControlServer:
             if len(self._clients) > MAX_CLIENTS:
                 answer = Answer(error=f"{MAX_CLIENTS} commands are asking already; try again")
             else:
-                answer = await self._answer(reader)
+                answer = await self._answer(reader, writer)
             line = msgspec.json.encode(answer) + b"\n"
             if len(line) > MAX_ANSWER_BYTES:
                 line = (
@@ -116,7 +122,7 @@ class ControlServer:
             self._clients.discard(task)
             writer.close()
 
-    async def _answer(self, reader: asyncio.StreamReader) -> Answer:
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> Answer:
         try:
             async with asyncio.timeout(REQUEST_TIMEOUT_S):
                 line = await reader.readuntil(b"\n")
@@ -135,6 +141,9 @@ class ControlServer:
             tasks.begin(f"seqgate {request.operation_name()}", is_brief=True),
             answer_live(self._gateway, request),
         )
+        if changes_something(request):
+            caller = caller_of(writer.get_extra_info("socket"))
+            work.add_done_callback(partial(note_change, self._gateway.services.node.audit, caller, request))
         try:
             # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked for.
             result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)

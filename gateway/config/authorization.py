@@ -66,8 +66,8 @@ AUTHORIZATION_SETTINGS = (
         type=SettingType.BOOLEAN,
         default=True,
         section=_SECTION,
-        doc="Whether a gateway with an authorizer writes an audit log: a JSON object for each refused request and each administrative "
-        "change, with principal, address, listener, client id, operation and resource. Repeated refusals are counted each minute.",
+        doc="Whether a gateway with an authorizer writes an audit log: a JSON object for each refused request, each failed login "
+        "and each administrative change, with principal, address and listener. Repeats are counted each minute.",
     ),
     Setting(
         name="seqgate.audit.file",

@@ -23,6 +23,7 @@ from gateway.config.table import (
 # The getters of Config are named after types, so the body of Config needs other names for these types.
 _Text: TypeAlias = str
 _Flag: TypeAlias = bool
+_Names: TypeAlias = tuple[str, ...]
 
 
 OTHER_WORLDS: Mapping[str, str] = {
@@ -32,7 +33,7 @@ OTHER_WORLDS: Mapping[str, str] = {
     "process.roles": "a gateway has no roles, it keeps its metadata itself",
     "sasl.kerberos.": "Kerberos (GSSAPI) is not supported; the mechanisms are PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER",
 }
-"""The hints for settings of Kafka that Seqgate does not have, by the prefix of their names."""
+"""The hints for Kafka's settings that Seqgate does not have, by the prefix of the settings' names."""
 
 
 class ConfigSource(enum.IntEnum):
@@ -181,6 +182,23 @@ class Config:
         if self._values != before:
             for apply in self._followers:
                 apply()
+
+    def with_dynamic(self, values: Mapping[_Text, _Text]) -> Config:
+        """Return a copy of the settings with other values altered for this broker. The copy has no followers."""
+        proposed = Config(self._static)
+        proposed._dynamic_default = self._dynamic_default
+        proposed.set_dynamic(values, all_brokers=False)
+        return proposed
+
+    @property
+    def names_with_prefix(self) -> _Names:
+        """The names of the settings that are set for one listener."""
+        return tuple(name for name in self._values if name.startswith(LISTENER_PREFIX))
+
+    def altered_on_listener(self, listener_name: _Text) -> _Names:
+        """Return the names of the settings that were altered for one listener while a gateway ran."""
+        prefix = f"{LISTENER_PREFIX}{listener_name.lower()}."
+        return tuple(name for name in self._dynamic_broker if name.startswith(prefix))
 
     def topic_value(self, topic_name: _Text, overrides: Mapping[_Text, _Text]) -> SettingValue | None:
         """Return the effective value of a topic setting: the topic's, otherwise the broker's, otherwise the default.

@@ -110,6 +110,12 @@ def _group_entry(entry: GroupConfig) -> str:
     return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"
 
 
+def _alterable(setting: Setting) -> str:
+    if setting.dynamic_on_listener:
+        return "for one listener of one node, `listener.name.NAME.` before the name"
+    return "yes" if setting.dynamic else "no"
+
+
 def _entry(setting: Setting) -> str:
     default = render(setting.default)
     rows = [
@@ -120,6 +126,6 @@ def _entry(setting: Setting) -> str:
     ]
     if setting.topic_name is not None:
         rows.append(("on a topic", f"`{setting.topic_name}`"))
-    rows.append(("alterable", "yes" if setting.dynamic else "no"))
+    rows.append(("alterable", _alterable(setting)))
     facts = "; ".join(f"{name}: {value}" for name, value in rows)
     return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"

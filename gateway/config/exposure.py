@@ -1,4 +1,6 @@
-"""Which listeners let everybody in from other machines: those without authentication, on an address other than the loopback."""
+"""Finds the listeners that let everybody in from other machines: listeners without authentication, on an
+address other than the loopback.
+"""
 
 from __future__ import annotations
 

@@ -44,14 +44,17 @@ def parse_jaas(text: str) -> LoginModule:
     """Return the login module of a line.
 
     Raises:
-        ValueError: the line is malformed; the message is the reason. It quotes nothing of the line, which has passwords.
+        ValueError: the line is malformed; the message is the reason. The message quotes nothing of the line,
+        because the line has passwords.
     """
     words = _words(text)
     if len(words) < 3 or words[-1] != _END:
-        raise ValueError('a JAAS line has the form MODULE required NAME="VALUE" …; and ends with a semicolon')
+        raise ValueError(
+            'a JAAS line must have the form MODULE required NAME="VALUE" …; and end with a semicolon'
+        )
     (module, _), (flag, _), *options = words[:-1]
     if _END in options:
-        raise ValueError("a JAAS line has one login module; one mechanism can't have two")
+        raise ValueError("a JAAS line must have one login module; remove the second one")
     if flag.lower() not in FLAGS:
         raise ValueError(f"the second word of a JAAS line must be one of {', '.join(sorted(FLAGS))}")
     names, signs, values = options[::3], options[1::3], options[2::3]
@@ -67,7 +70,7 @@ def _words(text: str) -> list[_Word]:
     while position < end:
         found = _WORD.match(text, position)
         if found is None:
-            raise ValueError("a JAAS line has a quotation mark without its second one")
+            raise ValueError("a JAAS line has a quotation mark without a closing one; add it")
         double, single, bare, sign = found.groups()
         quoted = single if double is None else double
         if quoted is not None:

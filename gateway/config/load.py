@@ -20,7 +20,7 @@ FILE_VARIABLE = "SEQGATE_CONFIG"
 OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_")
 """The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests."""
 
-_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - refused, not bound
+_EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - refused as an address, never bound
 
 
 def load_config(
@@ -51,7 +51,7 @@ def load_config(
     for override in overrides:
         name, equals, text = override.partition("=")
         if not equals:
-            # what follows the name may be a secret with a wrong sign before it
+            # Leave the rest of the flag out of the message: after a name with a wrong sign it may hold a secret.
             begin = re.match(r"[\w.-]*", override)
             shown = begin[0] if begin else ""
             raise ConfigError(f"The flag that begins with {shown!r} must have the form NAME=VALUE.")

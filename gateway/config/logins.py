@@ -1,4 +1,4 @@
-"""Whether the listeners with SASL have all that they need to log clients in."""
+"""Checks that the listeners with SASL have all settings that they need to log clients in."""
 
 from __future__ import annotations
 

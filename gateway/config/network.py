@@ -81,6 +81,16 @@ NETWORK_SETTINGS = (
         doc="Time in which a client must finish the TLS handshake.",
     ),
     Setting(
+        name="seqgate.handshake.slice.ms",
+        type=SettingType.INT,
+        default=5,
+        minimum=1,
+        maximum=1000,
+        section=_NETWORK,
+        doc="Time of each turn of the event loop for the TLS handshakes and logins of new connections, all together. Beyond it they wait for the "
+        "next turn, in the order of their arrival, so that clients which hammer a listener do not hold up those that are connected.",
+    ),
+    Setting(
         name="socket.request.max.bytes",
         type=SettingType.INT,
         default=104857600,
@@ -118,8 +128,22 @@ NETWORK_SETTINGS = (
         default=INT_MAX,
         minimum=0,
         dynamic=True,
+        per_listener=True,
         section=_NETWORK,
-        doc="Connections that are open at once. Further connections are closed when they arrive.",
+        doc="Connections that are open at once. Further connections are closed when they arrive. `listener.name.NAME.max.connections` "
+        "limits one listener, beside the limit of all.",
+    ),
+    Setting(
+        name="max.connection.creation.rate",
+        type=SettingType.INT,
+        default=INT_MAX,
+        minimum=1,
+        dynamic=True,
+        per_listener=True,
+        section=_NETWORK,
+        doc="New connections in a second, over the last `quota.window.num` windows. Beyond the rate the listener accepts no connection for a while, at "
+        "most for one window (`quota.window.size.seconds`): clients wait, and none is refused. "
+        "`listener.name.NAME.max.connection.creation.rate` limits one listener, beside the limit of all.",
     ),
     Setting(
         name="max.connections.per.ip",

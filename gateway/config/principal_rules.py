@@ -30,7 +30,9 @@ class Rule:
     case: str = ""
 
     def apply(self, subject: str) -> str | None:
-        """Return the name that the rule makes from the subject; None when its pattern does not match all of it."""
+        """Return the name that the rule makes from the subject; None when the rule's pattern does not match
+        the whole subject.
+        """
         if self.pattern is None:
             return subject
         if not self.pattern.fullmatch(subject):

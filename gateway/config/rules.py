@@ -16,7 +16,9 @@ _ON_BROKERS: Final = "log.cleaner."
 
 
 def topic_conflict(value: Values) -> str | None:
-    """Return which rule the configurations of a topic break together; None when they break no rule."""
+    """Return the sentence about a rule that the configurations of a topic break together; None when they
+    break no rule.
+    """
     policies = value("cleanup.policy")
     if value("delivery.delay.header") and isinstance(policies, tuple) and "compact" in policies:
         return (
@@ -31,7 +33,9 @@ def topic_conflict(value: Values) -> str | None:
 
 
 def broker_conflict(value: Values) -> str | None:
-    """Return which rule the settings of the gateway break together; None when they break no rule."""
+    """Return the sentence about a rule that the settings of the gateway break together; None when they break
+    no rule.
+    """
     if value("log.retention.ms") == 0:
         return "log.retention.ms must be unlimited (-1) or, greater than or equal to 1"
     if value("max.connections.per.ip") == 0 and not value("max.connections.per.ip.overrides"):
@@ -41,7 +45,9 @@ def broker_conflict(value: Values) -> str | None:
 
 
 def _outside_of_bounds(value: Values) -> str | None:
-    """Return which assignment interval of all groups is outside of the bounds that single groups have."""
+    """Return the sentence about an assignment interval that is outside of the bounds for single groups; None
+    when there is none.
+    """
     for kind in ("consumer", "share", "streams"):
         name = f"group.{kind}.assignment.interval.ms"
         least, most = f"group.{kind}.min.assignment.interval.ms", f"group.{kind}.max.assignment.interval.ms"

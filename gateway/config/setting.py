@@ -38,7 +38,10 @@ class InvalidValueError(ValueError):
 
 
 class RefusedValueError(InvalidValueError):
-    """A well-formed value that the setting's own check refuses; what is allowed, in words, would add nothing to the reason."""
+    """A well-formed value that the setting's own check refuses.
+
+    Its message gives the reason, so the error leaves out the list of allowed values.
+    """
 
 
 class EmptyItemError(InvalidValueError):
@@ -62,7 +65,8 @@ class Setting:
     topic's value. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed value and returns the
     reason why the setting refuses the value, or None. `internal` settings are accepted, but not listed to clients.
     `per_listener` settings can be set for one listener, as `listener.name.NAME.SETTING`, and those that are `per_mechanism` too for a
-    mechanism of the listener, as `listener.name.NAME.MECHANISM.SETTING`.
+    mechanism of the listener, as `listener.name.NAME.MECHANISM.SETTING`. `dynamic_on_listener` settings can be altered while the
+    gateway runs, but only for one listener of one node.
     """
 
     name: str
@@ -75,6 +79,7 @@ class Setting:
     choices: tuple[str, ...] = ()
     topic_name: str | None = None
     dynamic: bool = False
+    dynamic_on_listener: bool = False
     per_listener: bool = False
     per_mechanism: bool = False
     sensitive: bool = False

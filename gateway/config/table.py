@@ -97,7 +97,20 @@ def setting_named(name: str) -> Setting | None:
         return None
     if of_listener[1] and not general.per_mechanism:
         return None
-    return replace(general, name=name, default=None)
+    return replace(general, name=name, default=None, dynamic=general.dynamic or general.dynamic_on_listener)
+
+
+def listener_of(name: str) -> str | None:
+    """Return the name of the listener, in capitals, that a setting with the prefix is for; None without the prefix."""
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    return name.removeprefix(LISTENER_PREFIX).partition(".")[0].upper()
+
+
+def without_listener(name: str) -> str:
+    """Return the name of a setting without the prefix of its listener and mechanism; the name itself without a prefix."""
+    of_listener = _OF_LISTENER.fullmatch(name)
+    return of_listener[2] if of_listener else name
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

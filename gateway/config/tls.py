@@ -24,8 +24,10 @@ def store_type_complaint(value: SettingValue) -> str | None:
 
 
 _tls_setting = partial(Setting, section="TLS", per_listener=True)
-_tls_text = partial(_tls_setting, type=SettingType.STRING, default=None)
-_tls_secret = partial(_tls_setting, type=SettingType.PASSWORD, default=None, sensitive=True)
+_tls_flag = partial(_tls_setting, type=SettingType.BOOLEAN, default=False)
+_store_setting = partial(_tls_setting, default=None, dynamic_on_listener=True)
+_tls_text = partial(_store_setting, type=SettingType.STRING)
+_tls_secret = partial(_store_setting, type=SettingType.PASSWORD, sensitive=True)
 
 TLS_SETTINGS = (
     _tls_text(
@@ -36,7 +38,8 @@ TLS_SETTINGS = (
     _tls_text(
         name="ssl.keystore.type",
         check=store_type_complaint,
-        doc="Format of the key store; unset, the gateway detects it. The format of keys and certificates in settings is `PEM`, too.",
+        doc="Format of the key store: `PEM` or `PKCS12`. Unset, the gateway detects the format of the file. "
+        "Keys and certificates in `ssl.keystore.key` and `ssl.keystore.certificate.chain` are always PEM.",
     ),
     _tls_secret(
         name="ssl.keystore.password",
@@ -71,6 +74,14 @@ TLS_SETTINGS = (
     _tls_secret(
         name="ssl.truststore.certificates",
         doc="Certificates of authorities in PEM, instead of a trust store file.",
+    ),
+    _tls_flag(
+        name="ssl.allow.dn.changes",
+        doc="Whether a renewed certificate of the listener may have another subject than the present one. Clients may not recognize it.",
+    ),
+    _tls_flag(
+        name="ssl.allow.san.changes",
+        doc="Whether a renewed certificate of the listener may lack subject alternative names of the present one. More names are always allowed.",
     ),
     _tls_setting(
         name="ssl.client.auth",

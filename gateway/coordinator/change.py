@@ -8,7 +8,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 A = TypeVar("A")
 
 Waiter = object
-"""A request that waits for its answer; the caller of the coordinator knows how to answer it."""
+"""A request that waits for its answer. Only the caller of the coordinator can send the answer."""
 
 
 class Change(NamedTuple, Generic[A]):
@@ -21,4 +21,6 @@ class Change(NamedTuple, Generic[A]):
     replies: Sequence[tuple[Waiter, object]] = ()
     """Earlier requests that this operation answers, each with its answer."""
     when_durable: Callable[[], None] | None = None
-    """Called before the answers are sent, when the records are durable: the runtime logs what happened."""
+    """The function to call when the records are durable, before the answers are sent: it logs the events of
+    the operation.
+    """

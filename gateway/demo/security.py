@@ -1,4 +1,4 @@
-"""The secured demo: what the gateway is told, who may do what, and the attempts of an intruder."""
+"""The secured demo: the settings of the gateway, the rights of the users, and the attempts of an intruder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _ITERATIONS = 4096
 
 
 class Attempt(NamedTuple):
-    """What an intruder tried, and how the gateway answered; `refused` is False when the intruder got in."""
+    """An attempt of an intruder, and the answer of the gateway; `refused` is False when the intruder got in."""
 
     what: str
     answer: str
@@ -29,7 +29,7 @@ class Attempt(NamedTuple):
 
 
 class DemoSecurity:
-    """The certificates, users and entries of one run, in the files of one folder. Passwords are drawn anew each time."""
+    """The certificates, users and entries of one run, in the files of one folder. Every run draws new passwords."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -101,7 +101,7 @@ class DemoSecurity:
         intruder = self.login(INTRUDER)
         return [
             _without_tls(bootstrap),
-            _log_in("log in with a wrong password", bootstrap, intruder._replace(password="guessed")),  # noqa: S106 - the wrong one
+            _log_in("log in with a wrong password", bootstrap, intruder._replace(password="guessed")),  # noqa: S106 - wrong on purpose
             _find("find the topic without the right", bootstrap, intruder, topic),
             _write("write to the topic without the right", bootstrap, intruder, topic),
             _write("write with the login that may only read", bootstrap, self.login(SPARK), topic),

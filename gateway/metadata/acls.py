@@ -6,7 +6,7 @@ Source: Kafka's AclControlManager.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -18,9 +18,9 @@ from gateway.security.acls.entry import WILDCARD, AclEntry, AclFilter
 
 MOST_LOOKED_AT: Final = 1_000_000
 """Entries that the filters of one deletion may be compared with; further filters are refused."""
-_TOO_MANY: Final = ApiError(
+TOO_MANY: Final = ApiError(
     ErrorCode.invalid_request,
-    "The filters before this one had to look at too many entries; send it in another request.",
+    "The earlier filters of the request were compared with too many entries; send this filter in another request.",
 )
 
 
@@ -80,21 +80,9 @@ class StoredAcls:
             self._ids[entry] = record.id
             self._by_name.setdefault(entry.name, {})[record.id] = entry
 
-    def found(self, wanted: AclFilter) -> Iterator[tuple[uuid.UUID, AclEntry]]:
-        """Yield the entries that a filter finds. A filter with a name looks only at entries that may apply to it."""
-        for entries in self._candidates(wanted):
-            for entry_id, entry in entries.items():
-                if wanted.matches(entry):
-                    yield entry_id, entry
-
-    def candidates(self, wanted: AclFilter) -> Iterator[AclEntry]:
-        """Yield the entries that `found` compares with a filter."""
-        for entries in self._candidates(wanted):
-            yield from entries.values()
-
-    def looks_at(self, wanted: AclFilter) -> int:
-        """Return the number of entries that `found` compares with a filter."""
-        return sum(len(entries) for entries in self._candidates(wanted))
+    def candidates(self, wanted: AclFilter) -> list[tuple[uuid.UUID, AclEntry]]:
+        """Return the entries that must be compared with a filter."""
+        return [each for entries in self._candidates(wanted) for each in entries.items()]
 
     def _candidates(self, wanted: AclFilter) -> Iterator[dict[uuid.UUID, AclEntry]]:
         name = wanted.name
@@ -117,7 +105,11 @@ def create_acls(
     *,
     most: int,
 ) -> Decision[list[ApiError | None]]:
-    """Create entries up to `most` in all; an error stands for an entry that was refused before. One answer per entry."""
+    """Create entries up to `most` in all; an error in place of an entry says that the entry was refused
+    already.
+
+    The answer has one item per entry.
+    """
     new: dict[AclEntry, None] = {}
     answers: list[ApiError | None] = []
     for entry in wanted:
@@ -134,22 +126,24 @@ def create_acls(
     return Decision([record_of(new_id(), entry) for entry in new], answers)
 
 
+Found = Mapping[uuid.UUID, AclEntry] | ApiError
+"""The entries that a filter has found, or why it found none."""
+
+
 def delete_acls(
-    stored: StoredAcls, filters: Iterable[AclFilter | ApiError]
+    stored: StoredAcls, found: Iterable[Found]
 ) -> Decision[list[Collection[AclEntry] | ApiError]]:
-    """Delete all entries that the filters find. The answer to each filter has all its entries, also those of others."""
-    found_ids: dict[uuid.UUID, None] = {}
+    """Delete all entries that the filters have found and that are still there.
+
+    The answer to each filter has all its entries, also those that another filter has found.
+    """
+    gone: dict[uuid.UUID, None] = {}
     answers: list[Collection[AclEntry] | ApiError] = []
-    left = MOST_LOOKED_AT
-    for wanted in filters:
-        if isinstance(wanted, ApiError):
-            answers.append(wanted)
+    for entries in found:
+        if isinstance(entries, ApiError):
+            answers.append(entries)
             continue
-        left -= stored.looks_at(wanted)
-        if left < 0:
-            answers.append(_TOO_MANY)
-            continue
-        found = dict(stored.found(wanted))
-        found_ids.update(dict.fromkeys(found))
-        answers.append(found.values())
-    return Decision([RemoveAccessControlEntryRecord(entry_id) for entry_id in found_ids], answers)
+        present = {entry_id: entry for entry_id, entry in entries.items() if entry_id in stored.by_id}
+        gone.update(dict.fromkeys(present))
+        answers.append(present.values())
+    return Decision([RemoveAccessControlEntryRecord(entry_id) for entry_id in gone], answers)

@@ -133,7 +133,7 @@ def _alter(
         complaint = _value_complaint(entity, key, value)
         if complaint:
             return _refused(complaint)
-        # NaN differs from itself; it is recorded again, which does no harm
+        # NaN differs from itself, so a quota of NaN is recorded again, which does no harm.
         if present.get(key) != value:
             records.append(ClientQuotaRecord(entity, key, value))
     return records

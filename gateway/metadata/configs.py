@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -25,7 +25,8 @@ from gateway.config.setting import (
     SettingValue,
     render,
 )
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, setting_named, without_listener
+from gateway.metadata.broker_configs import names_complaint, unknown_name
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.group_configs import group_config_error, group_limit_error
 from gateway.metadata.image import (
@@ -37,6 +38,7 @@ from gateway.metadata.image import (
     MetadataImage,
 )
 from gateway.metadata.logger_configs import logger_error
+from gateway.metadata.node_ids import node_id_of
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.metadata.topic_names import name_complaint
 
@@ -72,7 +74,10 @@ class Alteration:
     changes: Sequence[ConfigChange]
     replace: bool = False
     denied: ApiError | None = None
-    """The error of a client that may not alter the resource. The form of the request is checked before."""
+    """The error of a client that may not alter the resource.
+
+    The form of the request is checked before this error counts.
+    """
 
 
 def alter_configs(
@@ -122,27 +127,36 @@ def _is_new_group(image: MetadataImage, alteration: Alteration, records: Sequenc
 def _alter(
     image: MetadataImage, alteration: Alteration, config: Config, node_id: int
 ) -> list[ConfigRecord] | ApiError:
-    error = _request_error(alteration, node_id)
+    error = _request_error(alteration, config, node_id)
+    if error:
+        return error
+    proposed = proposed_values(image, alteration)
+    if isinstance(proposed, ApiError):
+        return proposed
+    error = _values_error(image, alteration, config, proposed)
     if error:
         return error
     current = image.configs(alteration.resource_type, alteration.resource_name)
-    changed: dict[str, str | None] = {}
+    return [
+        ConfigRecord(alteration.resource_type, alteration.resource_name, name, value)
+        for name, value in proposed.items()
+        if value != current.get(name)
+    ]
+
+
+def proposed_values(image: MetadataImage, alteration: Alteration) -> dict[str, str | None] | ApiError:
+    """Return the values of a resource as they would be after the alteration; None for a value that is removed."""
+    current = image.configs(alteration.resource_type, alteration.resource_name)
+    proposed: dict[str, str | None] = dict(current)
     for change in alteration.changes:
         value = _new_value(alteration.resource_type, change, current.get(change.name))
         if isinstance(value, ApiError):
             return value
-        if value != current.get(change.name):
-            changed[change.name] = value
+        proposed[change.name] = value
     if alteration.replace:
         named = {change.name for change in alteration.changes}
-        changed.update((name, None) for name in current if name not in named)
-    error = _values_error(image, alteration, config, {**current, **changed})
-    if error:
-        return error
-    return [
-        ConfigRecord(alteration.resource_type, alteration.resource_name, name, value)
-        for name, value in changed.items()
-    ]
+        proposed.update((name, None) for name in current if name not in named)
+    return proposed
 
 
 def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str]) -> ApiError | None:
@@ -153,13 +167,13 @@ def _loggers_error(alteration: Alteration, node_id: int, loggers: Collection[str
     )
 
 
-def _request_error(alteration: Alteration, node_id: int) -> ApiError | None:
+def _request_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:
     """Return the error for a request that a broker refuses before it checks the values; None when it is fine."""
     error = _form_error(alteration)
     if error:
         return error
     if alteration.resource_type == BROKER_RESOURCE:
-        return _broker_error(alteration, node_id) or alteration.denied
+        return _broker_error(alteration, config, node_id) or alteration.denied
     if alteration.resource_type == CLIENT_METRICS_RESOURCE:
         return alteration.denied or ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
     if alteration.resource_type not in (TOPIC_RESOURCE, GROUP_RESOURCE):
@@ -181,31 +195,25 @@ def _form_error(alteration: Alteration) -> ApiError | None:
     return None
 
 
-def _broker_error(alteration: Alteration, node_id: int) -> ApiError | None:
+def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiError | None:
     name = alteration.resource_name
-    if name and not name.removeprefix("-").isdigit():
+    wanted = node_id_of(name)
+    if name and wanted is None:
         return ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {name}")
-    if name and int(name) != node_id:
+    if name and wanted != node_id:
         return ApiError(
             ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
         )
     names = [change.name for change in alteration.changes if change.operation != Operation.DELETE]
-    fixed = sorted(name for name in names if name in BY_NAME and not BY_NAME[name].dynamic)
-    if fixed:
-        return ApiError(
-            ErrorCode.invalid_request, f"Cannot update these configs dynamically: [{', '.join(fixed)}]"
-        )
-    unknown = [name for name in names if name not in BY_NAME]
-    if unknown:
-        return ApiError(ErrorCode.invalid_request, _unknown_name("broker", unknown[0], BY_NAME))
-    return None
+    complaint = names_complaint(config, names, of_all_brokers=not name)
+    return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
 
 
 def _setting(resource_type: int, name: str) -> Setting | None:
     if resource_type == GROUP_RESOURCE:
         entry = BY_GROUP_NAME.get(name)
         return entry.setting if entry else None
-    return (BY_TOPIC_NAME if resource_type == TOPIC_RESOURCE else BY_NAME).get(name)
+    return BY_TOPIC_NAME.get(name) if resource_type == TOPIC_RESOURCE else setting_named(name)
 
 
 def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
@@ -240,7 +248,7 @@ def _values_error(
     if alteration.resource_type == GROUP_RESOURCE:
         return group_config_error(config, name, present)
     if alteration.resource_type == BROKER_RESOURCE:
-        complaint = _first_complaint("broker", present, BY_NAME) or _broker_conflict(config, present)
+        complaint = _first_complaint("broker", present, setting_named) or _broker_conflict(config, present)
         return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
     if not name:
         return ApiError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
@@ -259,35 +267,35 @@ def _broker_conflict(config: Config, altered: Mapping[str, str]) -> str | None:
     def value(name: str) -> SettingValue | None:
         return BY_NAME[name].parse(altered[name]) if name in altered else config[name]
 
-    if value("max.connections") == 0:
-        return "Invalid max.connections 0: no client could connect any more to raise it"
+    for name, text in altered.items():
+        if without_listener(name) == "max.connections" and not int(text):
+            return f"Invalid {name} 0: no client could connect any more to raise it"
     return broker_conflict(value)
 
 
 def topic_config_error(config: Config, values: Mapping[str, str]) -> ApiError | None:
     """Return the error in the configurations of a topic, or None."""
-    complaint = _first_complaint("topic", values, BY_TOPIC_NAME) or topic_conflict(
+    complaint = _first_complaint("topic", values, BY_TOPIC_NAME.get) or topic_conflict(
         lambda name: config.topic_value(name, values)
     )
     return ApiError(ErrorCode.invalid_config, complaint) if complaint else None
 
 
-def _first_complaint(kind: str, values: Mapping[str, str], table: Mapping[str, Setting]) -> str | None:
+def _first_complaint(
+    kind: str, values: Mapping[str, str], find: Callable[[str], Setting | None]
+) -> str | None:
+    settings: dict[str, Setting] = {}
     for name in values:
-        if name not in table:
-            return _unknown_name(kind, name, table)
-    for name, text in values.items():
+        setting = find(name)
+        if setting is None:
+            return unknown_name(kind, name, BY_TOPIC_NAME if kind == "topic" else BY_NAME)
+        settings[name] = setting
+    for name, setting in settings.items():
         try:
-            table[name].parse(text)
+            setting.parse(values[name])
         except EmptyItemError:
             return f"Configuration '{name}' values must not be empty."
         except InvalidValueError as error:
-            shown = "[hidden]" if table[name].sensitive else text
-            return f"Invalid value {shown} for configuration {name}: {error}"
+            shown = "[hidden]" if setting.sensitive else values[name]
+            return f"Invalid value {shown} for configuration {without_listener(name)}: {error}"
     return None
-
-
-def _unknown_name(kind: str, name: str, table: Mapping[str, Setting]) -> str:
-    near = nearest(name, table)
-    hint = f" (the nearest valid name is {near})" if near else ""
-    return f"Unknown {kind} config name: {name}{hint}"

@@ -9,7 +9,7 @@ from typing import Final
 from gateway.config.config import Config, ConfigEntry, ConfigSource
 from gateway.config.group_configs import GROUP_CONFIGS
 from gateway.config.setting import Setting, render
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, setting_named, without_listener
 
 _UNKNOWN_TYPE: Final = 0
 """The type that DescribeConfigs returns for a logger's level."""
@@ -62,7 +62,8 @@ def describe_group(
 
 def describe_broker(config: Config, names: Container[str] | None = None) -> Iterator[DescribedConfig]:
     """Yield all settings of this node; an unset setting has no value."""
-    for setting in SETTINGS:
+    prefixed = (setting_named(name) for name in sorted(config.names_with_prefix))
+    for setting in (*SETTINGS, *filter(None, prefixed)):
         if _wanted(setting.name, setting, names):
             synonyms = _broker_synonyms(config, setting)
             value = synonyms[0].value if synonyms else None
@@ -74,7 +75,7 @@ def describe_all_brokers(
 ) -> Iterator[DescribedConfig]:
     """Yield the configurations altered for all brokers."""
     for name, text in sorted(values.items()):
-        setting = BY_NAME.get(name)
+        setting = setting_named(name)
         if setting is not None and _wanted(name, setting, names):
             synonyms = (ConfigEntry(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
             yield _described(name, text, setting, synonyms, read_only=not setting.dynamic)
@@ -96,9 +97,12 @@ def _wanted(name: str, setting: Setting, names: Container[str] | None) -> bool:
 
 
 def _broker_synonyms(config: Config, setting: Setting) -> tuple[ConfigEntry, ...]:
-    if setting.name not in BY_NAME:
+    general = without_listener(setting.name)
+    if general not in BY_NAME:
         return ()
     own = tuple(config.entries(setting.name))
+    if general != setting.name:
+        return (*own, *config.entries(general))
     if not own:
         # Kafka drops the entries of log.retention.hours where log.retention.ms has none (ConfigHelper.configSynonyms)
         return ()

@@ -40,7 +40,10 @@ def group_config_error(config: Config, group_id: str, values: Mapping[str, str])
 
 
 def group_limit_error(image: MetadataImage, config: Config, new_groups: int) -> ApiError | None:
-    """Return why one more group can't have configurations, or None. `new_groups` more come from the same request."""
+    """Return why one more group can't have configurations, or None.
+
+    The request already gives configurations to `new_groups` other groups.
+    """
     if len(image.configured(GROUP_RESOURCE)) + new_groups < config.int("seqgate.group.configs.max"):
         return None
     text = (

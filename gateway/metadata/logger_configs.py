@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from kio.schema.errors import ErrorCode
 
 from gateway.metadata.decision import ApiError
+from gateway.metadata.node_ids import node_id_of
 
 LEVELS: Final = ("DEBUG", "ERROR", "FATAL", "INFO", "TRACE", "WARN")
 _SET, _DELETE, _APPEND, _SUBTRACT = range(4)
@@ -29,9 +30,10 @@ def logger_error(
     node: str, node_id: int, changes: Iterable[Change], loggers: Collection[str]
 ) -> ApiError | None:
     """Return why these levels can't be set on these loggers; None when they can."""
-    if not node.removeprefix("-").isdecimal():
+    wanted = node_id_of(node)
+    if wanted is None:
         return ApiError(ErrorCode.invalid_request, f"Node id must be an integer, but it is: {node}")
-    if int(node) != node_id:
+    if wanted != node_id:
         text = f"Unexpected node id. Expected {node_id}, but received {node}"
         return ApiError(ErrorCode.invalid_request, text)
     for change in changes:

@@ -124,7 +124,7 @@ class RemoveUserScramCredentialRecord(msgspec.Struct, frozen=True, rename="camel
 
 
 class DelegationTokenRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A delegation token was created, renewed, or told when to expire. Principals are text, such as `User:ann`."""
+    """A delegation token was created or renewed, or its expiry was set. Principals are text, such as `User:ann`."""
 
     owner: str
     requester: str

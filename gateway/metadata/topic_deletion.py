@@ -29,7 +29,7 @@ class TopicToDelete:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletionRight:
-    """What a client that deletes a topic may do with it."""
+    """The rights of a client on a topic that the client wants to delete."""
 
     describe: bool
     delete: bool
@@ -42,7 +42,7 @@ def delete_topics(
 ) -> Decision[list[TopicResult]]:
     """Delete topics. A name or id that the request repeats, or a topic named both ways, is INVALID_REQUEST.
 
-    `right` tells what the client may do with the topic of a name; None if the client may delete all topics.
+    `right` returns the client's rights on the topic of a name; None if the client may delete all topics.
     """
     names = Counter(topic.name for topic in topics if topic.name is not None and topic.topic_id is None)
     ids = Counter(topic.topic_id for topic in topics if topic.name is None and topic.topic_id is not None)

@@ -1,4 +1,4 @@
-"""The encoder of Fetch answers, written by hand so that record bytes go to the socket without another copy.
+"""The encoder of Fetch answers, written by hand so that the bytes of records go to the socket without another copy.
 
     v4–v6    throttle, topics[name, partitions[index, error, high_watermark, last_stable_offset,
              (v5: log_start_offset), aborted_transactions, records]]

@@ -24,6 +24,7 @@ from gateway.protocol.frames import (
     check_items,
     read_unsigned_varint,
     skip_tagged_fields,
+    text_of,
 )
 from gateway.protocol.schema_reader import Read
 
@@ -188,7 +189,7 @@ class _Cursor:
         size = _TOPIC_ID_BYTES if self.with_ids else self._text_size()
         raw = self.frame[self.position : self.position + self._checked(size)]
         self.position += size
-        return bytes(raw) if self.with_ids else str(raw, "utf-8", "replace")
+        return bytes(raw) if self.with_ids else text_of(raw)
 
     def skip_text(self) -> None:
         size = self._text_size()

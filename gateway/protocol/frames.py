@@ -18,6 +18,14 @@ MAX_ITEMS = 200_000
 All other clients wait while the event loop reads a request; Kafka has several threads. No client sends so many items.
 """
 
+LONGEST_TEXT_BYTES = 2**15 - 1
+"""The longest text, in bytes of UTF-8: the largest length that the two bytes of older versions can hold.
+
+Kafka keeps the limit in all versions.
+"""
+_GROWS_AT_MOST = 3
+"""The most bytes of UTF-8 that one invalid byte becomes: those of the replacement character."""
+
 _VARINT_SHIFTS = (0, 7, 14, 21, 28)
 FIXED_HEADER = Struct(">hhih")
 FIXED_HEADER_BYTES = FIXED_HEADER.size
@@ -25,6 +33,22 @@ FIXED_HEADER_BYTES = FIXED_HEADER.size
 
 class MalformedRequest(Exception):
     """The bytes of a request contradict their header. The gateway closes the connection, as Kafka does."""
+
+
+def text_of(raw: bytes | memoryview) -> str:
+    """Return the text of these bytes; the replacement character stands for invalid ones.
+
+    Raises MalformedRequest when no answer could hold the text, because it is too long.
+    """
+    size = len(raw)
+    if _GROWS_AT_MOST * size <= LONGEST_TEXT_BYTES:
+        return str(raw, "utf-8", "replace")
+    if size <= LONGEST_TEXT_BYTES:
+        text = str(raw, "utf-8", "replace")
+        size = len(text.encode())
+        if size <= LONGEST_TEXT_BYTES:
+            return text
+    raise MalformedRequest(f"a text has {size} bytes; at most {LONGEST_TEXT_BYTES} are allowed")
 
 
 def check_items(count: int) -> None:
@@ -61,7 +85,7 @@ def parse_request_header(frame: memoryview) -> RequestHeader:
         raise MalformedRequest(
             f"the client id has {client_id_bytes} bytes, in a request of {len(frame)} bytes"
         )
-    client_id = str(frame[FIXED_HEADER_BYTES:end], "utf-8", "replace")
+    client_id = text_of(frame[FIXED_HEADER_BYTES:end])
     return RequestHeader(api_key, api_version, correlation_id, client_id, end)
 
 

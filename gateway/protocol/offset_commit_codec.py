@@ -32,6 +32,7 @@ from gateway.protocol.frames import (
     check_items,
     read_unsigned_varint,
     skip_tagged_fields,
+    text_of,
 )
 from gateway.protocol.primitives import compact_string, string, unsigned_varint
 from gateway.protocol.schema_reader import Read
@@ -202,7 +203,7 @@ def _compact_text(raw: bytes, position: int) -> tuple[str | None, int]:
     if not size:
         return None, position
     end = position + size - 1
-    return str(raw[position:end], "utf-8", "replace"), end
+    return text_of(raw[position:end]), end
 
 
 def _legacy_text(raw: bytes, position: int) -> tuple[str | None, int]:
@@ -211,7 +212,7 @@ def _legacy_text(raw: bytes, position: int) -> tuple[str | None, int]:
     if size < 0:
         return None, position
     end = position + size
-    return str(raw[position:end], "utf-8", "replace"), end
+    return text_of(raw[position:end]), end
 
 
 def _compact_count(raw: bytes, position: int) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""The codec of Produce requests and answers, written by hand because they come and go once per batch.
+"""The codec of Produce requests and answers, written by hand because nearly every batch has a request and an
+answer of its own.
 
 Request:
 
@@ -29,6 +30,7 @@ from gateway.protocol.frames import (
     check_items,
     read_unsigned_varint,
     skip_tagged_fields,
+    text_of,
 )
 from gateway.protocol.primitives import compact_string, nullable_string, string, unsigned_varint
 from gateway.protocol.schema_reader import Read
@@ -167,7 +169,7 @@ def _text(frame: memoryview, position: int, size: int) -> tuple[str, int]:
     end = position + size
     if end > len(frame):
         raise MalformedRequest(f"a text of {size} bytes ends {end - len(frame)} bytes behind the request")
-    return str(frame[position:end], "utf-8", "replace"), end
+    return text_of(frame[position:end]), end
 
 
 def _records(frame: memoryview, position: int, size: int) -> tuple[memoryview | None, int]:

@@ -18,7 +18,7 @@ from itertools import groupby
 from struct import Struct
 from typing import Any, get_args, get_origin
 
-from gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint
+from gateway.protocol.frames import MalformedRequest, check_items, read_unsigned_varint, text_of
 
 Read = Callable[[memoryview, int], tuple[Any, int]]
 """The reader of one type: takes the frame and a position, returns the value and the next position.
@@ -40,7 +40,8 @@ _NUMBERS = {
 }
 _ONE_BYTE = 0x80
 """An unsigned varint below this has one byte."""
-_LONGEST_WAIT_MS = 2**31 - 1
+_LONGEST_PERIOD_MS = 10**15
+"""The longest period (ms), 31,000 years; a longer one is cut to it, because a timedelta can't hold every int64."""
 
 
 @cache
@@ -70,7 +71,7 @@ def entity_reader(entity_type: Any) -> Read:
                 values.update(zip(names, numbers, strict=True))
         if flexible:
             if position < len(frame) and frame[position] == 0:
-                position += 1  # no tagged fields, as nearly always
+                position += 1  # no tagged fields, as in nearly all requests
             else:
                 position = _read_tagged_fields(frame, position, tagged, values)
         return entity_type(**values), position
@@ -226,17 +227,15 @@ def _number(layout: str) -> Read:
 def _primitive(field: Field[Any], flexible: bool, nullable: bool) -> Read:
     kafka_type = str(field.metadata["kafka_type"])
     if kafka_type == "string":
-        return _sized(field.name, _length(flexible, ">h"), _text, nullable)
+        return _sized(field.name, _length(flexible, ">h"), text_of, nullable)
     if kafka_type in {"bytes", "records"}:
         return _sized(field.name, _length(flexible, ">i"), bytes, nullable)
     if kafka_type == "uuid":
         return _uuid
     if kafka_type == "bool":
         return _converted(_number(">b"), bool)
-    if kafka_type == "timedelta_i32":
-        return _converted(_number(">i"), _milliseconds)
-    if kafka_type == "timedelta_i64":
-        return _converted(_number(">q"), _milliseconds)
+    if kafka_type in {"timedelta_i32", "timedelta_i64"}:
+        return _converted(_number(">i" if kafka_type == "timedelta_i32" else ">q"), _milliseconds)
     return _number(_NUMBERS[kafka_type])
 
 
@@ -263,13 +262,8 @@ def _converted(read_number: Read, convert: Callable[[int], Any]) -> Read:
     return read
 
 
-def _text(raw: memoryview) -> str:
-    return str(raw, "utf-8", "replace")
-
-
 def _milliseconds(value: int) -> timedelta:
-    # A timedelta can't hold every int64, and no handler waits longer than an int32 of milliseconds.
-    return timedelta(milliseconds=max(-_LONGEST_WAIT_MS, min(value, _LONGEST_WAIT_MS)))
+    return timedelta(milliseconds=max(-_LONGEST_PERIOD_MS, min(value, _LONGEST_PERIOD_MS)))
 
 
 def _uuid(frame: memoryview, position: int) -> tuple[uuid.UUID | None, int]:

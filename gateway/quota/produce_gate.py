@@ -1,4 +1,4 @@
-"""Decides whether a partition takes batches of producers, between two measurements of its backlog.
+"""Decides whether producers may append to a partition, between two measurements of its backlog.
 
 Each append counts a size quota down, so that only the last batch exceeds it. A batch is refused before anything is
 written, and its producer sends it again. Until then the gate refuses later batches of that producer. Otherwise the

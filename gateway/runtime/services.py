@@ -32,6 +32,7 @@ from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from gateway.security.acls.access import Access, EverythingAllowed
+from gateway.security.renewal import RenewableListener
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
 
@@ -63,8 +64,10 @@ class NodeServices:
     """The advertised address of each listener, by its name."""
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
+    tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)
+    """The listeners with TLS, by their names."""
     access: Access = field(default_factory=EverythingAllowed)
-    """What each principal may do."""
+    """The authorizer: it decides what each principal may do."""
     tasks: TaskList = field(init=False)
     """The background tasks."""
     audit: AuditLog = field(init=False)

@@ -1,1 +1,3 @@
-"""Who a client is, what it may do, and what protects its connection: principals, access control lists, certificates, TLS contexts."""
+"""Principals, logins, access control lists, certificates and TLS contexts: identify clients, decide about
+their rights, and protect their connections.
+"""

@@ -18,7 +18,7 @@ class Suites(NamedTuple):
 
 
 def suites_of(names: Sequence[str]) -> Suites:
-    """Return what a list of suites by their IANA names allows.
+    """Return the suites that a list of IANA names allows.
 
     Raises StoreError for a list that has some suites of TLS 1.3 and not the others: Python can't choose among them.
     """

@@ -6,8 +6,8 @@ import ssl
 from dataclasses import dataclass
 
 from gateway.security.errors import StoreError
-from gateway.security.stores import Store, read_authorities, read_key_pair
-from gateway.security.tls_context import VERSIONS, load_key_pair
+from gateway.security.stores import Store, read_key_pair
+from gateway.security.tls_context import VERSIONS, load_key_pair, trust
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def client_context(settings: ClientTls) -> ssl.SSLContext:
         allowed = [VERSIONS[version] for version in settings.versions]
         context.minimum_version, context.maximum_version = min(allowed), max(allowed)
     if settings.trust_store:
-        context.load_verify_locations(cadata=read_authorities(settings.trust_store))
+        trust(context, settings.trust_store)
     else:
         context.load_default_certs(ssl.Purpose.SERVER_AUTH)
     if settings.key_store:

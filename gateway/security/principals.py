@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 ANONYMOUS: Final = "User:ANONYMOUS"
-"""The principal of a client that did not say who it is."""
+"""The principal of a client that has not authenticated."""
 
 
 class Unidentified(Exception):
-    """A client can't be given a principal, so that its connection closes. The message is the reason."""
+    """The client's certificate gives no principal, so its connection closes. The message is the reason."""
 
 
 def user(name: str) -> str:

@@ -5,9 +5,10 @@ Source: Kafka's DefaultSslEngineFactory.
 
 from __future__ import annotations
 
+import os
 import re
+import stat
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Final
 
 from cryptography import x509
@@ -35,6 +36,8 @@ _KEY_LABEL: Final = "PRIVATE KEY"
 _CERTIFICATE_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _LINE_CHARACTERS: Final = 64
+MOST_BYTES: Final = 16 << 20
+"""The size of the largest store in bytes; a larger file is refused. The trust store of a system has about 200 KiB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,9 +100,23 @@ def read_authorities(store: Store) -> str:
 
 def _read(location: str) -> bytes:
     try:
-        return Path(location).read_bytes()
+        # Check the type of the file first, because opening a pipe would wait for its writer.
+        number = os.open(location, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         raise StoreError(f"{location} can't be read: {error.strerror}") from None
+    except ValueError:
+        raise StoreError(f"{location!r} is no path of a file") from None
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise StoreError(f"{location} can't be read: it is no regular file")
+    try:
+        with open(number, "rb") as file:  # noqa: PTH123 - opens a descriptor, not a path
+            data = file.read(MOST_BYTES + 1)
+    except OSError as error:
+        raise StoreError(f"{location} can't be read: {error.strerror}") from None
+    if len(data) > MOST_BYTES:
+        raise StoreError(f"{location} can't be read: a store has at most {MOST_BYTES} bytes")
+    return data
 
 
 def _is_pem(data: bytes, store: Store) -> bool:

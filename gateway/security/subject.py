@@ -1,6 +1,6 @@
 """The subject of a certificate as text, as Java writes it (X500Principal.getName, RFC 2253).
 
-Kafka's principals and ACLs are made of this text, so each character counts.
+Kafka's principals and ACLs contain this text, so every character must be the same.
 """
 
 from __future__ import annotations

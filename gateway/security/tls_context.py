@@ -8,8 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Final
 
-from cryptography import x509
-
 from gateway.security.cipher_suites import suites_of
 from gateway.security.errors import StoreError
 from gateway.security.stores import KeyPair, Store, read_authorities, read_key_pair
@@ -33,14 +31,6 @@ class TlsSettings:
     cipher_suites: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The names in the certificate of a listener, in DER. A renewed certificate must have the same names. Source: Kafka's SslFactory.CertificateEntries."""
-
-    subject: bytes
-    alternative_names: bytes
-
-
 def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
     """Return the context of a listener, and the certificate that it shows. Raises StoreError."""
     pair = read_key_pair(settings.key_store)
@@ -51,10 +41,16 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
     context.verify_mode = _CLIENT_AUTH[settings.client_auth]
     if context.verify_mode is not ssl.CERT_NONE:
         if settings.trust_store:
-            context.load_verify_locations(cadata=read_authorities(settings.trust_store))
+            trust(context, settings.trust_store)
         else:
             context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
     return context, pair
+
+
+def trust(context: ssl.SSLContext, store: Store) -> None:
+    """Trust each certificate of a trust store, whether or not it is a root, as Java does. Raises StoreError."""
+    context.load_verify_locations(cadata=read_authorities(store))
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
 def _limit_versions(context: ssl.SSLContext, settings: TlsSettings) -> None:
@@ -82,7 +78,10 @@ def _set_ciphers(context: ssl.SSLContext, names: tuple[str, ...]) -> None:
 
 
 def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
-    """Load the key into the context. OpenSSL reads keys from files only, so the files exist in memory only."""
+    """Load the key into the context.
+
+    OpenSSL reads keys only from files, so the key is written to files that exist in memory only.
+    """
     with ExitStack() as opened:
         paths = []
         for name, content in (("certificates", pair.chain), ("key", pair.key)):
@@ -94,15 +93,3 @@ def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
             context.load_cert_chain(*paths)
         except ssl.SSLError as error:
             raise StoreError(f"OpenSSL refuses the private key or its certificates: {error.reason}") from None
-
-
-def identity_of(pair: KeyPair) -> Identity:
-    """Return what clients recognize the listener by."""
-    certificate = pair.certificate
-    try:
-        names = certificate.extensions.get_extension_for_class(
-            x509.SubjectAlternativeName
-        ).value.public_bytes()
-    except x509.ExtensionNotFound:
-        names = b""
-    return Identity(certificate.subject.public_bytes(), names)

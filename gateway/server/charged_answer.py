@@ -38,18 +38,28 @@ class ChargedAnswer:
         if begun.answer is not None:
             self._resolve(begun, charged)
             return charged
-        charged.on_abandoned = begun.abandon
+        charged.on_abandoned = partial(self._abandon, begun)
         begun.on_others_may_begin = charged.let_others_begin
         begun.when_resolved(partial(self._resolve, begun, charged))
         return charged
 
     def _resolve(self, begun: Deferred, charged: Deferred) -> None:
-        # the callback refers to the answer that holds it; without the cycle the connection is freed at once
+        # The callback refers to the answer that holds the callback. Break this cycle, so that the connection
+        # is freed at once.
         begun.when_resolved(_resolved_already)
         if begun.failed or begun.answer is None:
-            charged.fail()
+            self._charge.count_time()
+            charged.resolve_last(b"" if begun.answer is None else begun.answer)
         else:
             charged.resolve(self._finished(begun.answer))
+
+    def _abandon(self, begun: Deferred) -> None:
+        """Charge the work for a client that has hung up: the work done so far, and the work that continues
+        without the client.
+        """
+        begun.abandon()
+        begun.when_resolved(self._charge.count_time)
+        self._charge.count_time()
 
     def _finished(self, answer: Answer) -> Answer:
         charge = self._charge
@@ -70,4 +80,4 @@ class ChargedAnswer:
 
 
 def _resolved_already() -> None:
-    """Do nothing: the answer was passed on."""
+    """Do nothing, because the answer was passed on already."""

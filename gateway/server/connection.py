@@ -1,5 +1,5 @@
 """One client's connection: bytes come in, requests begin in order, answers go out in order. The `Intake` cuts the bytes
-into requests, and holds them back when there is a reason.
+into requests, and delays them while a limit is exceeded or an earlier request must be answered first.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Connection(asyncio.BufferedProtocol):
         if self._transport is not None and not self._intake.stops & (SENDING | GONE):
             self._transport.set_write_buffer_limits(high=backlog_bytes)
 
-    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the buffer has its own size
+    def get_buffer(self, sizehint: int) -> memoryview:  # noqa: ARG002 - the size of the buffer is fixed
         intake = self._intake
         if intake.reader.between_frames or intake.stops & CLOSING:
             return self._server.receive_buffer
@@ -156,7 +156,7 @@ class Connection(asyncio.BufferedProtocol):
     def pause_writing(self) -> None:
         self._intake.stops |= NOT_READ
         if self._identify is not None:
-            # a client can make TLS itself answer, without a request
+            # A client can make TLS itself write answers, without any request.
             self._intake.pause()
         self._note_unread()
 
@@ -168,7 +168,7 @@ class Connection(asyncio.BufferedProtocol):
         else:
             self._intake.resume()
 
-    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - why does not matter here
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 - the reason does not matter
         if self._intake.stops & GONE:
             return
         self._intake.stops |= CLOSING | GONE
@@ -206,7 +206,7 @@ class Connection(asyncio.BufferedProtocol):
     # requests
 
     def take(self, begin: Begin, limits: RequestLimits) -> None:
-        """Begin requests in this way from now on, within these limits."""
+        """Begin requests with this function from now on, within these limits."""
         self._begin = begin
         self._intake.limit(limits.max_bytes, limits.memory)
 
@@ -218,7 +218,7 @@ class Connection(asyncio.BufferedProtocol):
             self.close(str(error))
             return
         except Exception:
-            # another connection may have called this method: an error must not reach it
+            # Another connection may have called this method, and this connection's error must not reach that one.
             logger.exception("a request of %s can't be begun", self.name)
             self.close("its request failed in the gateway")
             return
@@ -245,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             answer.when_resolved(self._write_ready)
 
     def _begin_others(self) -> None:
-        """Begin the requests behind one that has held them back and has no answer yet."""
+        """Begin the requests after one that held them back, although that one has no answer yet."""
         self._held_back_by = None
         self._intake.stops &= ~HELD_BACK
         if not self._intake.is_consuming:
@@ -300,7 +300,7 @@ class Connection(asyncio.BufferedProtocol):
         self._sender.add(answer)
         self._piece_bytes += sum(len(piece) for piece in answer if isinstance(piece, bytes))
         if not sending:
-            # send the earlier answers first
+            # Send the earlier answers before this one.
             server.outbox.flush()
             intake.stops |= SENDING
             self._send_records()

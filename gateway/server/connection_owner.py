@@ -16,7 +16,9 @@ Owned_contra = TypeVar("Owned_contra", contravariant=True)
 
 
 class ConnectionOwner(Buffers, Protocol[Owned_contra]):
-    """The things that all connections of a server share: limits, buffers, memory, and their admission."""
+    """The parts that all connections of a server share: limits, buffers, memory, and the admission of new
+    connections.
+    """
 
     limits: ConnectionLimits
     dispatcher: Dispatcher

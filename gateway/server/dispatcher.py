@@ -85,7 +85,9 @@ class Dispatcher:
         return self._begin_new(frame, peer)
 
     def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
-        """Begin a request of a client that is not known yet: it must not use up the quota of a client id that it made up."""
+        """Begin a request of a client that has not logged in yet, without charging a quota: the client may
+        have made up its client id.
+        """
         self.requests += 1
         return self._begin_new(frame, peer)
 
@@ -284,9 +286,11 @@ class Dispatcher:
         assert api.handle is not None
         try:
             work: Timed[Any] = Timed(api.handle(context, request), self._quotas.seconds)
-            response = await work
-            if context.charge is not None:
-                context.charge.busy_s += work.busy_s
+            try:
+                response = await work
+            finally:
+                if context.charge is not None:
+                    context.charge.busy_s += work.busy_s
             if api.is_long or work.busy_s > LONG_S:
                 return await self._in_thread(
                     context.charge, encode_response, api.key, context.correlation_id, response

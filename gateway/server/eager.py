@@ -1,7 +1,7 @@
 """Coroutines that begin at once, and get a task only when they must wait.
 
-Most requests of the coordinators are answered without waiting for anything, and a task costs as much as they do. Python
-3.12 has this as `eager_task_factory`.
+Most requests of the coordinators are answered without waiting for anything, and the task alone would cost as
+much as such a request. Python 3.12 has this as `eager_task_factory`.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ class Waiting(Generic[T]):
     def __init__(self, work: Coroutine[Any, Any, T], first: Any) -> None:
         self._work = work
         self._first = first
-        """The future for which it waits, which no task has seen yet."""
+        """The future for which the coroutine waits, and which no task has awaited yet."""
 
     def __await__(self) -> Generator[Any, Any, T]:
         yielded = self._first
         while True:
             try:
                 yield yielded
-            except BaseException as error:  # noqa: BLE001 - cancellation too is the coroutine's own business
+            except BaseException as error:  # noqa: BLE001 - the coroutine gets every error, a cancellation too
                 step: Callable[[], Any] = partial(self._work.throw, error)
             else:
                 step = partial(self._work.send, None)
@@ -83,7 +83,7 @@ class Timed(Generic[T]):
                 self.busy_s += self._now_s() - begun_s
             try:
                 yield yielded
-            except BaseException as error:  # noqa: BLE001 - cancellation too is the coroutine's own business
+            except BaseException as error:  # noqa: BLE001 - the coroutine gets every error, a cancellation too
                 step = partial(self._work.throw, error)
             else:
                 step = partial(self._work.send, None)

@@ -1,7 +1,7 @@
 """Cuts the bytes of one connection into frames without copying frames that arrive whole.
 
 Complete frames are handed on as views of the receive buffer that all connections share. Only a frame that arrives in
-parts gets memory of its own. This memory grows with the bytes that really arrive, as far as its connection allows.
+parts gets memory of its own. This memory grows with the bytes that really arrive, up to the limits of the connection.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class Requester(Protocol):
 
 
 class Intake:
-    """Received bytes on their way to requests, and the reasons why none may begin."""
+    """The received bytes that are not requests yet, and the reasons why no request may begin."""
 
     __slots__ = (
         "_buffers",
@@ -139,7 +139,7 @@ class Intake:
         try:
             return reader.direct_buffer() or buffers.receive_buffer
         except MemoryError:
-            # the bytes are dropped; the transport can't be closed while it asks for a buffer
+            # The bytes will be dropped, but the transport needs a buffer: it can't be closed while it asks for one.
             self.stops |= CLOSING
             buffers.loop.call_soon(self._abort)
             return buffers.receive_buffer
@@ -177,7 +177,7 @@ class Intake:
             self._transport.pause_reading()
 
     def mute(self, throttle_ms: int) -> None:
-        """Read nothing for this time, counted from now; a longer silence that has begun goes on."""
+        """Read nothing for this time, counted from now. A longer pause that has begun continues."""
         loop = self._buffers.loop
         until_s = loop.time() + throttle_ms / 1000
         if self._transport is None or until_s <= self._muted_until_s:
@@ -292,7 +292,9 @@ class Intake:
         self._held = data
 
     def _yield_turn(self) -> None:
-        """Let other connections go first: one receive buffer may hold thousands of small requests."""
+        """Let other connections go first: the receive buffer of this connection may hold thousands of small
+        requests.
+        """
         self.stops |= OTHERS_FIRST
         self._buffers.loop.call_soon(self._take_turn)
 

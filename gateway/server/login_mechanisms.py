@@ -1,6 +1,6 @@
-"""The mechanisms with which the clients of a listener log in, by their names: one function makes each of them.
-
-A function imports its mechanism when a listener has it, so that other gateways need no cryptography for their start.
+"""The mechanisms with which the clients of a listener log in, by their names: one function makes each
+mechanism. The function imports its mechanism only when a listener has it, so that other gateways start
+without cryptography.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ MAKERS: Final[Mapping[str, Callable[[Wanted], Mechanism]]] = {
     "SCRAM-SHA-512": _scram,
     "OAUTHBEARER": _oauthbearer,
 }
-"""What makes a mechanism for a listener, by the mechanism's name. It raises LoginSettingsError."""
+"""The functions that make the mechanisms for a listener, by the mechanisms' names. Each raises LoginSettingsError."""
 
 
 def login_mechanisms(services: Services, listener_name: str) -> dict[str, Mechanism]:

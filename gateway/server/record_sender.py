@@ -49,9 +49,9 @@ class RecordSender:
         cold_reads: ColdReads | None,
         go_on: Callable[[], None],
     ) -> None:
-        """`backlog_bytes` is the transport's usual limit of bytes that wait to be written.
-
-        `go_on` is called when `send` can continue, because the records that it waited for are in the page cache.
+        """Take the transport to send on. `backlog_bytes` is the transport's usual limit of bytes that wait to
+        be written. `go_on` is called when `send` can continue, because the records that it waited for are in
+        the page cache.
         """
         self._cold_reads = cold_reads
         self._go_on = go_on
@@ -66,7 +66,11 @@ class RecordSender:
             if shared is None
             else socket.socket(shared.family, shared.type, shared.proto, fileno=shared.fileno())
         )
-        """None where the transport encrypts, or has no socket: records are then sent through its buffer, a little at a time."""
+        """The socket for sendfile.
+
+        None where the transport encrypts, or has no socket: records are then sent through the transport's
+        buffer, a little at a time.
+        """
         self._pieces: deque[bytes | FileRegion] = deque()
         self._sent = 0
         self._is_sending = False
@@ -77,7 +81,7 @@ class RecordSender:
         return not self._pieces
 
     def add(self, pieces: Sequence[bytes | FileRegion]) -> None:
-        """Send these pieces after the others."""
+        """Send these pieces after the pieces that were added before."""
         self._pieces.extend(pieces)
 
     def send(self) -> bool:
@@ -140,7 +144,7 @@ class RecordSender:
         return total
 
     def _get_ready(self, piece: bytes | FileRegion) -> bool:
-        """Whether some bytes of the piece can be sent without waiting for the disk."""
+        """Return whether some bytes of the piece can be sent without waiting for the disk."""
         cold_reads = self._cold_reads
         if cold_reads is None or not cold_reads.is_on or not isinstance(piece, FileRegion):
             self._ready = len(piece)

@@ -27,8 +27,8 @@ class RequestMemory:
         return True
 
     def give_back(self, holder: Hashable) -> None:
-        """Give back the room of a holder whose request is whole or will never be; the holder waits for no room any
-        more.
+        """Give back the room of a holder whose request is complete, or will never be completed. The holder
+        waits for no room any more.
         """
         self._waiting.pop(holder, None)
         self.used_bytes -= self._held.pop(holder, 0)

@@ -1,4 +1,4 @@
-"""The answers of a login."""
+"""Encodes the answers of a login."""
 
 from __future__ import annotations
 
@@ -9,16 +9,21 @@ from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.protocol.frames import RequestHeader
-from gateway.protocol.messages import build, encode_response, response_module, response_type
+from gateway.handlers.answering.api import CloseConnection
+from gateway.protocol.error_answers import error_answer, has_messages
+from gateway.protocol.frames import RequestHeader, skip_tagged_fields
+from gateway.protocol.messages import (
+    build,
+    encode_response,
+    request_name,
+    request_schema,
+    response_module,
+)
 from gateway.security.sasl.login import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 
-_OTHER_FIELDS: Final[dict[int, dict[str, Any]]] = {
-    API_VERSIONS: {"api_keys": ()},
-    SASL_HANDSHAKE: {"mechanisms": ()},
-}
-"""The fields, beside the error code, of answers with ILLEGAL_SASL_STATE, by API key. Requests of other APIs, which no client sends
-during its login, get no answer.
+REFUSED_BYTES: Final = 1024
+"""The largest request (bytes) in place of a token that is decoded. A larger one gets no answer, because the
+client has not logged in yet. Kafka decodes requests of any size.
 """
 _size = Struct(">i").pack
 
@@ -53,13 +58,13 @@ class RequestForm:
 
     def answer(self, token: bytes, lifetime_ms: int) -> bytes:
         """Return the answer with the server's token."""
-        return self._answer(ErrorCode.none, None, token, lifetime_ms)
+        return self._answer(ErrorCode.none, "", token, lifetime_ms)
 
     def refusal(self, reason: str) -> bytes:
         """Return the answer SASL_AUTHENTICATION_FAILED."""
         return self._answer(ErrorCode.sasl_authentication_failed, reason, b"", 0)
 
-    def _answer(self, error: ErrorCode, message: str | None, token: bytes, lifetime_ms: int) -> bytes:
+    def _answer(self, error: ErrorCode, message: str, token: bytes, lifetime_ms: int) -> bytes:
         header = self._header
         response = build(
             response_module(SASL_AUTHENTICATE, header.api_version).SaslAuthenticateResponse,
@@ -78,12 +83,35 @@ def handshake_answer(header: RequestHeader, error: ErrorCode, mechanisms: Iterab
     return encode_response(SASL_HANDSHAKE, header.correlation_id, response)
 
 
-def illegal_state_answer(header: RequestHeader) -> bytes:
-    """Return the answer ILLEGAL_SASL_STATE of a request that may not come now; empty where there is none."""
-    others = _OTHER_FIELDS.get(header.api_key)
-    if others is None:
+def illegal_state_answer(header: RequestHeader, frame: memoryview) -> bytes:
+    """Return the answer ILLEGAL_SASL_STATE of a request that came instead of a token; empty where no such
+    answer exists.
+
+    Raises MalformedRequest, and CloseConnection for an API or version that does not exist.
+    """
+    if header.api_key == API_VERSIONS and not has_messages(API_VERSIONS, header.api_version):
+        header = header._replace(api_version=0)  # the answer to a version that is too new (KIP-511)
+    if not has_messages(header.api_key, header.api_version):
+        raise CloseConnection(
+            f"the client sent API key {header.api_key} version {header.api_version}, which does not exist, "
+            "instead of a token"
+        )
+    if len(frame) > REFUSED_BYTES:
         return b""
-    response = build(
-        response_type(header.api_key, header.api_version), error_code=ErrorCode.illegal_sasl_state, **others
+    return error_answer(
+        header.api_key,
+        header.api_version,
+        header.correlation_id,
+        request_body(header, frame),
+        ErrorCode.illegal_sasl_state,
+        f"{request_name(header.api_key, header.api_version)} came instead of the next token of the login",
     )
-    return encode_response(header.api_key, header.correlation_id, response)
+
+
+def request_body(header: RequestHeader, frame: memoryview) -> Any:
+    """Return the fields of a request. Raises MalformedRequest."""
+    schema = request_schema(header.api_key, header.api_version)
+    position = header.body_position
+    if schema.flexible:
+        position = skip_tagged_fields(frame, position)
+    return schema.read(frame, position)[0]

@@ -1,25 +1,19 @@
-"""The door of one connection to a listener with SASL: requests pass it once the client has logged in.
-
-A client whose session never ends passes the door once; then its requests go straight to the dispatcher.
+"""The login stage of one connection to a listener with SASL: requests are served only after the client has
+logged in. Once the client has a session that never ends, its requests go straight to the dispatcher.
 """
 
 from __future__ import annotations
 
 import logging
+from functools import partial
 from typing import Any, Final, Protocol
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
-from gateway.protocol.frames import (
-    MalformedRequest,
-    RequestHeader,
-    parse_request_header,
-    skip_tagged_fields,
-)
-from gateway.protocol.messages import request_schema
+from gateway.protocol.frames import MalformedRequest, RequestHeader, parse_request_header
 from gateway.security.sasl.exchange import LoggedIn, LoginRefused, Step
-from gateway.security.sasl.login import API_VERSIONS, Handshake, Login, Phase, Route
+from gateway.security.sasl.login import Handshake, Login, Phase, Route
 from gateway.server.eager import Waiting, begin
 from gateway.server.sasl_answers import (
     BareForm,
@@ -27,6 +21,7 @@ from gateway.server.sasl_answers import (
     TokenForm,
     handshake_answer,
     illegal_state_answer,
+    request_body,
 )
 from gateway.server.sasl_listener import Begin, RequestLimits, SaslListener
 
@@ -34,7 +29,6 @@ logger = logging.getLogger(__name__)
 
 HANDSHAKE_VERSIONS: Final = range(2)
 AUTHENTICATE_VERSIONS: Final = range(3)
-API_VERSIONS_VERSIONS: Final = range(5)
 KEY_BYTES: Final = 2
 SHOWN_CHARACTERS: Final = 64
 """Characters of an unknown mechanism's name that the log shows."""
@@ -43,19 +37,19 @@ _ERROR: Final = slice(8, 10)
 
 
 class Guarded(Peer, Protocol):
-    """The connection as its door sees it."""
+    """The methods of a connection that its login stage calls."""
 
     token_id: str | None
 
     def take(self, begin: Begin, limits: RequestLimits) -> None:
-        """Begin requests in this way from now on, within these limits."""
+        """Begin requests with this function from now on, within these limits."""
 
     def close(self, reason: str) -> None:
         """Log `reason`, and close after the answers already written."""
 
 
 class SaslDoor:
-    """The door of one connection."""
+    """The login stage of one connection."""
 
     __slots__ = ("_connection", "_listener", "_login", "_timeout")
 
@@ -85,9 +79,9 @@ class SaslDoor:
         if route is Route.HANDSHAKE:
             return self._handshake(header, frame)
         if route is Route.REFUSE:
-            return self._refuse(header)
+            return self._refuse(header, frame)
         _check_version(header, AUTHENTICATE_VERSIONS)
-        return self._token(bytes(_body(header, frame).auth_bytes), RequestForm(header))
+        return self._token(bytes(request_body(header, frame).auth_bytes), RequestForm(header))
 
     # the requests of a login
 
@@ -99,10 +93,12 @@ class SaslDoor:
 
     def _handshake(self, header: RequestHeader, frame: memoryview) -> Answer | Deferred:
         _check_version(header, HANDSHAKE_VERSIONS)
-        mechanism = _body(header, frame).mechanism
+        mechanism = request_body(header, frame).mechanism
         outcome = self._login.handshake(mechanism, bare=header.api_version == 0)
         if outcome is Handshake.CLOSE:
-            raise CloseConnection("it began to log in again with a mechanism that the listener does not have")
+            raise CloseConnection(
+                "the client began to log in again with a mechanism that the listener does not have"
+            )
         offered = self._listener.offers
         if outcome is Handshake.UNKNOWN_MECHANISM:
             answer = handshake_answer(header, ErrorCode.unsupported_sasl_mechanism, offered)
@@ -111,17 +107,38 @@ class SaslDoor:
             )
         answer = handshake_answer(header, ErrorCode.none, offered)
         if outcome is Handshake.OTHER_MECHANISM:
-            return self._fail(answer, mechanism, f"the client logged in with {self._login.mechanism} before")
+            return self._fail(answer, mechanism, f"the client must log in again with {self._login.mechanism}")
         return answer
 
-    def _refuse(self, header: RequestHeader) -> Deferred:
-        versions = API_VERSIONS_VERSIONS if header.api_key == API_VERSIONS else HANDSHAKE_VERSIONS
-        answer = illegal_state_answer(header) if header.api_version in versions else b""
+    def _refuse(self, header: RequestHeader, frame: memoryview) -> Deferred:
+        answer = illegal_state_answer(header, frame)
         return self._fail(
-            answer, self._login.mechanism, f"it sent API key {header.api_key} instead of a token"
+            answer, self._login.mechanism, f"the client sent API key {header.api_key} instead of a token"
         )
 
     def _token(self, token: bytes, form: TokenForm) -> Answer | Deferred:
+        """Begin one step of the login, now or when the login steps of other connections leave time for it."""
+        turns = self._listener.turns
+        if turns.has_time():
+            with turns.measured():
+                return self._step(token, form)
+        deferred = Deferred(holds_back=True)
+        turns.wait(partial(self._take_turn, token, form, deferred))
+        return deferred
+
+    def _take_turn(self, token: bytes, form: TokenForm, deferred: Deferred) -> None:
+        if deferred.abandoned:
+            return
+        try:
+            with self._listener.turns.measured():
+                answer = self._step(token, form)
+        except Exception:
+            logger.exception("a login of %s failed", self._connection.name)
+            deferred.fail()
+        else:
+            deferred.follow(answer)
+
+    def _step(self, token: bytes, form: TokenForm) -> Answer | Deferred:
         try:
             begun = begin(self._login.exchange.step(token))
             if isinstance(begun, Waiting):
@@ -171,13 +188,16 @@ class SaslDoor:
     # failures
 
     def _refused(self, refusal: LoginRefused, form: TokenForm) -> Deferred:
-        return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal))
+        return self._fail(form.refusal(str(refusal)), self._login.mechanism, str(refusal), refusal.principal)
 
-    def _fail(self, answer: bytes, mechanism: str, reason: str) -> Deferred:
-        """Fail the login: the answer comes late, against guessing, and is the last one."""
+    def _fail(self, answer: bytes, mechanism: str, reason: str, principal: str | None = None) -> Deferred:
+        """Fail the login.
+
+        The answer is delayed, to slow down the guessing of passwords, and the connection closes after it.
+        """
         self._login.fail()
         connection, listener = self._connection, self._listener
-        listener.note_failure(connection.name, connection.peer_host, mechanism, reason)
+        listener.note_failure(connection, mechanism, reason, principal)
         last = Deferred(holds_back=True)
         timer = listener.logins.loop.call_later(listener.delay_s, last.resolve_last, answer)
         last.on_abandoned = timer.cancel
@@ -192,7 +212,7 @@ class SaslDoor:
         self._connection.close(f"it did not log in within {self._listener.timeout_s * 1000:.0f} ms")
 
     def _leave(self) -> None:
-        """Let go of the connection, which is gone."""
+        """Drop the reference to the connection, which is gone."""
         self._timeout.cancel()
         self._connection.take(self._listener.serve, self._listener.served_limits)
 
@@ -200,14 +220,5 @@ class SaslDoor:
 def _check_version(header: RequestHeader, versions: range) -> None:
     if header.api_version not in versions:
         raise CloseConnection(
-            f"it sent API key {header.api_key} version {header.api_version}, which is not served"
+            f"the client sent API key {header.api_key} version {header.api_version}, which is not served"
         )
-
-
-def _body(header: RequestHeader, frame: memoryview) -> Any:
-    """Return the fields of a request. Raises MalformedRequest."""
-    schema = request_schema(header.api_key, header.api_version)
-    position = header.body_position
-    if schema.flexible:
-        position = skip_tagged_fields(frame, position)
-    return schema.read(frame, position)[0]

@@ -1,4 +1,4 @@
-"""The logins of one listener with SASL: what its connections share."""
+"""The logins of one listener with SASL: the parts that its connections share."""
 
 from __future__ import annotations
 
@@ -9,17 +9,22 @@ from typing import Any, Final, NamedTuple
 
 from gateway.config import Config
 from gateway.config.sasl import MAX_REAUTH_MS
-from gateway.handlers.answering.api import Answer, Deferred
+from gateway.handlers.answering.api import Answer, Deferred, Peer
+from gateway.runtime.loop.audit import AuditLog, FailedLogin
 from gateway.runtime.loop.clock import Clock
 from gateway.security.sasl.exchange import Mechanism
 from gateway.security.sasl.failed_logins import FailedLogins
 from gateway.security.sasl.login import Offer
+from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.request_memory import RequestMemory
 
 logger = logging.getLogger(__name__)
 
 LOGIN_MEMORY_BYTES: Final = 16 << 20
-"""Memory of all requests that arrive in parts before their login; further ones wait. A usual login arrives whole."""
+"""Memory of all requests that arrive in parts before their login; requests beyond this memory wait.
+
+A usual request of a login arrives whole and needs none of it.
+"""
 Begin = Callable[[memoryview, Any], Answer | Deferred | None]
 """Begins one request of a connection; `Dispatcher.begin` and `SaslDoor.begin` are such functions."""
 MakeMechanisms = Callable[[str], Mapping[str, Mechanism]]
@@ -34,18 +39,23 @@ class RequestLimits(NamedTuple):
 
 
 class Logins:
-    """What the logins of all listeners share."""
+    """The parts that the logins of all listeners share."""
 
     def __init__(
-        self, loop: asyncio.AbstractEventLoop, clock: Clock, make_mechanisms: MakeMechanisms
+        self,
+        loop: asyncio.AbstractEventLoop,
+        clock: Clock,
+        make_mechanisms: MakeMechanisms,
+        audit: AuditLog,
     ) -> None:
+        self.audit = audit
         self.loop = loop
         self.clock = clock
         self.make_mechanisms = make_mechanisms
         self.memory = RequestMemory(LOGIN_MEMORY_BYTES)
         self.failed = FailedLogins()
         self.tasks: set[asyncio.Task[None]] = set()
-        """The logins that wait for something, such as a file that is read again."""
+        """The tasks of logins that wait, for example until a file is read again."""
 
 
 class SaslListener:
@@ -60,12 +70,14 @@ class SaslListener:
         served_limits: RequestLimits,
         *,
         serve_unknown: Begin,
+        turns: HandshakeTurns,
     ) -> None:
         """Make the mechanisms. Raises LoginSettingsError.
 
         `serve` begins the requests of clients that are logged in, within `served_limits`; `serve_unknown` begins the ApiVersions
-        of the others.
+        of the others. The steps of a login take their time from `turns`.
         """
+        self.turns = turns
         self.serve_unknown = serve_unknown
         self.logins = logins
         self.serve = serve
@@ -79,9 +91,10 @@ class SaslListener:
         self.timeout_s = config.int("seqgate.sasl.login.timeout.ms") / 1000
         self._name = name
 
-    def note_failure(self, peer_name: str, peer_host: str, mechanism: str, reason: str) -> None:
-        """Count and log a failed login, without its secrets."""
-        unlogged = self.logins.failed.note(peer_host, self.logins.loop.time())
+    def note_failure(self, peer: Peer, mechanism: str, reason: str, principal: str | None) -> None:
+        """Count, log and audit a failed login, without its secrets. `principal` is None for an unknown user."""
+        self.logins.audit.login_failed(FailedLogin(principal, peer.peer_host, self._name, mechanism, reason))
+        unlogged = self.logins.failed.note(peer.peer_host, self.logins.loop.time())
         if unlogged is not None:
             before = (
                 f" ({unlogged} failed logins of its address before this one are not logged)"
@@ -90,7 +103,7 @@ class SaslListener:
             )
             logger.warning(
                 "a login of %s to listener %s with %s failed: %s%s",
-                peer_name,
+                peer.name,
                 self._name,
                 mechanism,
                 reason,

@@ -8,19 +8,20 @@ import logging
 import select
 import socket
 import sys
-from collections import Counter
 from collections.abc import Callable
 from typing import TypeAlias
 
 from gateway.config import Config, Listener
-from gateway.config.connection_limits import parse_overrides
 from gateway.config.exposure import is_loopback
-from gateway.runtime.loop.machine import split_file_handles
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.security.principals import ANONYMOUS
+from gateway.security.renewal import RenewableListener
+from gateway.server.acceptor import Acceptor
+from gateway.server.admission import Admission
 from gateway.server.connection import Connection
 from gateway.server.dispatcher import Dispatcher
+from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.limits import ConnectionLimits
 from gateway.server.outbox import Outbox
 from gateway.server.request_memory import RequestMemory
@@ -61,15 +62,14 @@ class Server:
         logins: Logins | None = None,
         handles_limit: int = sys.maxsize,
     ) -> None:
-        """Without `cold_reads` the event loop waits for records that are not in the page cache.
+        """Begin without listeners. Without `cold_reads` the event loop waits for records that are not in the
+        page cache.
 
         Listeners with SASL need `logins`. The process may open `handles_limit` files and sockets together.
         """
-        self._handles_limit = handles_limit
         self.loop = loop
         self.cold_reads = cold_reads
         self.dispatcher = dispatcher
-        self._quotas = quotas
         self._logins = logins
         self.limits: ConnectionLimits
         self.memory = RequestMemory(config.int("queued.max.request.bytes"))
@@ -82,8 +82,11 @@ class Server:
         self.refused_connections = 0
         self._config = config
         self._connections: dict[Connection, None] = {}
-        self._per_host: Counter[str] = Counter()
-        self._servers: list[asyncio.Server] = []
+        self._admission = Admission(config, lambda: int(loop.time() * 1000), quotas, handles_limit)
+        self._acceptors: dict[str, Acceptor] = {}
+        self._turns = HandshakeTurns(loop, config.int("seqgate.handshake.slice.ms") / 1000)
+        self.tls_listeners: dict[str, RenewableListener] = {}
+        """The listeners with TLS, by their names."""
         self._idle_timer: asyncio.TimerHandle | None = None
         config.follow(self._take_limits)
 
@@ -108,26 +111,27 @@ class Server:
         """
         protocol = self._config.protocol_of(listener.name)
         guard = self._guard(listener) if protocol.has_logins else _unguarded
-        bound = await self.loop.create_server(
+        make_protocol = (
             self._tls_doors(listener, guard, knows_clients=not protocol.has_logins)
             if protocol.has_tls
-            else lambda: guard(Connection(self, listener.name)),
-            listener.host or None,
-            listener.port,
-            backlog=self._config.int("socket.listen.backlog.size"),
-            reuse_address=True,
+            else lambda: guard(Connection(self, listener.name))
         )
-        for bound_socket in bound.sockets:
+        acceptor = Acceptor(self.loop, make_protocol, self._config.int("socket.listen.backlog.size"))
+        bound = await acceptor.open(listener.host or None, listener.port)
+        for bound_socket in bound:
             self._set_options(bound_socket)
             # accepted sockets inherit the algorithm; a connection that began with BBR would keep its pacing
             self.suit_peer(bound_socket, bound_socket.getsockname()[0])
-        self._servers.append(bound)
+        self._acceptors[listener.name] = acceptor
         if self._idle_timer is None:
             self.close_idle()
-        return int(bound.sockets[0].getsockname()[1])
+        return int(bound[0].getsockname()[1])
 
     def _guard(self, listener: Listener) -> Guard:
-        """Return what puts the login before the requests of a connection. Raises LoginSettingsError."""
+        """Return the function that puts a login stage before the requests of a new connection.
+
+        Raises LoginSettingsError.
+        """
         assert self._logins is not None
         served_limits = RequestLimits(self.limits.request_max_bytes, self.memory)
         logins = SaslListener(
@@ -137,6 +141,7 @@ class Server:
             self.dispatcher.begin,
             served_limits,
             serve_unknown=self.dispatcher.begin_uncharged,
+            turns=self._turns,
         )
 
         def guard(connection: Connection) -> Connection:
@@ -148,26 +153,29 @@ class Server:
     def _tls_doors(
         self, listener: Listener, guard: Guard, *, knows_clients: bool
     ) -> Callable[[], asyncio.BaseProtocol]:
-        """Return what makes the protocol of a socket that was accepted for TLS. Raises StoreError.
+        """Return the function that makes the protocol of a socket that was accepted for TLS. Raises StoreError.
 
-        `knows_clients`: a client is known by its certificate.
+        With `knows_clients` the certificate of a client gives its principal.
         """
-        # most gateways speak plaintext, and need no cryptography for their start
+        # Import TLS only when it is needed: most gateways speak plaintext, and should start without cryptography.
         from gateway.server.tls_door import TlsDoor  # noqa: PLC0415
         from gateway.server.tls_listener import TlsListener  # noqa: PLC0415
 
-        tls = TlsListener(self.loop, self._config, listener.name)
+        tls = self.tls_listeners[listener.name] = TlsListener(
+            self.loop, self._config, listener.name, None if self._logins is None else self._logins.clock
+        )
         timeout_s = self._config.int("seqgate.tls.handshake.timeout.ms") / 1000
 
         def door() -> TlsDoor:
             connection = Connection(self, listener.name, tls.principal if knows_clients else _unknown)
-            return TlsDoor(self.loop, guard(connection), tls.context, timeout_s)
+            return TlsDoor(self.loop, guard(connection), tls.context, timeout_s, self._turns)
 
         return door
 
     def _set_options(self, bound_socket: socket.socket) -> None:
         """Set the options that accepted sockets inherit from the listening one."""
-        # without keepalive, nobody notices that the machine of a client which waits for an answer is gone
+        # Without keepalive, the gateway would not notice that the machine of a client which waits for an
+        # answer is gone.
         bound_socket.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         if hasattr(socket, "TCP_KEEPIDLE"):
             for option, value in (
@@ -185,49 +193,39 @@ class Server:
         """Set the congestion control for a client on this machine, which needs no control made for a network."""
         wanted = self.limits.loopback_congestion_control
         if wanted and hasattr(socket, "TCP_CONGESTION") and is_loopback(peer_host):
-            # the system may lack the algorithm or reserve it
+            # The system may lack the algorithm, or not allow this process to use it.
             with contextlib.suppress(OSError):
                 connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_CONGESTION, wanted.encode())
+
+    @property
+    def counts(self) -> tuple[int, int, int]:
+        """The refused connections, the requests and the failed logins since the start."""
+        failed_logins = 0 if self._logins is None else self._logins.failed.total
+        return self.refused_connections, self.dispatcher.requests, failed_logins
 
     def __len__(self) -> int:
         return len(self._connections)
 
     def admit(self, connection: Connection) -> float | None:
-        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit.
-
-        The late end keeps an address that makes too many connections from trying again at once (Kafka's ConnectionQuotas).
-        """
-        limit = self._config.int("max.connections")
-        overrides = parse_overrides(self._config.str("max.connections.per.ip.overrides"))
-        per_host = overrides.get(connection.peer_host, self._config.int("max.connections.per.ip"))
+        """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit."""
         self._connections[connection] = None
-        self._per_host[connection.peer_host] += 1
-        delay_ms = 0
-        handles = split_file_handles(self._handles_limit, self._config.int("seqgate.log.max.open.files"))
-        if len(self._connections) > limit:
-            reason = f"max.connections is {limit}"
-        elif len(self._connections) > handles.connections:
-            reason = f"the process may open {self._handles_limit} files (ulimit -n), {handles.connections} for connections"
-        elif self._per_host[connection.peer_host] > per_host:
-            reason = f"max.connections.per.ip is {per_host} for it"
-        else:
-            reason = "its address is over its connection_creation_rate"
-            if self._quotas is not None and self._quotas.limits_connections:
-                delay_ms = self._quotas.delay_of_connection(connection.peer_host)
-            if not delay_ms:
-                logger.debug("%s has connected", connection.name)
-                return None
+        verdict = self._admission.admit(connection.listener_name, connection.peer_host)
+        acceptor = self._acceptors.get(connection.listener_name)
+        if verdict.hold_ms and acceptor is not None:
+            logger.debug("listener %s accepts nothing for %d ms", connection.listener_name, verdict.hold_ms)
+            acceptor.hold(verdict.hold_ms / 1000)
+        if not verdict.refusal:
+            logger.debug("%s has connected", connection.name)
+            return None
         self.refused_connections += 1
-        logger.warning("refused a connection of %s: %s", connection.name, reason)
-        return delay_ms / 1000
+        logger.warning("refused a connection of %s: %s", connection.name, verdict.refusal)
+        return verdict.close_after_ms / 1000
 
     def dismiss(self, connection: Connection) -> None:
         """Stop counting a connection that is gone."""
         logger.debug("%s is gone", connection.name)
         self._connections.pop(connection, None)
-        self._per_host[connection.peer_host] -= 1
-        if not self._per_host[connection.peer_host]:
-            del self._per_host[connection.peer_host]
+        self._admission.dismiss(connection.listener_name, connection.peer_host)
 
     def close_idle(self) -> None:
         """Close connections that sent nothing for connections.max.idle.ms, and check again later.
@@ -275,8 +273,8 @@ class Server:
         """Close the listeners and begin no more requests."""
         if self._idle_timer is not None:
             self._idle_timer.cancel()
-        for server in self._servers:
-            server.close()
+        for acceptor in self._acceptors.values():
+            acceptor.close()
         for connection in self._connections:
             connection.drain()
 
@@ -292,8 +290,8 @@ class Server:
             await asyncio.sleep(0.005)
         for connection in list(self._connections):
             connection.hang_up()
-        for server in self._servers:
-            await server.wait_closed()
+        for acceptor in self._acceptors.values():
+            await acceptor.wait_closed()
 
 
 def _unguarded(connection: Connection) -> Connection:
@@ -301,6 +299,6 @@ def _unguarded(connection: Connection) -> Connection:
     return connection
 
 
-def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - the certificate does not count
+def _unknown(transport: asyncio.Transport) -> str:  # noqa: ARG001 - before a login the certificate gives no principal
     """Return the principal of a client before its login."""
     return ANONYMOUS

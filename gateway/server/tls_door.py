@@ -18,6 +18,7 @@ from typing import Any, Final, cast
 from uvloop.loop import SSLProtocol  # type: ignore[attr-defined]  # its stub leaves the class out
 
 from gateway.server.connection import Connection
+from gateway.server.handshake_turns import HandshakeTurns
 
 logger = logging.getLogger(__name__)
 
@@ -42,11 +43,13 @@ class TlsDoor(asyncio.Protocol):
         connection: Connection,
         context: Callable[[], ssl.SSLContext],
         timeout_s: float,
+        turns: HandshakeTurns,
     ) -> None:
         self._loop = loop
         self._connection = connection
         self._context = context
         self._timeout_s = timeout_s
+        self._turns = turns
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin the handshake, unless the connection exceeds a limit."""
@@ -54,24 +57,27 @@ class TlsDoor(asyncio.Protocol):
         if not self._connection.meet(accepted):
             return
         done: asyncio.Future[Any] = self._loop.create_future()
-        done.add_done_callback(self._handshake_done)
+        handshake = Handshake(self._context(), accepted, self._turns)
+        done.add_done_callback(partial(self._handshake_done, handshake))
         protocol = SSLProtocol(
             self._loop,
             self._connection,
-            _WithAlerts(self._context(), accepted),
+            handshake,
             done,
             server_side=True,
             ssl_handshake_timeout=self._timeout_s,
             ssl_shutdown_timeout=SHUTDOWN_TIMEOUT_S,
         )
+        handshake.resume = protocol.buffer_updated
         accepted.set_protocol(protocol)
         protocol.connection_made(accepted)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Count the connection no more; its socket was closed before the handshake."""
+        """Stop counting the connection, because its socket was closed before the handshake."""
         self._connection.connection_lost(exc)
 
-    def _handshake_done(self, done: asyncio.Future[Any]) -> None:
+    def _handshake_done(self, handshake: Handshake, done: asyncio.Future[Any]) -> None:
+        handshake.resume = None
         connection = self._connection
         error = done.exception()
         if connection.is_open:
@@ -81,39 +87,67 @@ class TlsDoor(asyncio.Protocol):
         connection.connection_lost(None)
 
 
-class AlertingObject(ssl.SSLObject):
-    """The TLS of one connection, which tells its client why a handshake failed.
+class Handshaking(ssl.SSLObject):
+    """The TLS object of one connection. Its handshake works only when it is the connection's turn."""
 
-    The protocol above closes the socket before it sends the alert. A JVM client takes the end of the connection for an outage and retries forever; the alert reports that its certificate is refused.
-    """
-
-    send_alert: Callable[[], None]
+    handshake: Handshake
 
     def do_handshake(self) -> None:
+        self.handshake.step(super().do_handshake)
+
+
+class Handshake:
+    """The handshake of one connection: it works in turns, and reports to the client why it failed. The event
+    loop's protocol uses this object as the TLS context of the connection.
+    """
+
+    def __init__(self, context: ssl.SSLContext, transport: asyncio.Transport, turns: HandshakeTurns) -> None:
+        context.sslobject_class = Handshaking
+        self._context = context
+        self._transport = transport
+        self._turns = turns
+        self._has_turn = False
+        self._incoming = self._outgoing = ssl.MemoryBIO()
+        self.resume: Callable[[int], None] | None = None
+        """The function that continues the handshake; None when the handshake is over."""
+
+    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any) -> Handshaking:
+        made = cast("Handshaking", self._context.wrap_bio(incoming, outgoing, **options))
+        self._incoming, self._outgoing = incoming, outgoing
+        made.handshake = self
+        return made
+
+    def step(self, work: Callable[[], None]) -> None:
+        """Continue the handshake if it is this connection's turn. Raises the errors of `work`. Otherwise read
+        nothing from the client until its turn, and report to the protocol that bytes are missing.
+
+        The event loop's protocol closes the socket before it sends the alert of an error, so this method
+        sends the alert. Without the alert a JVM client treats the end of the connection as an outage and
+        retries forever.
+        """
+        if self._incoming.pending and not self._has_turn and not self._turns.has_time():
+            self._transport.pause_reading()
+            self._turns.wait(self._take_turn)
+            raise ssl.SSLWantReadError
         try:
-            super().do_handshake()
+            with self._turns.measured():
+                work()
         except (ssl.SSLWantReadError, ssl.SSLWantWriteError):
             raise
         except ssl.SSLError:
-            self.send_alert()
+            self._send_alert()
             raise
 
+    def _take_turn(self) -> None:
+        if self.resume is None or self._transport.is_closing():
+            return
+        self._transport.resume_reading()
+        self._has_turn = True
+        self.resume(0)
+        self._has_turn = False
 
-class _WithAlerts:
-    """The context of one connection, as far as a protocol uses it."""
-
-    def __init__(self, context: ssl.SSLContext, transport: asyncio.Transport) -> None:
-        context.sslobject_class = AlertingObject
-        self._context = context
-        self._transport = transport
-
-    def wrap_bio(self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any) -> AlertingObject:
-        made = cast("AlertingObject", self._context.wrap_bio(incoming, outgoing, **options))
-        made.send_alert = partial(self._send, outgoing)
-        return made
-
-    def _send(self, outgoing: ssl.MemoryBIO) -> None:
-        alert = outgoing.read()
+    def _send_alert(self) -> None:
+        alert = self._outgoing.read()
         if alert and not self._transport.get_write_buffer_size():
             with contextlib.suppress(OSError):
                 os.write(self._transport.get_extra_info("socket").fileno(), alert)

@@ -1,59 +1,116 @@
-"""The TLS of one listener: its context, which a replaced key store renews, and the principals of its clients."""
+"""The TLS of one listener: its context, which a replaced or altered key store renews, and the principals of its clients."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import ssl
-from datetime import UTC, datetime
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from gateway.config import Config
 from gateway.config.principal_rules import NoRuleMatches, Rule, parse_rules, principal_name
+from gateway.runtime.loop.clock import Clock, SystemClock
+from gateway.security.certificate_age import age_warning
 from gateway.security.errors import StoreError
+from gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
 from gateway.security.principals import ANONYMOUS, Unidentified, user
-from gateway.security.stores import KeyPair, Store
+from gateway.security.stores import KeyPair, Store, read_authorities
 from gateway.security.subject import subject_text
-from gateway.security.tls_context import TlsSettings, build_context, identity_of
+from gateway.security.tls_context import TlsSettings, build_context
 
 logger = logging.getLogger(__name__)
 
 RETRY_S: Final = 5.0
-"""Time (s) after which a store that could not be taken is read again, at the next connection."""
+"""Time (s) after a store could not be read or used, in which new connections do not try to read it again."""
+WARNING_INTERVAL_S: Final = 86_400.0
+"""The shortest time (s) between two warnings about the age of a certificate.
+
+A warning is logged when a new connection comes.
+"""
 _FileState = tuple[int, int, int]
 _NO_FILE: Final = (0, 0, 0)
 
 
-class TlsListener:
-    """Gives new connections the present context, and follows the files of the key store and the trust store."""
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A context, and the settings and files that it was built from."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, config: Config, name: str) -> None:
+    settings: TlsSettings
+    files: tuple[_FileState, ...]
+    context: ssl.SSLContext
+    pair: KeyPair
+    identity: Identity
+
+
+class TlsListener:
+    """Gives new connections the present context, and follows the settings and files of the key store and the trust store."""
+
+    def __init__(
+        self,
+        loop: asyncio.AbstractEventLoop,
+        config: Config,
+        name: str,
+        clock: Clock | None = None,
+    ) -> None:
         """Read the stores. Raises StoreError when the settings or the stores can't be used."""
         self._loop = loop
+        self._clock = clock or SystemClock()
+        self._config = config
         self._name = name
-        self._settings = tls_settings(config, name)
         self._rules: tuple[Rule, ...] = parse_rules(
             str(config.of_listener(name, "ssl.principal.mapping.rules"))
         )
-        self._files = self._file_states()
-        self._context, pair = build_context(self._settings)
-        self._identity = identity_of(pair)
+        self._allowed = AllowedChanges(
+            subject=bool(config.of_listener(name, "ssl.allow.dn.changes")),
+            alternative_names=bool(config.of_listener(name, "ssl.allow.san.changes")),
+        )
+        self._settings = tls_settings(config, name)
+        self._present = self._first()
+        self._files = self._present.files
+        """The states of the files that were read last, also of files that were refused."""
+        self._checked: _Loaded | None = None
         self._is_reading = False
         self._next_look_s = 0.0
         self._refusal = ""
-        self._warn_of_age(pair)
+        self._next_warning_s = 0.0
+        self._warn_of_age()
+        config.follow(self._follow_settings)
 
     def context(self) -> ssl.SSLContext:
         """Return the context for a new connection. When a store's file changed, a thread begins to read it."""
-        if not self._is_reading and self._loop.time() >= self._next_look_s:
-            files = self._file_states()
+        now_s = self._loop.time()
+        if now_s >= self._next_warning_s:
+            self._warn_of_age()
+        if not self._is_reading and now_s >= self._next_look_s:
+            files = _file_states(self._settings)
             if files != self._files:
                 self._files = files
-                self._is_reading = True
-                reading = self._loop.run_in_executor(None, build_context, self._settings)
-                reading.add_done_callback(self._renew)
-        return self._context
+                self._read()
+        return self._present.context
+
+    async def check(self, proposed: Config) -> None:
+        """Read the stores of the proposed settings. Raises StoreError when the listener can't use them."""
+        settings = tls_settings(proposed, self._name)
+        if settings.trust_store and not self._settings.trust_store:
+            raise StoreError("a trust store can't be added to a listener that was started without one")
+        try:
+            loaded = await self._loop.run_in_executor(None, _load, settings)
+        except StoreError:
+            raise
+        except Exception as error:
+            raise StoreError(f"{type(error).__name__}: {error}") from error
+        complaint = change_complaint(self._present.identity, loaded.identity, self._allowed)
+        if complaint is not None:
+            raise StoreError(complaint)
+        self._checked = loaded
+
+    def take_checked(self) -> None:
+        """Use the stores that were checked last for new connections, if the listener has these settings now."""
+        checked, self._checked = self._checked, None
+        if checked is not None and checked.settings == self._settings:
+            self._take(checked)
 
     def principal(self, transport: asyncio.Transport) -> str:
         """Return the principal of a client that has finished its handshake. Raises Unidentified."""
@@ -65,48 +122,103 @@ class TlsListener:
         except NoRuleMatches as error:
             raise Unidentified(str(error)) from None
         except Exception as error:
-            raise Unidentified(f"the subject of its certificate can't be read: {error}") from error
+            raise Unidentified(f"the subject of the client's certificate can't be read: {error}") from error
 
-    def _renew(self, reading: asyncio.Future[tuple[ssl.SSLContext, KeyPair]]) -> None:
+    def _first(self) -> _Loaded:
+        """Read the stores at the start. Raises StoreError."""
+        try:
+            return _load(self._settings)
+        except StoreError as error:
+            altered = self._config.altered_on_listener(self._name)
+            stores = [name for name in altered if "store" in name]
+            if not stores:
+                raise
+            raise StoreError(
+                f"{error} ({', '.join(stores)} was altered while the gateway ran; put the file back)"
+            ) from None
+
+    def _follow_settings(self) -> None:
+        """Use the stores of altered settings: those that were checked before, otherwise those that a thread
+        reads now.
+        """
+        settings = tls_settings(self._config, self._name)
+        if settings == self._settings:
+            return
+        self._settings = settings
+        if self._checked is not None and self._checked.settings == settings:
+            self.take_checked()
+        elif not self._is_reading:
+            self._read()
+
+    def _read(self) -> None:
+        self._is_reading = True
+        self._loop.run_in_executor(None, _load, self._settings).add_done_callback(self._renew)
+
+    def _renew(self, reading: asyncio.Future[_Loaded]) -> None:
         self._is_reading = False
         try:
-            context, pair = reading.result()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the listener goes on, and tries again
+            loaded = reading.result()
+        except Exception as error:  # noqa: BLE001 - any error keeps the old certificate
             self._keep(str(error) if isinstance(error, StoreError) else f"{type(error).__name__}: {error}")
             return
-        if identity_of(pair) != self._identity:
-            self._keep(
-                "that in the replaced store has another subject or other subject alternative names, which clients would "
-                "not recognize"
-            )
+        if (
+            loaded.settings != self._settings
+        ):  # The settings were altered meanwhile, so the stores are read again.
+            self._read()
             return
-        self._context = context
+        complaint = change_complaint(self._present.identity, loaded.identity, self._allowed)
+        if complaint is None:
+            self._take(loaded)
+        else:
+            self._keep(complaint)
+
+    def _take(self, loaded: _Loaded) -> None:
+        self._present = loaded
+        self._files = loaded.files
         self._refusal = ""
+        self._next_look_s = 0.0
         logger.info(
             "listener %s: certificate renewed, valid until %s",
             self._name,
-            pair.certificate.not_valid_after_utc,
+            loaded.pair.certificate.not_valid_after_utc,
         )
-        self._warn_of_age(pair)
+        self._warn_of_age()
 
     def _keep(self, refusal: str) -> None:
-        """Log, once, why the new store is not taken, and look at the files again soon: the reason may be over by then."""
+        """Log once why the new store can't be used, and check the files again soon, because the reason may pass."""
         if refusal != self._refusal:
             logger.warning("listener %s keeps its certificate: %s", self._name, refusal)
         self._refusal = refusal
         self._files = ()
         self._next_look_s = self._loop.time() + RETRY_S
 
-    def _warn_of_age(self, pair: KeyPair) -> None:
-        until = pair.certificate.not_valid_after_utc
-        if until < datetime.now(UTC):
-            logger.warning(
-                "listener %s: its certificate expired at %s, so clients refuse it", self._name, until
-            )
+    @property
+    def valid_until_ms(self) -> int:
+        """The time (ms) at which the certificate that new connections get expires."""
+        return int(self._present.pair.certificate.not_valid_after_utc.timestamp() * 1000)
 
-    def _file_states(self) -> tuple[_FileState, ...]:
-        stores = (self._settings.key_store, self._settings.trust_store)
-        return tuple(_file_state(store.location) for store in stores if store.location)
+    def _warn_of_age(self) -> None:
+        self._next_warning_s = self._loop.time() + WARNING_INTERVAL_S
+        warning = age_warning(self.valid_until_ms, self._clock.now_ms())
+        if warning is not None:
+            until = self._present.pair.certificate.not_valid_after_utc
+            logger.warning("listener %s: %s (valid until %s)", self._name, warning, until)
+
+
+def _load(settings: TlsSettings) -> _Loaded:
+    """Read the stores. Raises StoreError."""
+    # Take the state of the files before reading them. A file that is replaced meanwhile then has another
+    # state, and is read again.
+    files = _file_states(settings)
+    context, pair = build_context(settings)
+    if settings.trust_store and context.verify_mode is ssl.CERT_NONE:
+        read_authorities(settings.trust_store)
+    return _Loaded(settings, files, context, pair, identity_of(pair))
+
+
+def _file_states(settings: TlsSettings) -> tuple[_FileState, ...]:
+    stores = (settings.key_store, settings.trust_store)
+    return tuple(_file_state(store.location) for store in stores if store.location)
 
 
 def tls_settings(config: Config, name: str) -> TlsSettings:
@@ -152,6 +264,6 @@ def _file_state(location: str) -> _FileState:
     """Return the properties of a file that change when somebody replaces the file."""
     try:
         found = Path(location).stat()
-    except OSError:
+    except (OSError, ValueError):
         return _NO_FILE
     return found.st_ino, found.st_mtime_ns, found.st_size

@@ -1,8 +1,8 @@
 """Limits the bytes of unread answers of all connections together.
 
 A connection with many unread bytes begins no further request, but the answers that it already asked for may be large,
-and there may be thousands of connections. Beyond the limit, the connection with the most unread bytes is dropped, again
-and again, until the rest fits.
+and there may be thousands of connections. Beyond the limit, the connections with the most unread bytes are
+dropped, until the others are within the limit.
 """
 
 from __future__ import annotations

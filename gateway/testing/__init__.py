@@ -93,7 +93,7 @@ class LocalGateway:
         try:
             with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
                 runner.run(self._serve(started))
-        except BaseException as error:  # noqa: BLE001 - raised in the thread that waits for it
+        except BaseException as error:  # noqa: BLE001 - raised again in `start`
             (self._ended if started.done() else started).set_exception(error)
         else:
             self._ended.set_result(None)

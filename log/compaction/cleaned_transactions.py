@@ -13,9 +13,8 @@ from log.segments.transaction_index import AbortedTransaction
 
 
 class CleanedTransactions:
-    """The transactions at one place of a log, whose batches come in order from the log's start.
-
-    Holds the transactions that are open at that place, and aborted ones that are announced for later batches.
+    """The transactions at one place of a log, while its batches are read in order from the log's start: the
+    transactions that are open at this place, and the aborted ones that are announced for later batches.
     """
 
     __slots__ = ("_aborted", "_announced", "_committed", "_seen")

@@ -240,7 +240,7 @@ def _fits(header: BatchHeader, next_offset: int, end_offset: int) -> bool:
 
 
 class _Aborted:
-    """The aborted transactions of a log, by where they begin. The index files are read when needed."""
+    """The aborted transactions of a log, by their first offsets. The index files are read when needed."""
 
     def __init__(self, storage: Storage, job: CleaningJob, segments: Sequence[JobSegment]) -> None:
         self.storage = storage
@@ -325,7 +325,7 @@ class _Output:
         self.pending.clear()
         self.pending_bytes = 0
         if self.storage.write(self.file, (content,), self.written_bytes) != len(content):
-            raise OSError(errno.ENOSPC, "short write", self.file.path)
+            raise OSError(errno.ENOSPC, "only a part of the bytes was written", self.file.path)
         self.written_bytes += len(content)
         self.throttle.count(len(content))
 

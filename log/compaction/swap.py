@@ -52,7 +52,8 @@ _logger = logging.getLogger(__name__)
 
 
 class SwapTicket:
-    """A swap that has begun. Each half makes names durable in any thread, and ends with a call in the log's thread.
+    """A swap that has begun. Two methods make names durable, in any thread. After each, one function must run
+    in the log's thread.
 
     read_and_run   then `replace_sources` of `log.cleaning`, or `abandon_swap`
     run            then `finish_swap`, or `fail_swap`
@@ -174,7 +175,7 @@ class _Contents:
     end_offset: int
     size_bytes: int
     is_sound: bool
-    """Whether the file ends after these batches."""
+    """Whether these batches are the whole file."""
 
 
 def _finish_swap(
@@ -284,7 +285,8 @@ def _cut_before_the_next(
 def _contents_of(
     environment: LogEnvironment, directory: str, base_offset: int, path: str, before: int | None = None
 ) -> _Contents:
-    """Return the sound batches at the front of a segment file at `path`, up to the first that reaches `before`.
+    """Return the sound batches at the front of a segment file at `path`, up to the first batch that ends at
+    offset `before` or later.
 
     Raises OSError.
     """

@@ -125,7 +125,9 @@ class LogDirectory:
         logger.info("%s: %s", self.path, self._start_summary(cut))
 
     def _start_summary(self, cut: int) -> str:
-        """Return what this start found, in words."""
+        """Return the log line about this start: the number of partitions, how many were checked, and the
+        bytes cut off.
+        """
         if self.was_clean:
             return f"clean stop: partitions {len(self)}, no record data read"
         if not len(self):
@@ -144,12 +146,12 @@ class LogDirectory:
         try:
             log = self.get(*key)
         except (IncompatibleFormat, OSError) as error:
-            logger.error("%s-%d can't be loaded: %s", *key, error)  # noqa: TRY400 - the sentence says it
+            logger.error("%s-%d can't be loaded: %s", *key, error)  # noqa: TRY400 - needs no traceback
             return 0
         return 0 if log is None else log.bytes_cut
 
     def _open(self, key: tuple[str, int], *, is_mended: bool = True) -> PartitionLog | None:
-        """Load a stored log; None without a topic id, after removing the directory or setting it aside."""
+        """Load a stored log. Return None for a directory without a topic id, which is removed or set aside."""
         stored, directory = self._stored[key], str(self.path / f"{key[0]}-{key[1]}")
         metadata = self._metadata_of(key, is_mended=is_mended)
         log = None if metadata is None else self._opening.open(key, stored, metadata)
@@ -192,7 +194,7 @@ class LogDirectory:
     def begin_recovery(self, key: tuple[str, int]) -> Recovery | None:
         """Return the recovery of a stored log, to run in a thread and give to `end_recovery`; None for any other log.
 
-        Until then no other log may have its name. Raises OSError, IncompatibleFormat.
+        Until `end_recovery` no other log may have the same name. Raises OSError, IncompatibleFormat.
         """
         if key not in self._stored or key in self._recovering:
             return None
@@ -218,7 +220,8 @@ class LogDirectory:
         """Return the log of a partition, and open the log if necessary; None without one.
 
         Raises OSError, IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run first.
-        Unless `is_mended`, a damaged topic id is not replaced by that of the clean stop before this start.
+        With `is_mended` the topic id of the last clean stop replaces a damaged one; without `is_mended`
+        damage is an error.
         """
         key = topic, partition
         log = self._logs.get(key)

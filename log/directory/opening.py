@@ -30,7 +30,8 @@ _logger = logging.getLogger(__name__)
 
 
 class Opening:
-    """Opens logs. While the gateway serves, a log whose files no clean stop vouches for must be recovered in a thread before.
+    """Opens logs. While the gateway serves, a log whose files no clean stop vouches for must be recovered in
+    a thread first.
 
     Logs use `config` until they get the settings of their topics.
     """
@@ -80,7 +81,8 @@ class Opening:
         if not is_as_stored:
             self._environment.durability.replace(path, metadata)
         elif stop is None:
-            # The crash may have come before the first flush, or that flush may have failed.
+            # The file may not be durable: the crash may have come before the first flush, or that flush may
+            # have failed.
             self._environment.durability.ensure(path, metadata)
         return PartitionLog(
             self._environment,

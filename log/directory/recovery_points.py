@@ -49,7 +49,8 @@ class RecoveryPoints:
     def read(self) -> dict[Key, int]:
         """Return the points of the checkpoint; none without a readable one. Raises OSError, IncompatibleFormat."""
         if not self._storage.exists(self._path):
-            # No log is compacted before the recovery points were written once.
+            # No log is compacted before the recovery points were written once. So if there are offsets of
+            # compaction, the recovery points were lost.
             self._environment.recovery_points_lost = self._storage.exists(f"{self._root}/{CLEANER_OFFSETS}")
             return {}
         try:

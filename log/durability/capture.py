@@ -58,6 +58,9 @@ class SideFile:
                 write()
 
     def close(self) -> None:
-        """Stop writing, even for flushes in flight: another log may get the directory's name."""
+        """Ignore all further writes, also those of flushes in flight.
+
+        Otherwise a write could reach a new log in a directory of the same name.
+        """
         with self._lock:
             self._closed = True

@@ -1,7 +1,8 @@
-"""How things become durable: the port, and the local disk behind it. No other module calls an fsync.
+"""Makes files and directories durable: the port `Durability`, and its implementation on the local disk. No
+other module calls an fsync.
 
 A flush ticket says what a running log must persist, a `Durability` says how, in rounds of tickets. What no ticket carries, because
-no log runs yet or another process made it, goes through the verbs of `DurableFiles`.
+no log runs yet or another process made it, goes through the methods of `DurableFiles`.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Durability(DurableFiles, Protocol):
     """Makes the tickets of one round durable. Knows no log; may be called in several worker threads at once."""
 
     max_shares: int
-    """Into how many parts the tickets of one round may be divided; 1 where a round is one object."""
+    """The most parts into which the tickets of one round may be divided; 1 where one object holds a whole round."""
     rounds_overlap: bool
     """Whether a round may begin before the one before it has ended. Then each ticket has only what no ticket in flight has."""
 
@@ -49,7 +50,7 @@ class LocalDurability:
     rounds_overlap = False
 
     def __init__(self, storage: Storage, max_shares: int = 1 << 30) -> None:
-        """Divide a round into at most one share per worker thread."""
+        """Take the disk's storage. By default a round may be divided into one share per worker thread."""
         self._storage = storage
         self.max_shares = max_shares
 
@@ -70,7 +71,7 @@ class LocalDurability:
         self.sync(data=ticket.data)
         for path in ticket.paths:
             with contextlib.suppress(FileNotFoundError):
-                # A file that retention has deleted meanwhile is needed by nobody.
+                # Retention may have deleted the file meanwhile. A deleted file needs no flush.
                 self.sync(paths=(path,))
         try:
             self.sync(directories=ticket.directories)
@@ -92,7 +93,7 @@ class LocalDurability:
         paths: Iterable[str] = (),
         directories: Iterable[str] = (),
     ) -> None:
-        """Fsync data files, then files by name, then directories. Raises OSError."""
+        """Fsync the open data files, then the files at `paths`, then the directories. Raises OSError."""
         storage = self._storage
         for file in data:
             storage.fdatasync(file)

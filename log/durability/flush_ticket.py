@@ -70,7 +70,7 @@ class FlushTicket:
     """Directories in which names changed."""
     captures: list[Capture] = field(default_factory=list)
     last: LogStartCapture | None = None
-    """What must become durable after everything else: the log start offset of a removal. Flushes have none."""
+    """The capture that is written after everything else: the log start offset of a removal. Flushes have none."""
     ranges: Sequence[FileRange] = ()
     """The bytes that this ticket has and no other ticket, ascending, where rounds overlap. Otherwise there are none."""
 

@@ -39,7 +39,10 @@ class LogStart:
         return encode_offsets({self._key: offset})
 
     def close(self) -> None:
-        """Stop writing, even for removals in flight: another log may get the directory's name."""
+        """Ignore all further writes, also those of removals in flight.
+
+        Otherwise a write could reach a new log in a directory of the same name.
+        """
         self._file.close()
 
 

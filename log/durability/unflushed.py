@@ -155,7 +155,7 @@ class Unflushed:
             if self.durable_end_offset < active.base_offset:
                 first = max(0, bisect_right(segments.bases, self.durable_end_offset) - 1)
                 files = [segment.file for segment in segments.segments[first:]]
-                # too many segments to keep open: flush the closed ones by name
+                # too many segments to keep open: flush the closed ones by their paths
                 paths = [file.path for file in files[:-_FILES_PINNED_AT_ONCE]] + paths
                 files = files[-_FILES_PINNED_AT_ONCE:]
             if not self._storage.descriptors.may_pin(len(files)):

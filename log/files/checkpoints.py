@@ -83,7 +83,7 @@ def decode_partition_metadata(content: bytes, name: str) -> uuid.UUID:
             raise IncompatibleFormat(f"{name} has version {version}; this program reads version {_VERSION}.")
         topic_id = uuid.UUID(bytes=base64.urlsafe_b64decode(fields["topic_id"] + "=="))
         if int(fields.get("checksum", crc32(topic_id.bytes))) != crc32(topic_id.bytes):
-            raise ValueError("its checksum is not that of the topic id")  # noqa: TRY301 - as any other damage
+            raise ValueError("its checksum is not that of the topic id")  # noqa: TRY301 - handled as other damage
     except (ValueError, KeyError) as error:
         raise CorruptCheckpoint(f"{name} is damaged: {error}") from error
     return topic_id

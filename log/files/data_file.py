@@ -16,7 +16,8 @@ JUST_WRITTEN_BYTES: Final = 32 << 20
 class DataFile:
     """A data file by name. `Storage` opens and closes its descriptor as needed, unless `pins` is above 0.
 
-    `readers` counts the readers that will read on later. `outlives_name` is True while the retired file stays open for them.
+    `readers` counts the readers that will read more of the file later. `outlives_name` is True while the
+    retired file stays open for these readers.
     """
 
     __slots__ = (

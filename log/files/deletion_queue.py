@@ -149,8 +149,8 @@ class DeletionQueue:
         return DeletionTicket(storage, durable, entries, max_files, max_bytes) if entries else None
 
     def complete(self, ticket: DeletionTicket, now_ms: int) -> None:
-        """Update the queue after a ticket has run. Entries that it did not reach stay queued; failed ones are due after
-        RETRY_MS.
+        """Update the queue after a ticket has run. Entries that the ticket did not reach stay queued; failed
+        entries are due again after RETRY_MS.
         """
         for entry in ticket.entries:
             if self.paths.get(entry.path) is not entry:

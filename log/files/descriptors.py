@@ -147,7 +147,7 @@ class Descriptors:
         self.release(file)
 
     def begin_reading(self, file: DataFile) -> None:
-        """Count a reader that will read on later. The reader must call `end_reading` once."""
+        """Count a reader that will read more of the file later. The reader must call `end_reading` once."""
         file.readers += 1
 
     def end_reading(self, file: DataFile) -> None:

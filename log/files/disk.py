@@ -73,7 +73,10 @@ class Disk(Protocol):
         """Return the size of the open file in bytes."""
 
     def sendfile(self, socket_descriptor: int, descriptor: int, position: int, size_bytes: int, /) -> int:
-        """Send bytes of the file to a socket. Return how many bytes the socket took. Raises BlockingIOError when it is full."""
+        """Send bytes of the file to a socket. Return how many bytes the socket took.
+
+        Raises BlockingIOError when the socket is full.
+        """
 
     def lock(self, descriptor: int, /) -> None:
         """Lock the file for this process, until the descriptor is closed. Raises OSError when another process holds the lock."""

@@ -28,7 +28,9 @@ class DurableFiles(Protocol):
         paths: Iterable[str] = (),
         directories: Iterable[str] = (),
     ) -> None:
-        """Persist the bytes of open data files, then those of files by name, then the names in the directories."""
+        """Persist the bytes of the open data files, then of the files at `paths`, then the names in the
+        directories.
+        """
 
     def replace(self, path: str, content: bytes) -> None:
         """Replace the file's content atomically and durably: a crash leaves the old content or the new. Raises NoRoom."""

@@ -44,7 +44,10 @@ class Storage:
     """Files of one data directory."""
 
     def __init__(self, max_open_files: int = DEFAULT_MAX_OPEN_FILES, disk: Disk | None = None) -> None:
-        """Keep at most `max_open_files` data files open; pinned files may exceed it. Without `disk` use the operating system's."""
+        """Keep at most `max_open_files` data files open; pinned files may exceed this limit.
+
+        Without `disk` use the operating system's calls.
+        """
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
         self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
@@ -220,7 +223,7 @@ class Storage:
         )
 
     def _stop_asking(self) -> None:
-        """Take everything for cached from now on, and let the kernel read ahead."""
+        """Assume from now on that all bytes are cached, and let the kernel read ahead."""
         self.tells_cached = False
         self.descriptors.reads_ahead = True
 
@@ -264,7 +267,7 @@ class Storage:
         descriptor = self._disk.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, FILE_MODE)
         try:
             if self._pwritev(descriptor, (content,), 0) != len(content):
-                raise OSError(errno.ENOSPC, "short write", path)
+                raise OSError(errno.ENOSPC, "only a part of the bytes was written", path)
         finally:
             self._disk.close(descriptor)
 

@@ -30,7 +30,7 @@ class RecordLayout(NamedTuple):
     timestamp_delta_bytes: int
     offset_delta_bytes: int
     key_and_value: tuple[tuple[bytes, int], ...]
-    """Of the key and of the value: the length as a varint, and the number of bytes."""
+    """The length as a varint and the number of bytes, for the key and for the value."""
     before: bytes
     """The headers before the digits."""
     digits: int
@@ -38,7 +38,7 @@ class RecordLayout(NamedTuple):
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of the whole record."""
+        """The size of the whole record."""
         content = sum(len(size) + count for size, count in self.key_and_value)
         deltas = self.timestamp_delta_bytes + self.offset_delta_bytes
         return len(self.size) + 1 + deltas + content + len(self.before) + self.digits + len(self.after)
@@ -47,7 +47,8 @@ class RecordLayout(NamedTuple):
 def read_alike(
     layout: RecordLayout, data: bytes, position: int, limit: int
 ) -> tuple[list[bytes], bytes, int]:
-    """Return (digits of each, offset delta of the last, position after the last) of the records of this layout at `position`.
+    """Read the records of this layout from `position` on. Return (the digits of each record, offset delta of
+    the last, position after the last).
 
     Reads at most `limit` records. The offset delta is the varint as stored, empty without a matching record.
     """

@@ -66,7 +66,10 @@ def stored_records(header: BatchHeader, plain: bytes) -> Iterator[StoredRecord]:
             timestamp_delta, rest = _varlong(plain, position + 1)
             offset_delta, position = _varint(plain, rest)
             if not previous < offset_delta <= last_offset_delta:
-                raise InvalidRecord(f"a record has the offset delta {offset_delta} after {previous}")
+                raise InvalidRecord(
+                    f"a record has offset delta {offset_delta}; "
+                    f"it must be above {previous} and at most {last_offset_delta}"
+                )
             key_bytes, position = _varint(plain, position)
             key = None
             if key_bytes >= 0:

@@ -50,7 +50,7 @@ _INT32: Final = struct.Struct(">i")
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
 _ATTRIBUTES_AT: Final = 22
-"""The low byte of the attributes."""
+"""The position of the low byte of the attributes in the batch."""
 _NEWEST_MAGIC: Final = 2
 _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
@@ -183,7 +183,7 @@ def _examine_timestamps(batch: BatchHeader, body: memoryview, config: LogConfig,
     except (InvalidRecord, UnsupportedCompressionType):
         if config.examines_timestamps:
             raise
-        # The header alone refuses the batch, as it would a batch that decodes.
+        # The records can't be decoded. The header's timestamp is out of bounds, and that alone refuses any batch.
         suspect = max(batch.base_timestamp, batch.max_timestamp)
         raise InvalidTimestamp(_complaint(suspect, config, now_ms)) from None
     if record_errors:
@@ -212,7 +212,8 @@ def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
 def _timestamps(batch: BatchHeader, body: memoryview, config: LogConfig) -> Iterator[int]:
     """Yield the timestamps of the records; headers of records, which may be millions, are not decoded.
 
-    Raises InvalidRecord, UnsupportedCompressionType; the first also for a batch that takes too long to decode.
+    Raises InvalidRecord, UnsupportedCompressionType. InvalidRecord is raised also for a batch that would take
+    too long to decode.
     """
     limit_bytes = config.max_decompressed_bytes
     if config.examines_timestamps:

@@ -161,7 +161,7 @@ def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
         )
     output = bytearray(length)
     if cramjam.snappy.decompress_raw_into(block, output) != length:
-        raise InvalidRecord("snappy block is shorter than it says")
+        raise InvalidRecord("a snappy block is shorter than the length in its header")
     return output
 
 

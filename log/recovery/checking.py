@@ -179,7 +179,7 @@ class Checking:
                 for _, batch in segment.batches(0, segment.size_bytes):
                     self._listing.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
             except CorruptRecord as error:
-                _logger.error("leader epochs may be missing: %s", error)  # noqa: TRY400 - the sentence says it
+                _logger.error("leader epochs may be missing: %s", error)  # noqa: TRY400 - needs no traceback
 
     def _cut(self, segment: Segment, file_size: int, next_offset: int) -> None:
         if segment.size_bytes < file_size:

@@ -99,7 +99,7 @@ def _replay(
             if batch.is_transactional:
                 producers.continue_transaction(batch.producer_id, batch.base_offset)
     except CorruptRecord as error:
-        _logger.error("producers may be forgotten: %s", error)  # noqa: TRY400 - the sentence says it
+        _logger.error("producers may be forgotten: %s", error)  # noqa: TRY400 - needs no traceback
 
 
 def _replay_marker(data: bytes, batch: BatchHeader, producers: ProducerTable, now_ms: int) -> None:

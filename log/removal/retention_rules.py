@@ -91,7 +91,7 @@ def segments_to_delete(
             kept_because = "it reaches beyond the high watermark"
             break
         if reason is not DeletionReason.LOG_START_OFFSET and segment.end_offset > held_from:
-            kept_because = f"records from offset {held_from} on are held"
+            kept_because = f"delayed records from offset {held_from} on must be kept"
             break
         excess_bytes -= segment.size_bytes
         doomed.append((segment, reason))

@@ -72,7 +72,7 @@ class DamageRegister:
                 )
             decoded = msgspec.json.decode(content, type=_Content)
             if not decoded.is_whole():
-                raise ValueError("its checksum is wrong")  # noqa: TRY301 - as any other damage
+                raise ValueError("its checksum is wrong")  # noqa: TRY301 - handled as other damage
         except (msgspec.MsgspecError, UnicodeDecodeError, ValueError) as error:
             _logger.error("%s can't be read, every log is checked from its start: %s", self._path, error)  # noqa: TRY400
             self.is_lost = True

@@ -23,7 +23,7 @@ _CHUNK_BYTES: Final = 4096
 
 
 class Segment(Protocol):
-    """What a check needs of the segment whose indexes it checks."""
+    """The parts of a segment that a check of its indexes needs."""
 
     base_offset: int
     size_bytes: int

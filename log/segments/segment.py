@@ -102,7 +102,7 @@ class Segment:
         Raises CorruptRecord, OSError when a needed timestamp can't be read.
         """
         if self._max_timestamp is None:
-            self._load_max_timestamp()  # judge before the write, because reading the index may fail
+            self._load_max_timestamp()  # Read the index before the write, because the read may fail.
         if self.size_bytes > config.segment_bytes - batch.size_bytes:
             return True
         if last_offset - self.base_offset > _MAX_RELATIVE_OFFSET:

@@ -24,7 +24,7 @@ class SegmentEnvironment(Protocol):
 
     @property
     def durability(self) -> DurableFiles:
-        """How files become durable."""
+        """The durability that persists files and directories."""
 
     def forget_indexes(self, path: str) -> None:
         """Drop the cached indexes of the segment file `path`, which changes or is removed."""

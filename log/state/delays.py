@@ -116,7 +116,7 @@ class Delays:
         self._count_undated(due_times.undated)
         self._track(batch, due_times, from_offset=0)
 
-    def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:  # noqa: ARG002 - the port's
+    def replay(self, batch: BatchHeader, view: memoryview, now_ms: int, high_watermark: int) -> None:  # noqa: ARG002 - part of the port
         """Fold in a batch read from the log. Records that became due shortly before the load are still held for a while."""
         if batch.is_control:
             self._end_transaction(batch, view)
@@ -211,7 +211,7 @@ class Delays:
         except OSError as error:
             _logger.warning("%s can't be deleted: %s", self._path, error)
 
-    def unsaved_below(self, offset: int) -> bool:  # noqa: ARG002 - the port's
+    def unsaved_below(self, offset: int) -> bool:  # noqa: ARG002 - part of the port
         """Return False: a removed record no longer waits, so nothing of it must be saved."""
         return False
 

@@ -262,7 +262,7 @@ class RecordStates:
             for batch, view in log.batches(offset, log.log_end_offset, REPLAY_BYTES, skips_damage=True):
                 delays.replay(batch, view, self._loaded_at_ms, log.high_watermark)
         except CorruptRecord as error:
-            _logger.error("%s: records after the damage are due at once: %s", self._place, error)  # noqa: TRY400 - the sentence says it
+            _logger.error("%s: records after the damage are due at once: %s", self._place, error)  # noqa: TRY400 - needs no traceback
         except OSError as error:
             self._stop_delaying()
             raise StorageFailed(f"{self._place} can't be read: {error}") from error

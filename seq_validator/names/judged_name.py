@@ -74,7 +74,7 @@ def undecided(name: bytes) -> NamesRejected:
 
 
 def fenced(name: bytes, epoch: int, known_epoch: int) -> NamesRejected:
-    """Return the verdict for a record of an older epoch than the newest known one."""
+    """Return the verdict for a record whose name epoch is older than the newest known one."""
     given = "no epoch" if epoch < 0 else f"epoch {epoch}"
     return NamesRejected(
         NameRejectionReason.FENCED,

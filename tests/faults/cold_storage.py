@@ -1,5 +1,5 @@
 # ruff: noqa: PTH202 - paths are plain strings here, as in the storage
-"""A slow disk: data written before `freeze` is not in the page cache until a test lets it be read.
+"""A slow disk: data written before `freeze` is not in the page cache until a test allows the disk to read.
 
 If the event loop itself reads such data, `waited_for` counts the read: on a real disk all clients would have
 waited.
@@ -38,7 +38,7 @@ class ColdStorage(Storage):
 
     def bring_in(self, place: Place) -> int:
         self.asked.append(place)
-        assert self.gate.wait(60.0), "the test never lets the disk answer"
+        assert self.gate.wait(60.0), "the test must open the gate, so that the disk answers"
         size_bytes = os.path.getsize(place.path)
         if self.keeps:
             self.cold.difference_update(_blocks(place.path, place.position, place.size_bytes or size_bytes))

@@ -73,7 +73,7 @@ class DirectoryLife:
         )
         if self.directory.get(self.topic, 0) is None:
             if self.directory.has_taken_names:
-                self.directory.checkpoint()  # as a gateway's start does
+                self.directory.checkpoint()  # Flush what the load has captured, as a gateway's start does.
             self.directory.create(self.topic, self.topic_id, 0, self.config)
 
     def run_flush(self, ticket: FlushTicket, between: Callable[[], object] = lambda: None) -> None:
@@ -95,7 +95,7 @@ class DirectoryLife:
 
 @contextmanager
 def _telling(fail: Callable[[OSError], object]) -> Iterator[None]:
-    """Report a failed flush to the log. A power cut passes through unchanged."""
+    """Report a failed flush to the log. A PowerCut is raised unchanged."""
     try:
         yield
     except OSError as error:

@@ -169,7 +169,7 @@ class RandomLife:
         if self.life.log.offline:
             reopening.reopen(self.life.log, now_ms())
             self._settle()
-        # a batch that was refused without taking the partition offline must not be in the log
+        # A batch that was refused while the partition stayed online must not be in the log.
         self.promises.cut(self.life.log.log_end_offset)
 
     def _settle(self) -> None:

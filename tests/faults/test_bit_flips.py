@@ -125,7 +125,9 @@ def test_in_checkpoints(suffix: str, stop: str) -> None:
         try:
             again.open()
             if stop != "clean" and suffix == PARTITION_METADATA and not again.log.log_end_offset:
-                assert any("-stray/" in name for name in disk.files(str(ROOT))), "nothing is deleted"
+                assert any("-stray/" in name for name in disk.files(str(ROOT))), (
+                    "the start must not delete records"
+                )
                 continue
             again.promises.cut(again.log.log_end_offset)
             # a recovery point that the flip has raised moves the log end there: no offset is used twice
@@ -173,14 +175,16 @@ def test_in_records(stop: str) -> None:
             info = log.append(new_batch(timestamp=1_000), now_ms=now_ms())
             assert info.base_offset >= durable_end
             again.flush()
-            assert disk.content(path)[:durable] == flipped, "nothing was cut"
+            assert disk.content(path)[:durable] == flipped, "the start must not cut any bytes"
             damaged += len(spoiled)
             known += len(list(known_damage(again.directory) if again.directory else ()))
             again.stop()
             again.open()
             assert not_as_written(again.log, sound) == spoiled
         except IncompatibleFormat:
-            assert bit in later_magic_bits(life.disk.content(path)), "nothing else looks like another format"
+            assert bit in later_magic_bits(life.disk.content(path)), (
+                "only a flip of the magic may look like another format"
+            )
         except Exception as error:
             raise AssertionError(f"bit {bit} of {path}: {error!r}") from error
     assert damaged >= known > 0

@@ -40,7 +40,7 @@ class Known:
     """The records written so far, in order, and the log end up to which they are durable."""
 
     records: list[tuple[Kept, bool]] = field(default_factory=list)
-    """Each record, and whether it was aborted."""
+    """The records with their keys and values, and whether each was aborted."""
     states: dict[int, dict[int, tuple[object, ...]]] = field(default_factory=dict)
     """The producers' state by log end offset."""
     durable_end_offset: int = 0

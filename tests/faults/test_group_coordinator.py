@@ -69,7 +69,7 @@ async def test_commits_are_refused_until_the_partition_is_back(operation: int, k
         disk.plan.heal()
         reopen(offsets_partition(node))
         told = await offsets_of(groups, GROUP)
-        assert told in ({0: 1}, {0: 2}), "what was written and not acknowledged may be there"
+        assert told in ({0: 1}, {0: 2}), "a commit that was written and not acknowledged may be in the log"
         assert await offsets_of(groups, "other") == {0: 7}
         await commit(groups, GROUP, 4)
         assert await offsets_of(groups, GROUP) == {0: 4}
@@ -124,7 +124,7 @@ async def test_a_join_that_waits_is_answered_when_others_notice() -> None:
 
 
 async def test_what_nobody_waited_for_is_undone_with_the_log() -> None:
-    """The coordinator must not answer from state that the reopened log does not have."""
+    """The coordinator must answer only from state that the reopened log has."""
     disk = new_disk()
     disk.chance = None
     async with open_on(disk, *ONE_PARTITION) as node:
@@ -199,7 +199,9 @@ async def test_members_of_a_share_group_are_told_nothing_that_the_log_may_lose(
         reopen(offsets_partition(node))
         group = node.services.coordinators.shares.group(SHARE_GROUP)
         assert group is not None
-        assert set(group.members) in ({"a"}, {"a", "b"}), "what was written and not answered may be there"
+        assert set(group.members) in ({"a"}, {"a", "b"}), (
+            "a commit that was written and not answered may be in the log"
+        )
         second = await beat(node, "b", 0, TOPIC)
         assert second.member_epoch == first.member_epoch + 1
         told = await beat(node, "a", first.member_epoch)

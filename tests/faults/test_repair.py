@@ -72,7 +72,9 @@ def test_without_a_crash() -> None:
     life.open()
     for offset in damaged:
         found = life.log.read(offset, 1 << 20, upper_bound=36).records
-        assert all(header.base_offset > offset for _, header in whole_batches(found)), "it is passed over"
+        assert all(header.base_offset > offset for _, header in whole_batches(found)), (
+            "the damaged batch must be skipped"
+        )
 
 
 def test_power_cut_before_any_operation() -> None:

@@ -1,7 +1,7 @@
 """Rolling and retention on a disk where any one operation fails, or the power fails before it.
 
 Segments roll by time, and are removed by size, by DeleteRecords, and by time with the active one, either at
-once or in steps as the gateway's job does it.
+once or in the steps of the gateway's job.
 """
 
 from __future__ import annotations

@@ -310,7 +310,9 @@ class TestFaults:
         assert process.pwritev(descriptor, (b"12345678",), 8) == 2
         with pytest.raises(OSError, match="No space"):
             process.pwritev(descriptor, (b"1",), 10)
-        assert process.pwritev(descriptor, (b"abc",), 0) == 3, "what is there can be changed"
+        assert process.pwritev(descriptor, (b"abc",), 0) == 3, (
+            "an existing file must be changeable although the disk is full"
+        )
         process.unlink("/d/a")
         assert disk.used_bytes == 10
         process.close(descriptor)

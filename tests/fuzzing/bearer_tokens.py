@@ -1,7 +1,7 @@
 """Logins with OAUTHBEARER: an input is a byte of choices and what a client sends first, or a JWK set.
 
-Whatever a client sends, it is logged in, answered or refused; nothing else comes out. With signed tokens only a token that the
-issuer has signed logs in.
+Whatever a client sends, it is logged in, answered or refused, and no other error is raised. With signed
+tokens only a token that the issuer has signed logs in.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ async def _log_in(mechanism: OAuthBearer, message: bytes) -> None:
     if step.logged_in is None:
         with suppress(LoginRefused):
             await login.step(message)
-            raise Breach("a refused login goes on")
+            raise Breach("a refused login must not accept further messages")
         return
     token = parse_first_message(message).token
     signs = not token.endswith(".")

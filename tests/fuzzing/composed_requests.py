@@ -21,7 +21,7 @@ from gateway.config.table import SETTINGS
 from gateway.handlers import APIS
 from tests.fuzzing import record_batches
 from tests.fuzzing.changes import extreme
-from tests.support.wire import EPOCH, _item_type, encode_header
+from tests.support.wire import EPOCH, encode_header, field_shape
 
 TOPICS = ("plain", "compacted", "delayed")
 GROUPS = ("classic", "consumer", "shared")
@@ -106,7 +106,7 @@ def _makers(entity_type: Any) -> tuple[tuple[str, Callable[[random.Random], Any]
 
 
 def _maker(field: Field[Any]) -> Callable[[random.Random], Any]:
-    inner, is_array, nullable = _item_type(field.type)
+    inner, is_array, nullable = field_shape(field.type)
     kind = str(field.metadata.get("kafka_type"))
 
     def one(chance: random.Random) -> Any:

@@ -206,7 +206,7 @@ def _check_log(directory: LogDirectory, name: str, batches: dict[int, bytes], da
             return
         served = _served(log)
     except IncompatibleFormat:
-        return  # the flip made the batch look like one of a later release
+        return  # The damage made the batch look like one of a later release, which a start refuses.
     except (LogError, OSError) as error:
         if not may_lose:
             raise Breach(f"{name} can't be read, although its records were not damaged: {error}") from error

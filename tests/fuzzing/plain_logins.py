@@ -1,6 +1,7 @@
-"""Logins on a listener with SASL: an input is what a client sends, as frames.
+"""Logins on a listener with SASL: an input is a sequence of frames that a client sends.
 
-Before the login nothing but ApiVersions is served, and only the right password logs in, whatever comes in whatever order.
+Before the login nothing but ApiVersions is served, and only the right password logs in, whatever a client
+sends in whatever order.
 """
 
 from __future__ import annotations
@@ -15,18 +16,22 @@ from typing import Any
 from gateway.config import load_config
 from gateway.handlers.answering.api import CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
+from gateway.runtime.loop.audit import AuditLog
 from gateway.security.principals import ANONYMOUS
 from gateway.security.sasl.plain import FixedUsers, Plain
+from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.request_memory import RequestMemory
 from gateway.server.sasl_door import SaslDoor
 from gateway.server.sasl_listener import Begin, Logins, RequestLimits, SaslListener
 from tests.fuzzing.changes import changed
 from tests.fuzzing.target import Breach, Run
+from tests.support.full_requests import full_request, versions_of
 from tests.support.wire import encode
 
 MAX_INPUT_BYTES = 2048
 PEAK_BYTES = 16 << 20
 BASE_WORK = 300.0
+DEADLINE_S = 60.0
 TOKEN = b"\0alice\0open sesame"
 API_VERSIONS = 18
 SERVED = b"\0\0\0\x06\0\0\0\0\0\0"
@@ -66,9 +71,16 @@ async def _send(frames: list[bytes]) -> None:
         return SERVED
 
     loop: Any = asyncio.get_running_loop()
-    logins = Logins(loop, _Clock(), lambda _: {"PLAIN": Plain(FixedUsers({"alice": "open sesame"}))})
+    plain = Plain(FixedUsers({"alice": "open sesame"}))
+    logins = Logins(loop, _Clock(), lambda _: {"PLAIN": plain}, AuditLog(loop, is_on=False))
     listener = SaslListener(
-        logins, load_config(), "fuzz", serve, RequestLimits(1 << 20, RequestMemory(-1)), serve_unknown=serve
+        logins,
+        load_config(),
+        "fuzz",
+        serve,
+        RequestLimits(1 << 20, RequestMemory(-1)),
+        serve_unknown=serve,
+        turns=HandshakeTurns(loop, DEADLINE_S),
     )
     SaslDoor(listener, connection)
     for number, frame in enumerate(frames):
@@ -111,6 +123,9 @@ def seeds() -> Iterator[bytes]:
         yield _joined([versions, encode("sasl_handshake", 1, {"mechanism": "PLAIN"}), token, metadata])
     yield _joined([encode("sasl_handshake", 0, {"mechanism": "PLAIN"}), TOKEN, metadata])
     yield _joined([encode("sasl_handshake", 1, {"mechanism": "OTHER"}), metadata])
+    for api in ("create_topics", "offset_fetch", "alter_client_quotas"):
+        refused = encode(api, versions_of(api)[-1], full_request(api, versions_of(api)[-1]))
+        yield _joined([encode("sasl_handshake", 1, {"mechanism": "PLAIN"}), refused])
 
 
 def mutated(data: bytes, chance: random.Random) -> bytes:

@@ -38,7 +38,8 @@ _SETTINGS = (
     "transaction.state.log.num.partitions=1",
     "share.coordinator.state.topic.num.partitions=1",
     "group.initial.rebalance.delay.ms=0",
-    # requests about access control lists do something, and no entry keeps the client out
+    # The gateway has an authorizer, so that requests about access control lists take effect. The client is a
+    # super user, so that no entry can refuse it.
     "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users=User:ANONYMOUS",
 )

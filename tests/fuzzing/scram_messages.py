@@ -1,6 +1,7 @@
 """Logins with SCRAM: an input is a client's first message, and after a NUL byte its last one.
 
-Whatever a client sends, it is answered, logged in or refused; nothing else comes out. Without the password nobody logs in.
+Whatever a client sends, it is answered, logged in or refused, and no other error is raised. Without the
+password nobody logs in.
 """
 
 from __future__ import annotations

@@ -145,7 +145,7 @@ SEEN: dict[str, Callable[[Gateway], object]] = {
         gateway.services.coordinators.transactions.verifies
     ),
 }
-"""Where to see the value that a part of the gateway uses."""
+"""The functions that return the value that a part of the gateway uses, by the name of the setting."""
 
 
 READ_BY_NOBODY = {"min.insync.replicas": "every partition has one replica, so that any value means the same"}
@@ -227,9 +227,14 @@ async def test_what_can_not_be_altered_is_refused_as_in_kafka(gateway: Gateway) 
             continue
         for broker in ("1", ""):
             result = await alter(node, BROKER, broker, {setting.name: another(setting) or ""})
+            why = (
+                "These security configs can be dynamically updated only per-listener using the listener prefix"
+                if setting.dynamic_on_listener
+                else "Cannot update these configs dynamically"
+            )
             assert (result.error_code, result.error_message) == (
                 ErrorCode.invalid_request,
-                f"Cannot update these configs dynamically: [{setting.name}]",
+                f"{why}: [{setting.name}]",
             )
 
 

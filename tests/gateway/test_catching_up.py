@@ -156,7 +156,7 @@ async def test_many_partitions_are_brought_in_together(tmp_path: Path) -> None:
             while unread:
                 answer = await asyncio.to_thread(wire.call, "fetch", FETCH, fetch(1, partitions=20))
                 got = {index for index, offsets in enumerate(offsets_in(answer)) if offsets}
-                assert got, "an answer without records to one who does not wait for any"
+                assert got, "a fetch that does not wait must get an answer without records"
                 unread -= got
         assert not storage.waited_for
 

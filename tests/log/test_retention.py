@@ -167,7 +167,7 @@ class TestRetention:
         for _ in range(3):
             assert delete_old_segments(log, NOW_MS + HOUR_MS) == []
         assert log.log_start_offset == 4
-        assert caplog.text.count("records from offset 4 on are held") == 1
+        assert caplog.text.count("delayed records from offset 4 on must be kept") == 1
         monkeypatch.setattr(RecordStates, "kept_from", 7)
         delete_old_segments(log, NOW_MS + HOUR_MS)
         assert log.log_start_offset == 7

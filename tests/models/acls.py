@@ -1,4 +1,4 @@
-"""The rule of access control lists in its fewest words: every entry is looked at for every decision.
+"""The rule of access control lists in the fewest lines: every decision checks every entry.
 
 Source: Kafka's StandardAuthorizer and Authorizer.authorizeByResourceType.
 """
@@ -41,7 +41,7 @@ def allows(
     resource_type: ResourceType,
     name: str,
 ) -> bool:
-    """Decide with every entry in hand."""
+    """Return whether the principal may carry out the operation, after checking every entry."""
     if principal in super_users:
         return True
     applying = [entry for entry in entries if is_about(entry, resource_type, name)]
@@ -91,7 +91,7 @@ def allows_some(
 
 
 def dominates(denied: AclEntry, allowed: AclEntry) -> bool:
-    """Return whether nothing is left of the allowed resources, or of the one that is allowed."""
+    """Return whether the denying entry covers all resources that the allowing entry allows."""
     if allowed.pattern_type is PatternType.LITERAL and allowed.name == "*":
         return False
     if denied.pattern_type is PatternType.PREFIXED:

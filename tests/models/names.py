@@ -21,16 +21,16 @@ Name = TypeVar("Name", bound=Hashable)
 
 @dataclass
 class NameState:
-    """What one partition remembers of one name."""
+    """The state that one partition remembers of one name."""
 
     highest: int = NO_SEQUENCE_ID
-    """The highest sequence id that counts."""
+    """The highest sequence id outside of open transactions."""
     epoch: int = NO_EPOCH
     held: dict[int, int] = field(default_factory=dict)
     """The highest sequence id in the open transaction of each producer; it counts when the transaction commits."""
 
     def decide(self, producer: int, *, commit: bool) -> None:
-        """End the transaction of a producer: what it held counts from now on, or never."""
+        """End the transaction of a producer: the sequence ids in the transaction count from now on, or never."""
         held = self.held.pop(producer, NO_SEQUENCE_ID)
         if commit:
             self.highest = max(self.highest, held)
@@ -63,17 +63,16 @@ class Judged(Generic[Name]):
     names: dict[Name, NameState] = field(default_factory=dict)
     """The state of the batch's names after the batch is accepted."""
     repeated: set[Name] = field(default_factory=set)
-    """The names for which the batch contains only duplicates: no stored record has their name epoch."""
+    """The names of which the batch has only duplicates. So no stored record carries the batch's epoch of such a name."""
 
 
 def judge(
     known: Mapping[Name, NameState], claims: Iterable[Claim[Name]], transaction_of: int = NO_PRODUCER
 ) -> Judged[Name] | Refusal:
-    """Return the outcome of a batch with these records, in their order, without changing any state.
-
-    A record is new when its sequence id is above all counting ones of its name, above those held by the
-    batch's own transaction, and above those earlier in the batch. The last new record of a name sets the name
-    epoch.
+    """Return the outcome of a batch with these records, in their order, without changing any state. A record
+    is new when its sequence id is above all sequence ids of its name outside of open transactions, above
+    those held by the batch's own transaction, and above those earlier in the batch. The last new record of a
+    name sets the name epoch.
     """
     judged: Judged[Name] = Judged()
     new_epochs: dict[Name, int] = {}

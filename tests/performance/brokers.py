@@ -87,7 +87,7 @@ class Broker(ABC):
 
     @abstractmethod
     def kill(self) -> None:
-        """Kill the process at once, even if it never came up."""
+        """Kill the process at once, even if it never answered."""
 
     def cpu_s(self) -> float:
         """Return the user and system seconds of the process with all its threads, ended threads included."""

@@ -27,7 +27,7 @@ SETTINGS = {
     "log.flush.offset.checkpoint.interval.ms": "1000",
     "seqgate.deletion.max.files.per.second": "100000",
 }
-"""What a gateway keeps of a deleted topic for a minute, it keeps for a second here."""
+"""The settings of the measured gateway: it keeps the files of a deleted topic for a second instead of a minute."""
 GIVEN_BACK = "giving their memory back"
 """The gateway logs this once many deletions are over."""
 POLL_S = 0.1
@@ -72,7 +72,7 @@ def await_until(is_reached: Callable[[], bool], what: str) -> None:
 
 
 class Steady:
-    """Tells whether the resident memory of a broker has not changed for STEADY_S."""
+    """Observes whether the resident memory of a broker has been unchanged for STEADY_S."""
 
     def __init__(self, broker: Broker) -> None:
         self._broker = broker

@@ -41,7 +41,7 @@ class Extent:
 
 
 class ClientSecurity(Protocol):
-    """What clients of secured listeners are told."""
+    """The settings with which clients connect to secured listeners."""
 
     def client(self, protocol: str) -> Client: ...
 

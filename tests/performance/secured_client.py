@@ -1,4 +1,4 @@
-"""How a load of the benchmark connects: in the clear, with TLS, or with TLS and a login."""
+"""Connects a load of the benchmark: in the clear, with TLS, or with TLS and a login."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.wire import Plain, decode, encode
 
 
 class Client:
-    """What a client of a secured listener needs; without a user it does not log in."""
+    """The settings of a client of a secured listener; a client without a user does not log in."""
 
     def __init__(self, trusted: str, user: str | None = None, password: str = "") -> None:
         self.trusted, self.user, self.password = trusted, user, password

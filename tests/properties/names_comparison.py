@@ -43,7 +43,9 @@ class ComparedNames(DirectoryLife):
         found = read_all(log)
         expected = [batch for batch in history.batches if batch.last_offset >= log.log_start_offset]
         if not self.topic_config.compact:
-            assert found == [told(batch) for batch in expected], "the log holds something else"
+            assert found == [told(batch) for batch in expected], (
+                "the log must hold exactly the records of the model"
+            )
         else:
             records = {record for batch in expected for record in told(batch)[-1]}
             assert {record for batch in found for record in batch[-1]} <= records

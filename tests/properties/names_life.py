@@ -130,8 +130,8 @@ class NamesLife(NamesThatOutliveRecords):
         codec: str = "none",
         epochs: tuple[int, ...] = (-1,),
     ) -> None:
-        """Send a batch of (application, steps back) records: the one this many steps behind the newest, or
-        one without headers.
+        """Send a batch of (application, steps back) records: the record this many steps behind the
+        application's newest one, or a record without headers.
         """
         is_transactional = producer_id in TRANSACTIONAL
         transaction_of = producer_id if is_transactional else NO_PRODUCER
@@ -161,7 +161,8 @@ class NamesLife(NamesThatOutliveRecords):
         if names is not None and not names.is_start_safe and any(item.name for item in items):
             self.flush()
             if not names.is_start_safe:
-                # the flush of the offset from which names are tracked is under way, or failed; the client retries later
+                # The flush of the offset from which names are tracked is under way, or has failed; the client
+                # retries later.
                 self.counts["start not written down"] += 1
                 return
         is_transactional = producer_id in TRANSACTIONAL
@@ -194,18 +195,24 @@ class NamesLife(NamesThatOutliveRecords):
             assert decided.refusal is None
             newcomers = decided.names.keys() - before.keys()
             if isinstance(error, NameLimitReached):
-                assert self.is_refused(before, newcomers), "refused though there is room"
+                assert self.is_refused(before, newcomers), (
+                    "the batch is refused although there is room for its names"
+                )
                 self.counts["no room"] += 1
             elif "epoch" in str(error):
-                assert max(decided.repeated.values()) >= 0, "refused though there is no epoch to write down"
+                assert max(decided.repeated.values()) >= 0, (
+                    "the batch is refused although it has no new name epoch to persist"
+                )
                 self.counts["epochs not written down"] += 1
                 history.epochs.update(decided.unheard)
             elif "other partitions" in str(error):
-                assert newcomers, "refused though nobody is to be forgotten"
+                assert newcomers, "the batch is refused although it has no new names"
                 self.counts["partitions looked at"] += 1
                 log.record_states.note_whole_topic()
             else:
-                assert self.may_be_written_down_still(newcomers), "refused though all is written down"
+                assert self.may_be_written_down_still(newcomers), (
+                    "the batch is refused although no eviction of its names waits to become durable"
+                )
                 self.counts["forgetting"] += 1
             history.cut(base_offset)
             return
@@ -213,12 +220,14 @@ class NamesLife(NamesThatOutliveRecords):
             refusal = "undecided" if isinstance(error, NameUndecided) else "fenced"
             self.counts[refusal] += 1
             if decided.refusal != refusal:
-                raise AssertionError(f"refused, but the model decided {decided}") from error
+                raise AssertionError(f"the batch is refused, but the model decided {decided}") from error
             return
         self.is_start_promised = self.is_start_promised or (is_on and any(item.name for item in items))
-        assert decided.refusal is None, f"accepted what is {decided.refusal}"
+        assert decided.refusal is None, f"the batch is accepted, but the model refuses it: {decided.refusal}"
         if is_on:
-            assert not self.is_refused(before, decided.names), "accepted though there is no room"
+            assert not self.is_refused(before, decided.names), (
+                "the batch is accepted although there is no room for its names"
+            )
             self.note_evicted(before, decided.names)
             self.active.update(dict.fromkeys(decided.names, self.now_ms()))
         for name, epoch in decided.names.items():
@@ -300,7 +309,9 @@ class NamesLife(NamesThatOutliveRecords):
         durable_end_offset = max(high_watermark, self.log.recovery_point)
         for answer in self.answers:
             if answer.last_offset < high_watermark:
-                assert answer.needs < durable_end_offset, "acknowledged before the original is persisted"
+                assert answer.needs < durable_end_offset, (
+                    "the duplicate is acknowledged before its original is persisted"
+                )
                 self.acknowledged_end_offset = max(self.acknowledged_end_offset, answer.needs + 1)
                 self.counts["acknowledged"] += 1
         self.answers = [answer for answer in self.answers if answer.last_offset >= high_watermark]
@@ -347,7 +358,7 @@ class NamesLife(NamesThatOutliveRecords):
     def toggle(self) -> None:
         is_on = not self.topic_config.deduplicates
         was_unread = not is_on and (self.was_unread or not self.log.record_states.names_ready)
-        # unless a snapshot of the current state is written
+        # Turning deduplication off writes a snapshot. Until it is written, the names of some records may be unread.
         self.was_unread = not is_on
         self.topic_config = replace(self.topic_config, deduplicates=is_on)
         if is_on:

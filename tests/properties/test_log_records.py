@@ -55,7 +55,7 @@ def test_damage_is_refused_and_nothing_else_happens(
         check_batch(memoryview(spoilt), config, NOW_MS, True)
     except LogError:
         return
-    assert 12 <= position < 16, "only the leader epoch is covered by nothing, and it is the gateway's to set"
+    assert 12 <= position < 16, "only the leader epoch, which the gateway sets, is covered by no checksum"
 
 
 @settings(max_examples=100)

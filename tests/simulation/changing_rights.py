@@ -43,7 +43,7 @@ EVERY_HOST = "*"
 
 @dataclass
 class Rights:
-    """The entries that the gateway has acknowledged; `changes` grows when one begins and when it ends."""
+    """The entries that the gateway has acknowledged; `changes` grows when a change begins, and again when it ends."""
 
     present: set[AclEntry] = field(default_factory=set)
     changes: int = 0
@@ -82,7 +82,7 @@ class Run:
                 f"listeners=PLAINTEXT://{HOST}:{PORT}",
                 "seqgate.allow.insecure.listeners=true",
                 f"authorizer.class.name={STANDARD_AUTHORIZER}",
-                # nobody has an entry for the cluster, so that everybody may change entries
+                # No entry is about the cluster, so that every client may change entries.
                 "allow.everyone.if.no.acl.found=true",
                 f"seqgate.flush.inline.max.ms={chance.choice((0, 1))}",
             ),

@@ -1,6 +1,7 @@
 """Notes every flush on the event loop of a gateway that serves requests.
 
-The lone quick flush of one small ticket, which docs/decisions.md explains, is allowed. Any other one is a breach.
+The lone quick flush of one small ticket, which docs/decisions.md explains, is allowed. Any other flush on the
+loop is a breach.
 """
 
 from __future__ import annotations

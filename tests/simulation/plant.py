@@ -107,7 +107,8 @@ def try_seed(fault: str, seed: int) -> Tried:
 
 
 def seeds_for(fault: str, first: int) -> Iterator[int]:
-    """Yield the seed that found the fault last, if any, the seeds that found others, and then seeds from `first`.
+    """Yield the seed that found the fault last, if any, the seeds that found other faults, and then seeds
+    from `first`.
 
     All but the first are seeds whose profile the fault names.
     """

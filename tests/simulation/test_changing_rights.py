@@ -24,7 +24,7 @@ def test_decisions_follow_acknowledged_changes() -> None:
         run = Run(seed).execute()
         assert not run.breaches, f"seed {seed}: {run.breaches[:5]}"
         counts += run.counts
-    # a run without decisions, changes or crashes would find nothing
+    # A run without decisions, changes or crashes would find no breach.
     assert counts["changes"] > 20 * len(SEEDS)
     assert min(counts["allowed"], counts["refused"]) > 50 * len(SEEDS)
     assert counts["kill"] + counts["power cut"] > len(SEEDS)

@@ -40,7 +40,7 @@ def test_nothing_is_lost_doubled_or_out_of_order() -> None:
     assert status == 0, told
     counts: dict[str, Any] = json.loads(told.splitlines()[-1])["counts"]
     assert counts["seeds"] == SEEDS
-    # a plan without events would find nothing
+    # A run without these events would find no breach.
     assert counts["records checked"] > 200 * SEEDS
     assert counts["kill"] + counts["power cut"] > 3 * SEEDS
     assert counts["connection cut"] > SEEDS

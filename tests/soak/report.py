@@ -1,4 +1,4 @@
-"""Prints for people what the parts of a soak did and found."""
+"""Prints the counts and breaches of the parts of a soak for people."""
 
 from __future__ import annotations
 

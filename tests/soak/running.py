@@ -52,4 +52,4 @@ def _result_of(part: Part, command: str, output: str, status: int) -> Result:
                 breaches = [f"ended with {status}"]
             return Result(part.name, command, told["counts"], breaches, list(told.get("notes", ())))
     last = "\n".join(output.splitlines()[-LAST_LINES:])
-    return Result(part.name, command, {}, [f"ended with {status} and told nothing:\n{last}"])
+    return Result(part.name, command, {}, [f"ended with {status} and printed no JSON:\n{last}"])

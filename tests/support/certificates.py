@@ -1,9 +1,10 @@
-"""Certificates made on the spot: an authority, and what it signs."""
+"""Makes certificates for tests: an authority, and the certificates of listeners and clients that it signs."""
 
 from __future__ import annotations
 
 import datetime as dt
 import ipaddress
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -59,13 +60,19 @@ def name(common_name: str) -> x509.Name:
 class Authority:
     """An authority that signs certificates of listeners and clients."""
 
-    def __init__(self, common_name: str = "Tests") -> None:
+    def __init__(self, common_name: str = "Tests", *, root: Authority | None = None) -> None:
+        """With a `root` the authority is an intermediate one, whose own certificate the root signs."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = name(common_name)
         self.certificate = (
-            self._builder(subject, self._key.public_key(), issuer=subject, days=30)
-            .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-            .sign(self._key, hashes.SHA256())
+            self._builder(
+                subject,
+                self._key.public_key(),
+                issuer=root.certificate.subject if root is not None else subject,
+                days=30,
+            )
+            .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .sign(root._key if root is not None else self._key, hashes.SHA256())
         )
 
     @property
@@ -76,15 +83,23 @@ class Authority:
         path.write_text(self.pem)
         return path
 
-    def listener(self, common_name: str = "localhost", *, days: int = 30) -> Certified:
-        """Return what a listener on the loopback needs."""
-        addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
+    def listener(
+        self, common_name: str = "localhost", *, days: int = 30, names: Sequence[str] = ("localhost",)
+    ) -> Certified:
+        """Return a key with a certificate for a listener on the loopback.
+
+        The certificate has these names beside the address.
+        """
+        addresses = [
+            *(x509.DNSName(each) for each in names),
+            x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
+        ]
         return self._certified(name(common_name), x509.SubjectAlternativeName(addresses), days)
 
     def client(
         self, subject: x509.Name | str, *, usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH
     ) -> Certified:
-        """Return what a client shows."""
+        """Return a key with a certificate that a client shows."""
         subject = name(subject) if isinstance(subject, str) else subject
         return self._certified(subject, x509.ExtendedKeyUsage([usage]), 30)
 

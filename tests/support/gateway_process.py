@@ -29,8 +29,8 @@ def free_port() -> int:
     unused.
 
     A bound socket that does not listen reserves a port. Servers that set SO_REUSEADDR can listen beside it.
-    Whoever asks for any free port gets another one: other test processes, and clients that dial, which could
-    otherwise connect to themselves.
+    Other processes that ask for any free port get another one: other tests, and clients that dial, which
+    could otherwise connect to themselves.
     """
     return kept_port(0)
 

@@ -28,6 +28,7 @@ from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from tests.support.described_transactions import DescribeTransactionsResponse
+from tests.support.times_as_numbers import with_times_as_numbers
 
 Plain = dict[str, Any]
 
@@ -36,6 +37,7 @@ EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 CLIENT_ID = "wire"
 TIMEOUT_S = 10.0
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
+TIMES_MAY_BE_MISSING = {"create_delegation_token", "renew_delegation_token", "expire_delegation_token"}
 
 
 class Closed(Exception):
@@ -67,10 +69,13 @@ def entity(api: str, version: int, kind: EntityType) -> type[Any]:
     module, _, name = schema_name_map[api][version][kind].partition(":")  # type: ignore[index]
     loaded = load_payload_module(API_KEYS[api], version, kind)  # type: ignore[arg-type]
     assert loaded.__name__ == module
-    return getattr(loaded, name)  # type: ignore[no-any-return]
+    found: type[Any] = getattr(loaded, name)
+    if kind is EntityType.response and api in TIMES_MAY_BE_MISSING:
+        return with_times_as_numbers(found)
+    return found
 
 
-def _item_type(field_type: Any) -> tuple[Any, bool, bool]:
+def field_shape(field_type: Any) -> tuple[Any, bool, bool]:
     """Return the type without Optional and tuple, whether it is an array, and whether it may be null."""
     nullable = array = False
     while True:
@@ -102,7 +107,7 @@ def _value(entity_field: Field[Any], item_type: Any, plain: Any) -> Any:
 
 
 def _missing(entity_field: Field[Any]) -> Any:
-    item_type, array, nullable = _item_type(entity_field.type)
+    item_type, array, nullable = field_shape(entity_field.type)
     if nullable:
         return None
     if array:
@@ -121,7 +126,7 @@ def build(entity_type: type[Any], plain: Plain) -> Any:
     values: Plain = {}
     for entity_field in fields(entity_type):
         if entity_field.name in plain:
-            item_type, array, _ = _item_type(entity_field.type)
+            item_type, array, _ = field_shape(entity_field.type)
             given = plain[entity_field.name]
             if array and given is not None:
                 values[entity_field.name] = tuple(_value(entity_field, item_type, item) for item in given)
@@ -153,7 +158,7 @@ def _known_names(entity_type: type[Any]) -> set[str]:
     names = set()
     for entity_field in fields(entity_type):
         names.add(entity_field.name)
-        item_type, _, _ = _item_type(entity_field.type)
+        item_type, _, _ = field_shape(entity_field.type)
         if is_dataclass(item_type):
             names |= _known_names(item_type)  # type: ignore[arg-type]
     return names

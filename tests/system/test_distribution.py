@@ -1,4 +1,6 @@
-"""The wheel and the sdist: what an index shows of them, and a first use in an environment that has nothing else."""
+"""The wheel and the sdist: the metadata that a package index shows, and the first use in an environment
+without other packages.
+"""
 
 from __future__ import annotations
 

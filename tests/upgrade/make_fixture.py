@@ -22,6 +22,7 @@ from tests.upgrade.manifest import Manifest
 from tests.upgrade.writing import MAKING, Writing
 
 FIXTURES = Path(__file__).parent / "fixtures"
+LOGINS = "sasl.enabled.mechanisms"
 PASSED_OVER = {"control.sock", ".lock"}
 
 
@@ -45,10 +46,13 @@ def main() -> None:
 
 def write(tree: Path, data_dir: Path, release: str, ended: str) -> Manifest:
     """Run the tree's gateway on `data_dir`, write everything, and end the gateway."""
-    port = free_port()
-    command = [sys.executable, "-m", "gateway", "serve", "--listen", f"127.0.0.1:{port}"]
+    bootstrap, logins = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "gateway", "serve", "--listen", bootstrap]
     command += ["--data-dir", str(data_dir)]
-    for name, value in known_settings(tree).items():
+    settings = known_settings(tree)
+    if LOGINS in settings:
+        command += ["--listen", f"SASL_PLAINTEXT://{logins}"]
+    for name, value in settings.items():
         command += ["--set", f"{name}={value}"]
     process = subprocess.Popen(
         command, cwd=tree, env={"PYTHONPATH": str(tree)}, stdout=subprocess.PIPE, text=True
@@ -57,7 +61,7 @@ def write(tree: Path, data_dir: Path, release: str, ended: str) -> Manifest:
     try:
         line = process.stdout.readline()
         assert line.startswith("seqgate ready"), line
-        manifest = Writing(f"127.0.0.1:{port}", release, ended).everything()
+        manifest = Writing(bootstrap, logins, release, ended).everything()
         process.send_signal(signal.SIGTERM if ended == "stopped" else signal.SIGKILL)
         assert process.wait(30) == (0 if ended == "stopped" else -signal.SIGKILL)
     finally:

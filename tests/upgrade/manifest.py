@@ -85,6 +85,14 @@ class Manifest:
     """[offset, delivery count] of the records of topic `shared` that each share group gets next."""
     delayed: dict[str, list[int]] = field(default_factory=dict)
     """The offsets of topic `delayed` that are due, by share group."""
+    entries: list[list[Any]] = field(default_factory=list)
+    """Access control entries: resource type, name, pattern, principal, host, operation, permission."""
+    quotas: list[list[Any]] = field(default_factory=list)
+    """Client quotas: entity and values."""
+    users: dict[str, list[list[int]]] = field(default_factory=dict)
+    """[mechanism, iterations] of the credentials of each user."""
+    tokens: list[list[Any]] = field(default_factory=list)
+    """Delegation tokens: id, password, owner, requester, renewers, times of issue, expiry and end."""
 
     def write(self, path: Path) -> None:
         """Write the manifest as JSON, one row per line."""

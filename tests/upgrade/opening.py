@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from tests.support.batches import Batch, Record
+from tests.upgrade import security
 from tests.upgrade.asking import BROKER, DEADLINE_S, TOPIC, Asking, ShareMember, place, read_all, split_place
 from tests.upgrade.manifest import Manifest, SentBatch
 
@@ -17,6 +18,7 @@ OPENING = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "2147483647",
     "transaction.max.timeout.ms": "2147483647",
     "log.cleaner.enable": "false",
+    **security.SECURED,
 }
 """Settings under which nothing expires, however old the fixture is."""
 
@@ -24,8 +26,9 @@ OPENING = {
 class Opened:
     """A gateway on the data of an earlier release."""
 
-    def __init__(self, bootstrap: str, manifest: Manifest) -> None:
+    def __init__(self, bootstrap: str, logins: str, manifest: Manifest) -> None:
         self.bootstrap = bootstrap
+        self.logins = logins
         self.manifest = manifest
         self.asking = Asking(bootstrap)
         self._appended: dict[str, int] = {}
@@ -51,6 +54,17 @@ class Opened:
         types = asking.group_types() if manifest.group_types else {}
         assert {group: types.get(group) for group in manifest.group_types} == manifest.group_types
         assert not manifest.transactions or asking.transactions() == manifest.transactions
+        self._compare_security()
+
+    def _compare_security(self) -> None:
+        """Compare access control entries, quotas, users and tokens, and log in as all of them."""
+        manifest, asking = self.manifest, self.asking
+        assert security.entries(asking) == manifest.entries
+        assert security.quotas(asking) == manifest.quotas
+        assert security.users(asking) == manifest.users
+        if manifest.users:
+            assert security.tokens(self.logins) == manifest.tokens
+            security.log_in_as_everybody(self.logins, manifest.tokens)
 
     def retry_batches(self) -> None:
         """Retry each batch in the producers' windows: the answer has its offset, and nothing is written."""

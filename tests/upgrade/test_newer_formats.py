@@ -43,6 +43,8 @@ from tests.upgrade.planting import (
 START_S = 30.0
 STOPS = (".kafka_cleanshutdown", "stored-logs")
 STORAGE_ERROR = 56
+OLDER_DIRECTORY = "0.1.0-5-faults-stopped"
+"""A fixture whose directory has an earlier version than this release's."""
 GROUP = struct.pack(">hh", 2, 5) + b"group"
 OFFSET = struct.pack(">hh", 1, 5) + b"group" + struct.pack(">h", 5) + b"topic" + struct.pack(">i", 0)
 CONSUMER_GROUP = struct.pack(">hh", 3, 5) + b"group"
@@ -84,6 +86,18 @@ STOPS_THE_START: dict[str, tuple[Plant, str]] = {
         record("__cluster_metadata", None, METADATA),
         "TOPIC_RECORD has version 1; this program reads version 0 of TOPIC_RECORD",
     ),
+    **{
+        f"metadata of {name}": (
+            record("__cluster_metadata", None, METADATA.replace(b"TOPIC_RECORD", name.encode())),
+            f"{name} has version 1; this program reads version 0 of TOPIC_RECORD",
+        )
+        for name in (
+            "ACCESS_CONTROL_ENTRY_RECORD",
+            "CLIENT_QUOTA_RECORD",
+            "USER_SCRAM_CREDENTIAL_RECORD",
+            "DELEGATION_TOKEN_RECORD",
+        )
+    },
     "kind of metadata": (
         record("__cluster_metadata", None, NEW_METADATA),
         "FEATURE_RECORD has version 0; this program reads version 0 of TOPIC_RECORD",
@@ -263,7 +277,7 @@ def test_the_directory_says_so_before_anything_newer_is_written(tmp_path: Path) 
     """An older release's directory gets this release's version first; a power cut in between leaves the old
     version.
     """
-    with tarfile.open(max(FIXTURES.glob("*-stopped.tar.gz"))) as archive:
+    with tarfile.open(FIXTURES / f"{OLDER_DIRECTORY}.tar.gz") as archive:
         archive.extractall(tmp_path, filter="data")
     told: list[str] = []
 
@@ -273,6 +287,7 @@ def test_the_directory_says_so_before_anything_newer_is_written(tmp_path: Path) 
             super().rename(source, target)
 
     was = dict(line.split("=") for line in (tmp_path / "meta.properties").read_text().splitlines())
+    assert int(was["version"]) < DIRECTORY_VERSION
     LogDirectory.open(tmp_path, Telling(), node_id=1, now_ms=lambda: NOW_MS).close()
     assert told[0] == "meta.properties"
     now = dict(line.split("=") for line in (tmp_path / "meta.properties").read_text().splitlines())

@@ -8,13 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
 from tests.upgrade.make_fixture import FIXTURES, pack, write
 from tests.upgrade.manifest import Manifest
 from tests.upgrade.opening import OPENING, Opened
 
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 SMALL_BYTES = 50_000
+
+
+def opening(data_dir: Path, logins: str) -> GatewayProcess:
+    """Return a gateway on a fixture's data, with a listener on which users log in."""
+    return GatewayProcess(data_dir, settings=OPENING, also_listen=[f"SASL_PLAINTEXT://{logins}"])
 
 
 def test_every_release_has_both_fixtures() -> None:
@@ -34,8 +39,9 @@ def test_this_release_can_add_its_own(tmp_path: Path) -> None:
     known = Manifest.read(FIXTURES / f"{max(NAMES)}.json")
     assert known.records.keys() <= manifest.records.keys()
     assert known.offsets.keys() <= manifest.offsets.keys()
-    with GatewayProcess(tmp_path / "data", settings=OPENING) as gateway:
-        opened = Opened(gateway.bootstrap, Manifest.read(tmp_path / "manifest.json"))
+    logins = f"127.0.0.1:{free_port()}"
+    with opening(tmp_path / "data", logins) as gateway:
+        opened = Opened(gateway.bootstrap, logins, Manifest.read(tmp_path / "manifest.json"))
         opened.compare_stored()
         opened.retry_batches()
         opened.share()
@@ -47,9 +53,10 @@ def test_opens_exact_and_goes_on(name: str, tmp_path: Path) -> None:
     manifest = Manifest.read(FIXTURES / f"{name}.json")
     with tarfile.open(FIXTURES / f"{name}.tar.gz") as archive:
         archive.extractall(tmp_path / "data", filter="data")
-    gateway = GatewayProcess(tmp_path / "data", settings=OPENING)
+    logins = f"127.0.0.1:{free_port()}"
+    gateway = opening(tmp_path / "data", logins)
     with gateway:
-        opened = Opened(gateway.bootstrap, manifest)
+        opened = Opened(gateway.bootstrap, logins, manifest)
         opened.compare_stored()
         opened.retry_batches()
         opened.go_on()
@@ -58,7 +65,7 @@ def test_opens_exact_and_goes_on(name: str, tmp_path: Path) -> None:
         opened.end_transaction()
         opened.close()
         gateway.restart()
-        opened = Opened(gateway.bootstrap, manifest)
+        opened = Opened(gateway.bootstrap, logins, manifest)
         opened.compare_stored()
         opened.close()
     told = gateway.stderr_text()

@@ -17,6 +17,7 @@ from kafka import TopicPartition as PythonPartition
 from tests.support.batches import CODECS, Batch, Record
 from tests.support.named_batches import named
 from tests.support.wire import Plain
+from tests.upgrade import security
 from tests.upgrade.asking import BROKER, DEADLINE_S, TOPIC, Asking, ShareMember, place, read_all
 from tests.upgrade.manifest import Manifest, SentBatch, row
 
@@ -37,6 +38,7 @@ MAKING = {
     "group.initial.rebalance.delay.ms": "0",
     "transaction.max.timeout.ms": "2147483647",
     "log.segment.delete.delay.ms": "0",
+    **security.SECURED,
 }
 """The settings of the gateway that writes a fixture; those that its release lacks are left out."""
 
@@ -44,8 +46,9 @@ MAKING = {
 class Writing:
     """A gateway, and the manifest of everything that it has acknowledged."""
 
-    def __init__(self, bootstrap: str, release: str, ended: str) -> None:
+    def __init__(self, bootstrap: str, logins: str, release: str, ended: str) -> None:
         self.bootstrap = bootstrap
+        self.logins = logins
         self.manifest = Manifest(release, ended)
         self.asking = Asking(bootstrap)
 
@@ -65,6 +68,10 @@ class Writing:
             (None, self.compacted),
             ("share_fetch", self.delayed),
             (None, self.named),
+            ("create_acls", self.entries),
+            ("alter_client_quotas", self.quotas),
+            ("alter_user_scram_credentials", self.users),
+            ("create_delegation_token", self.tokens),
         ]
         for api, write in parts:
             if api is None or self.asking.has(api):
@@ -262,7 +269,7 @@ class Writing:
         self._create("shared")
         member = ShareMember(self.asking, "shares", "shared")
         member.join()
-        assert not member.acquire(), "the group begins at the end, which is where it is"
+        assert not member.acquire(), "the group must begin at the end of the log"
         for number in range(8):
             self._append("shared", Batch((Record(value=b"share %d" % number),), base_timestamp=T0_MS))
         assert len(member.acquire_all(8)) == 8
@@ -383,3 +390,27 @@ class Writing:
         for group in ("seqgate-name:loader", "seqgate-name:other"):
             self.manifest.offsets[group] = self.asking.offsets(group)
             assert self.manifest.offsets[group]
+
+    def entries(self) -> None:
+        """Create access control entries."""
+        security.write_entries(self.asking)
+        self.manifest.entries = security.entries(self.asking)
+        assert len(self.manifest.entries) == len(security.ENTRIES)
+
+    def quotas(self) -> None:
+        """Set client quotas of users, client ids, pairs, defaults and addresses."""
+        security.write_quotas(self.asking)
+        self.manifest.quotas = security.quotas(self.asking)
+        assert len(self.manifest.quotas) == len(security.QUOTAS)
+
+    def users(self) -> None:
+        """Set passwords of users."""
+        security.write_users(self.asking)
+        self.manifest.users = security.users(self.asking)
+        assert self.manifest.users.keys() == security.PASSWORDS.keys()
+
+    def tokens(self) -> None:
+        """Create delegation tokens."""
+        security.write_tokens(self.logins)
+        self.manifest.tokens = security.tokens(self.logins)
+        assert len(self.manifest.tokens) == 2

@@ -13,6 +13,7 @@ from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import nearest_hint, refusal_of_text
 from gateway.admin.remote.names import ALL_BROKERS as DEFAULT
 from gateway.admin.request import ControlError
+from gateway.config.table import without_listener
 
 _TYPES: Final = {
     "topic": ConfigResourceType.TOPIC,
@@ -28,7 +29,7 @@ _SET_BY_SOMEBODY: Final = frozenset(
 _INHERITED: Final = frozenset(
     {"STATIC_BROKER_CONFIG", "DYNAMIC_BROKER_CONFIG", "DYNAMIC_DEFAULT_BROKER_CONFIG"}
 )
-"""Sources whose value a topic or group takes from the broker."""
+"""The sources of values that a topic or group takes from its broker, in Kafka's words."""
 
 
 class Resource(NamedTuple):
@@ -39,7 +40,9 @@ class Resource(NamedTuple):
 
     @property
     def is_all_brokers(self) -> bool:
-        """Whether the configurations are those of all brokers, which a broker's own override."""
+        """Whether the configurations are the defaults of all brokers, which a broker's own configurations
+        override.
+        """
         return self == ("broker", DEFAULT)
 
 
@@ -116,14 +119,18 @@ def change(
 
 
 def check_known(cluster: Cluster, resource: Resource, names: Sequence[str]) -> None:
-    """Raise ControlError for the first name that the resource has no configuration of, where the cluster lists them."""
+    """Raise ControlError for the first of the names that is no configuration of the resource.
+
+    Check nothing where the cluster does not list the resource's configurations.
+    """
     if resource.is_all_brokers:
         # The defaults of all brokers are listed only where they are set.
         known = {row.name for row in _all_rows(cluster, Resource("broker", str(cluster.broker_ids()[0])))}
     else:
         known = {row.name for row in _all_rows(cluster, resource)}
     for name in names:
-        if known and name not in known:
+        # A setting of one listener is listed only where somebody has set it, so its name can't be checked.
+        if known and not known.intersection({name, without_listener(name)}):
             raise _unknown(resource, name, known)
 
 

@@ -1,7 +1,7 @@
 """The groups of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of kafka-python.
 
-Other than a running gateway, the Kafka protocol does not tell when an offset was committed, nor which open transactions hold
-offsets; these fields stay empty.
+Unlike the control socket of a gateway, the Kafka protocol does not report when an offset was committed, nor
+which open transactions hold offsets; these fields stay empty.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def list_groups(cluster: Cluster, request: ListGroupsRequest) -> GroupPage:
 
 
 def listed(cluster: Cluster) -> dict[str, dict[str, Any]]:
-    """Return what ListGroups tells of each group, by its id."""
+    """Return the answers of ListGroups about each group, by group id."""
     return {row["group_id"]: row for row in cluster.admin.list_groups()}
 
 

@@ -138,10 +138,10 @@ class _ReadOnlyBlocks:
     async def blocks(self) -> list[ProducerIdBlock]:
         return self._stored
 
-    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:  # noqa: ARG002 - the port's
+    async def claim(self, size: int, owner: str, now_ms: int) -> ProducerIdBlock:  # noqa: ARG002 - part of the port
         raise StoreUnavailable("the data directory is open for reading only")
 
-    async def move_next(self, producer_id: int) -> int:  # noqa: ARG002 - the port's
+    async def move_next(self, producer_id: int) -> int:  # noqa: ARG002 - part of the port
         raise StoreUnavailable("the data directory is open for reading only")
 
 

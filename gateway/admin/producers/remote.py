@@ -8,7 +8,7 @@ from gateway.admin.remote.partitions import led_partitions
 
 
 def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:
-    """Return all active producers by topic, partition and id, as DescribeProducers tells of them."""
+    """Return all active producers by topic, partition and id, as DescribeProducers reports them."""
     found = cluster.admin.describe_producers(led_partitions(cluster, request.topic, request.partition))
     rows = [
         ProducerRow(

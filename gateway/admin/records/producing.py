@@ -70,7 +70,7 @@ class _Sending:
         self.waiting: deque[tuple[int, int, Any]] = deque()
 
     def send(self, number: int, record: ProducedRecord) -> None:
-        """Send the record of line `number`; first wait where too much is in flight."""
+        """Send the record of line `number`; first wait while too many records or bytes are unacknowledged."""
         if record.partition is not None and not 0 <= record.partition < self._partitions:
             self.settle(0, 0)
             raise self._failed(
@@ -95,7 +95,7 @@ class _Sending:
         self._bytes += size
 
     def settle(self, records: int, size_bytes: int) -> None:
-        """Wait for acknowledgements until no more than the given records and bytes are in flight."""
+        """Wait for acknowledgements until at most the given numbers of records and bytes are unacknowledged."""
         while self.waiting and (len(self.waiting) > records or self._bytes > size_bytes):
             number, size, future = self.waiting[0]
             try:

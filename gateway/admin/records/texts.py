@@ -77,7 +77,7 @@ _decoder: Final = msgspec.json.Decoder(JsonRecord)
 
 
 def parse_json(line: bytes, defaults: LineFormat) -> ProducedRecord:
-    """Return the record of one line of JSON; `defaults` has what the line does not say."""
+    """Return the record of one line of JSON; `defaults` has the values of fields that the line lacks."""
     try:
         found = _decoder.decode(line)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:

@@ -6,7 +6,7 @@ import re
 from typing import Final
 
 DEFAULT_ADDRESS: Final = "127.0.0.1:9092"
-LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - replaced, not bound
+LOOPBACK: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - replaced by LOOPBACK, never bound
 """The address of this machine at which a listener on every interface is reached."""
 _ADDRESS: Final = re.compile(r"(?P<host>\[[0-9A-Fa-f:.%]+\]|[^:\[\]/\s]+):(?P<port>\d+)", re.ASCII)
 _HIGHEST_PORT: Final = 65_535

@@ -1,4 +1,5 @@
-"""How a command connects to a cluster: TLS and login, by Kafka's client properties (`--command-config`).
+"""Reads the TLS and login settings with which a command connects to a cluster from Kafka's client properties
+(`--command-config`).
 
 No message of an error quotes a value that may be secret.
 """
@@ -47,7 +48,10 @@ _SECURITY_PREFIXES: Final = ("security.", "ssl.", "sasl.")
 
 @dataclass(frozen=True, slots=True)
 class ClientSecurity:
-    """How to connect. `mechanism` is empty without a login. The password is not shown."""
+    """The protocol, TLS files and login by which a command connects. `mechanism` is empty without a login.
+
+    `repr` leaves out the password.
+    """
 
     protocol: str = "PLAINTEXT"
     context: ssl.SSLContext | None = None
@@ -81,7 +85,10 @@ OPEN: Final = ClientSecurity()
 
 
 def read_client_security(file: Path | None) -> ClientSecurity:
-    """Return how to connect by a file of Kafka's client properties, or OPEN without a file. Raises ControlError."""
+    """Return the settings of a connection in a file of Kafka's client properties; OPEN without a file.
+
+    Raises ControlError.
+    """
     if file is None:
         return OPEN
     try:
@@ -97,7 +104,10 @@ def read_client_security(file: Path | None) -> ClientSecurity:
 
 
 def client_security(properties: Mapping[str, str]) -> ClientSecurity:
-    """Return how to connect by Kafka's client properties; those of other subjects are ignored. Raises ControlError."""
+    """Return the settings of a connection among Kafka's client properties; other properties are ignored.
+
+    Raises ControlError.
+    """
     given = {name.strip(): value.strip() for name, value in properties.items()}
     for name in given:
         if name.startswith(_SECURITY_PREFIXES) and name not in _SUPPORTED:

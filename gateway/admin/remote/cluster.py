@@ -91,8 +91,8 @@ def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = O
         yield Cluster(shown, reached, admin)
     except (kafka_errors.KafkaConnectionError, kafka_errors.NodeNotReadyError) as error:
         raise ControlError(
-            f"{reached.shown} answers, but the address that it tells clients can't be reached: {sentence(error)}; "
-            "check advertised.listeners of the cluster"
+            f"{reached.shown} answers, but the address that it advertises to clients can't be reached: "
+            f"{sentence(error)}; check advertised.listeners of the cluster"
         ) from error
     except kafka_errors.KafkaError as error:
         raise ControlError(sentence(error)) from error

@@ -159,7 +159,7 @@ def exchange(connection: socket.socket, request: Any, response_type: type[R]) ->
     connection.sendall(_LENGTH.pack(len(content)) + content)
     (size,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if not 0 <= size <= _MOST_ANSWER_BYTES:
-        raise ConnectionResetError("its answer is not of the Kafka protocol")
+        raise ConnectionResetError("the broker's answer is not of the Kafka protocol")
     answer = _read(connection, size)
     _, start = entity_reader(response_type.__header_schema__)(answer, 0)  # type: ignore[attr-defined]
     response, _ = entity_reader(response_type)(answer, start)  # type: ignore[type-var]

@@ -14,7 +14,7 @@ from gateway.admin.request import ControlError
 
 _TEXT_OF_ERROR: Final = re.compile(r"\[Error (?P<code>-?\d+)\] \w+(?:: (?P<message>.*))?", re.DOTALL)
 _SYSTEM_ERROR: Final = re.compile(r"\b(\d{1,3}) E[A-Z]+\b", re.ASCII)
-"""How kafka-python tells of a failed system call: `111 ECONNREFUSED`."""
+"""The text of kafka-python for a failed system call, such as `111 ECONNREFUSED`."""
 _UNKNOWN: Final = "UnrecognizedBrokerError"
 """The class that kafka-python makes for an error code that it does not know."""
 _LONGEST: Final = 500

@@ -1,4 +1,4 @@
-"""The partitions of a cluster that a command looks at."""
+"""Finds the partitions of a cluster that a command asks about."""
 
 from __future__ import annotations
 

@@ -24,7 +24,9 @@ def parse_properties(text: str) -> dict[str, str]:
 
 
 def _logical_lines(text: str) -> Iterator[str]:
-    """Yield the lines without comments; a line that ends with an odd number of backslashes goes on in the next one."""
+    """Yield the lines without comments; a line that ends with an odd number of backslashes is joined with the
+    next line.
+    """
     whole = ""
     for line in _LINE_END.split(text):
         if not whole and _COMMENT.match(line):

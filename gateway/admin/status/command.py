@@ -17,7 +17,7 @@ from gateway.admin.options import (
     needs_bootstrap,
     reaching,
 )
-from gateway.admin.printing import Column, count, counted, duration, print_json, print_table
+from gateway.admin.printing import Column, count, counted, duration, moment, print_json, print_table
 from gateway.admin.status.cluster_table import cluster_rows
 from gateway.admin.status.messages import Status, StatusRequest
 
@@ -32,7 +32,8 @@ def status(
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
     Exits with 1 when something is wrong: no gateway runs, producers are refused because the disk is short of room, a partition is
-    offline, stored batches are damaged, sound records were cut off a log, or the store of producer ids does not answer.
+    offline, stored batches are damaged, sound records were cut off a log, the store of producer ids does not answer, or the
+    certificate of a listener expires within 14 days.
 
     Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory that is offline,
     partitions without a leader, and partitions whose replicas are not all in sync. Each broker answers within 5 s.
@@ -75,6 +76,7 @@ def _is_wrong(answer: Status) -> bool:
         or answer.offline_partitions
         or answer.damaged
         or answer.cut
+        or any(certificate.warning for certificate in answer.certificates)
         or answer.producer_id_store_error is not None
     )
 
@@ -98,6 +100,11 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ),
         ("connections", f"{count(answer.connections)} now, {count(answer.refused_connections)} refused"),
         ("requests", count(answer.requests)),
+        *([("failed logins", count(answer.failed_logins))] if answer.failed_logins else []),
+        *(
+            (f"certificate of {row.listener}", f"valid until {moment(row.valid_until_ms)}")
+            for row in answer.certificates
+        ),
         ("flush rounds", f"{count(answer.flush_rounds)}, {count(answer.flush_failures)} failed"),
         (
             "producer ids left",
@@ -123,6 +130,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         ("OFFLINE", f"{partition.topic}-{partition.partition}: {partition.reason}")
         for partition in answer.offline_partitions
     ]
+    rows += [("CERTIFICATE", f"{row.listener}: {row.warning}") for row in answer.certificates if row.warning]
     rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
     rows += [("CUT OFF", _cut(row)) for row in answer.cut]
     return rows

@@ -9,9 +9,11 @@ from gateway.admin.damage.rows import cut_row, damaged_row
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.names.live import name_counters
 from gateway.admin.producers.live import producer_counters
-from gateway.admin.status.messages import OfflinePartition, Status, StatusRequest
+from gateway.admin.status.messages import Certificate, OfflinePartition, Status, StatusRequest
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.services import NodeServices
+from gateway.security.certificate_age import age_warning
 from log import known_cut_bytes, known_damage
 
 
@@ -42,6 +44,8 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         connections=traffic.connections,
         refused_connections=traffic.refused_connections,
         requests=traffic.requests,
+        failed_logins=traffic.failed_logins,
+        certificates=_certificates(services.node),
         flush_rounds=services.partitions.flusher.rounds,
         flush_failures=services.partitions.flusher.failures,
         producer_id_store=gateway.blocks.name,
@@ -52,8 +56,16 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
     )
 
 
+def _certificates(node: NodeServices) -> list[Certificate]:
+    now_ms = node.clock.now_ms()
+    return [
+        Certificate(name, listener.valid_until_ms, age_warning(listener.valid_until_ms, now_ms))
+        for name, listener in node.tls_listeners.items()
+    ]
+
+
 def _version() -> str:
-    from importlib import metadata  # noqa: PLC0415 - slow to import, and few ask
+    from importlib import metadata  # noqa: PLC0415 - slow to import, and few clients ask for the status
 
     try:
         return metadata.version("seqgate")

@@ -18,11 +18,20 @@ class OfflinePartition(msgspec.Struct, frozen=True):
     reason: str
 
 
+class Certificate(msgspec.Struct, frozen=True):
+    """The certificate that a listener shows; `warning` says what is wrong with its age, None while it is valid for long enough."""
+
+    listener: str
+    valid_until_ms: int
+    warning: str | None
+
+
 class Status(msgspec.Struct, frozen=True):
     """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present.
 
-    `listeners` are the addresses that clients are told, `bound` those that the gateway listens on. `is_disk_short`: the disk has
-    less than `min_free_bytes` free, and producers are refused; `disk_refusals` counts the batches refused for that.
+    `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
+    listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
+    `disk_refusals` counts the batches refused for that.
     """
 
     version: str
@@ -45,6 +54,8 @@ class Status(msgspec.Struct, frozen=True):
     connections: int
     refused_connections: int
     requests: int
+    failed_logins: int
+    certificates: list[Certificate]
     flush_rounds: int
     flush_failures: int
     producer_id_store: str

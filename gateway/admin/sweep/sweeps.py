@@ -29,7 +29,7 @@ KEPT_RESULTS: Final = 4
 LISTING_TASKS: Final = f"seqgate {ListTasksRequest.operation_name()}"
 """The name of the task that lists the tasks, which is not listed."""
 OTHER_NAMES: Final = frozenset({SOCKET_NAME, SEEN_FILE})
-"""Files in the data directory that the log does not know."""
+"""The gateway's own files in the data directory, which `log` does not write."""
 
 
 class Sweeps:

@@ -28,7 +28,7 @@ from gateway.admin.topics.messages import (
 )
 
 BROKERS_CHOICE: Final = -1
-"""Lets the broker choose: num.partitions, default.replication.factor."""
+"""The number by which the broker chooses: num.partitions or default.replication.factor."""
 ALREADY_EXISTS: Final = TopicAlreadyExistsError.errno
 
 
@@ -119,7 +119,7 @@ def create(
     if_not_exists: bool,
     validate_only: bool,
 ) -> list[TopicOutcome]:
-    """Create topics, or only let the cluster check whether it would."""
+    """Create topics, or only ask the cluster whether it would create them."""
     wanted = {
         "num_partitions": partitions or BROKERS_CHOICE,
         "replication_factor": replication_factor or BROKERS_CHOICE,
@@ -174,7 +174,10 @@ def alter(
     settings: Mapping[str, str],
     unset: Sequence[str],
 ) -> TopicOutcome:
-    """Set and unset configurations of a topic, then add partitions. A refusal leaves what follows it undone."""
+    """Set and unset configurations of a topic, then add partitions.
+
+    After a refusal the changes that follow are not made.
+    """
     (topic,) = cluster.topics([name])
     if settings or unset:
         error = configs.change(cluster, configs.Resource("topic", name), settings, unset)

@@ -72,7 +72,7 @@ def _print_partitions(rows: Sequence[PartitionRow]) -> None:
 
 
 def print_sizes(topics: Sequence[TopicDescription]) -> None:
-    """Print what a deletion would take."""
+    """Print the topics that a deletion would remove, with their sizes."""
     print_table(
         (Column("topic"), Column("partitions", number=True), Column("offsets in use", number=True)),
         [(shown(topic.topic), count(len(topic.partitions)), count(_records(topic))) for topic in topics],

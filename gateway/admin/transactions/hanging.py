@@ -135,7 +135,7 @@ async def _write_marker(services: Services, partition: Partition, entry: Produce
             partition,
             Producer(entry.producer_id, entry.producer_epoch),
             commit=False,
-            # -1 before the first marker, where Kafka's tool sends 0 as well
+            # The coordinator epoch is -1 before the first marker; Kafka's tool then sends 0 as well.
             coordinator_epoch=max(0, entry.coordinator_epoch),
         )
     except LogError as error:

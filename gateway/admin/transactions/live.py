@@ -101,7 +101,7 @@ async def _fence(
     transactions: TransactionCoordinator, transactional_id: str, before: Transaction
 ) -> FencedBy:
     """Initialize a new producer of the id, which fences the old producer and aborts its open transaction."""
-    # The limit may be lower now than when the producer began.
+    # The limit of the timeout may be lower now than when the producer began.
     timeout_ms = min(before.timeout_ms, transactions.limits.max_timeout_ms)
     try:
         with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):

@@ -1,6 +1,7 @@
 """The transactions of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of kafka-python.
 
-Other than a running gateway, the Kafka protocol does not tell which offsets of groups a transaction holds.
+Unlike the control socket of a gateway, the Kafka protocol does not report which offsets of groups a
+transaction holds.
 """
 
 from __future__ import annotations

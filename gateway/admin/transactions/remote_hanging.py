@@ -110,7 +110,7 @@ def abort_hanging(cluster: Cluster, request: AbortHangingRequest) -> Transaction
         )
     partitions = taking_part(cluster, [place], producer.producer_id)
     if request.execute:
-        # -1 before the first marker, where Kafka's tool sends 0 as well
+        # The coordinator epoch is -1 before the first marker; Kafka's tool then sends 0 as well.
         epoch = max(0, producer.coordinator_epoch)
         cluster.admin.abort_transaction(
             AbortTransactionSpec(place, producer.producer_id, producer.producer_epoch, epoch)

@@ -42,7 +42,10 @@ def _ask() -> str:
 
 
 def credential_for(mechanism: ScramHash, password: str, iterations: int) -> NewCredential:
-    """Return the credential of a password, with a fresh salt. It hashes for some milliseconds, in the command's own process."""
+    """Return the credential of a password, with a fresh salt.
+
+    The hashing takes some milliseconds, in the command's own process.
+    """
     salt = secrets.token_bytes(SALT_BYTES)
     return NewCredential(
         mechanism.mechanism, iterations, salt, salt_password(mechanism, password.encode(), salt, iterations)

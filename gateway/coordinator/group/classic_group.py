@@ -283,7 +283,7 @@ class ClassicGroup:
         return member
 
     def elect_joined_leader(self) -> bool:
-        """Make sure that the leader is a member that has joined again; return False when no member has."""
+        """Replace a leader that has not joined again by a member that has; return False when there is none."""
         leader = None if self.leader is None else self.members.get(self.leader)
         if leader is not None and leader.awaiting_join is not None:
             return True

@@ -120,7 +120,7 @@ def _join_new(
         if len(group.pending_members) >= MAX_PENDING_MEMBERS:
             # Kafka keeps any number of pending ids; here a client whose id was evicted joins anew
             del group.pending_members[next(iter(group.pending_members))]
-        # a client that never joins with its new id must not become a member (KIP-394)
+        # A client that never joins with its new id must not become a member (KIP-394).
         group.pending_members[request.fresh_member_id] = effects.now_ms + request.session_timeout_ms
         error = ErrorCode.member_id_required
         effects.reply(waiter, JoinReply(error_code=error, member_id=request.fresh_member_id))
@@ -173,7 +173,7 @@ def _join_again(
     elif (group.state is GroupState.COMPLETING_REBALANCE and unchanged) or (
         group.state is GroupState.STABLE and unchanged and not is_leader
     ):
-        # the member lost its last answer
+        # The member repeats its request, because the last answer was lost.
         effects.reply(waiter, group.generation_reply(member.member_id))
     else:
         _update(member, request, waiter, effects)
@@ -216,7 +216,7 @@ def _replace_static(
             is_leader = group.leader == member.member_id
             reply = group.generation_reply(member.member_id, skip_assignment=is_leader)
         else:
-            # name the old leader, so that the member acts as a follower and asks for its assignment
+            # Name the old leader in the answer. Then the member acts as a follower, and asks for its assignment.
             reply = JoinReply(
                 generation_id=group.generation_id,
                 protocol_type=group.protocol_type,
@@ -330,7 +330,7 @@ def sync(
     waiter: Waiter,
     effects: Effects,
 ) -> None:
-    """Handle a SyncGroup: take the leader's assignment, or wait for it.
+    """Handle a SyncGroup: take the assignment from the leader; let any other member wait for it.
 
     `protocol` is (type, name), each None when the request does not have it.
     """

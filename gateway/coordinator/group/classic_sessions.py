@@ -46,9 +46,8 @@ def leave(
     effects: Effects,
     reason: str | None = None,
 ) -> list[ErrorCode]:
-    """Remove each (member_id, group_instance_id); an administrator may leave a static member's member id empty.
-
-    `reason` is why, in the client's words.
+    """Remove each (member_id, group_instance_id); an administrator may leave a static member's member id
+    empty. `reason` is the client's own text.
     """
     errors = [_leave_one(group, member_id, instance_id, effects) for member_id, instance_id in leaving]
     if any(error is ErrorCode.none for error in errors):
@@ -94,7 +93,7 @@ def _go_on(group: ClassicGroup, limits: GroupLimits, effects: Effects, reason: s
 
 
 def next_deadline_ms(group: ClassicGroup) -> int:
-    """Return the earliest time at which `expire` has something to do."""
+    """Return the earliest time at which a session or a phase times out, so that `expire` must run."""
     deadlines = [group.join_deadline_ms, group.sync_deadline_ms, *group.pending_members.values()]
     deadlines += [member.session_deadline_ms for member in group.members.values() if _can_expire(member)]
     return min(deadlines)
@@ -110,7 +109,7 @@ def _can_expire(member: Member) -> bool:
 
 
 def expire(group: ClassicGroup, limits: GroupLimits, effects: Effects) -> None:
-    """Remove members whose session timed out, and end join and sync phases whose time is up."""
+    """Remove members whose session timed out, and end join and sync phases that have timed out."""
     now_ms = effects.now_ms
     for member_id, deadline_ms in list(group.pending_members.items()):
         if deadline_ms <= now_ms:

@@ -1,4 +1,4 @@
-"""The sender of an OffsetCommit or OffsetFetch, and the check whether it may commit to a classic group."""
+"""The sender of an OffsetCommit or OffsetFetch, and the check whether the sender may commit to a classic group."""
 
 from __future__ import annotations
 

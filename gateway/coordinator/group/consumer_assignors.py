@@ -31,7 +31,9 @@ Assignor = Callable[[Mapping[str, Subscriber], Mapping[uuid.UUID, int]], Assignm
 
 
 def assign_range(members: Mapping[str, Subscriber], topics: Mapping[uuid.UUID, int]) -> Assignment:
-    """Assign neighbouring partitions together; the first members get one more when the division leaves a rest."""
+    """Assign neighbouring partitions together; the first members get one partition more when the partitions
+    do not divide evenly.
+    """
     found: dict[str, set[Place]] = {member_id: set() for member_id in members}
     ordered = sorted(members, key=lambda member_id: members[member_id].order)
     for topic_id, count in topics.items():

@@ -301,7 +301,7 @@ class ConsumerGroup:
         member.classic = value.classic
 
     def name_instance(self, member: ConsumerMember, instance_id: str | None) -> None:
-        """Set the instance id of a member; the group then finds the member by it, and no longer by its former one."""
+        """Set the instance id of a member. From then on the group finds the member by the new instance id only."""
         before = member.instance_id
         if before is not None and self.static_members.get(before) == member.member_id:
             del self.static_members[before]

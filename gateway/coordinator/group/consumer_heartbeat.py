@@ -34,6 +34,7 @@ from gateway.coordinator.group.consumer_records import (
 )
 from gateway.coordinator.group.consumer_request import (
     MAX_EXPIRED_AT_ONCE,
+    MAX_REGEXES,
     ConsumerLimits,
     Heartbeat,
     HeartbeatRefused,
@@ -50,6 +51,7 @@ def heartbeat(
     group: ConsumerGroup, request: Heartbeat, topics: Topics, limits: ConsumerLimits, now_ms: int
 ) -> tuple[HeartbeatReply, list[ConsumerRecord]]:
     """Handle a valid heartbeat of a member that joins or stays. Raises HeartbeatRefused."""
+    _check_regexes(group, request)
     records: list[ConsumerRecord] = []
     size = len(group.members)
     member = _member(group, request, limits, records)
@@ -63,6 +65,17 @@ def heartbeat(
     wanted = request.is_full or member.assigned != before
     reply = HeartbeatReply(member.member_id, member.member_epoch, member.assigned if wanted else None)
     return reply, records
+
+
+def _check_regexes(group: ConsumerGroup, request: Heartbeat) -> None:
+    """Check that the group has room for the member's regular expression. Raises HeartbeatRefused."""
+    if not request.subscribed_regex:
+        return
+    members = group.members.values()
+    others = {member.subscribed_regex for member in members if member.member_id != request.member_id} - {None}
+    if len(others) >= MAX_REGEXES and request.subscribed_regex not in others:
+        text = f"The consumer group has {len(others)} regular expressions; at most {MAX_REGEXES} are allowed."
+        raise HeartbeatRefused(ErrorCode.group_max_size_reached, text)
 
 
 def _member(
@@ -336,7 +349,7 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[Consumer
 
 
 def next_deadline_ms(group: ConsumerGroup) -> int:
-    """Return the earliest time at which `expire` has something to do."""
+    """Return the earliest time at which a member times out, so that `expire` must run."""
     return min((member.deadline_ms for member in group.members.values()), default=NEVER)
 
 

@@ -84,7 +84,7 @@ class MemberRecord(NamedTuple):
 
 
 class AssignmentEpochRecord(NamedTuple):
-    """The group epoch for which the target assignment was made, and when; None deletes it.
+    """The group epoch for which the target assignment was made, and the time; None deletes the assignment epoch.
 
     The time is 0 in a record of an earlier release.
     """
@@ -125,7 +125,7 @@ class CurrentValue(NamedTuple):
 
 
 class CurrentRecord(NamedTuple):
-    """The epoch and partitions of a member from this record on; None deletes them."""
+    """The epoch and partitions of a member from this record on; None deletes epoch and partitions."""
 
     group_id: str
     member_id: str

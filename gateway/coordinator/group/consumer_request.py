@@ -19,6 +19,11 @@ from gateway.coordinator.group.regex_topics import EVERYTHING, Sight
 from gateway.coordinator.places import Place
 
 MAX_REGEX_CHARACTERS: Final = 1000
+MAX_REGEXES: Final = 100
+"""Different regular expressions of one group. A member with a further expression is refused
+(GROUP_MAX_SIZE_REACHED), because all expressions are matched against all topics when topics change. Kafka has
+no such limit.
+"""
 MAX_ID_BYTES: Final = 1024
 """Longest id accepted, far longer than any client needs; every record of a member repeats its ids."""
 MAX_SUBSCRIPTION_BYTES: Final = 256 << 10
@@ -80,7 +85,7 @@ class Topics(Protocol):
 
 class _NoTopics:
     def describe(self, name: str) -> None:
-        """Return None: there are no topics."""
+        """Return None, as for a topic that does not exist."""
 
     def names(self) -> list[str]:
         return []
@@ -91,7 +96,7 @@ NO_TOPICS: Final[Topics] = _NoTopics()
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """A heartbeat request; None means "as before"."""
+    """A heartbeat request. A field that is None has not changed since the member's last request."""
 
     group_id: str
     member_id: str

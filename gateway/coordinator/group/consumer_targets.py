@@ -31,7 +31,8 @@ def renew_target(
     *,
     changed: bool,
 ) -> None:
-    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics or the rights did.
+    """Make a new target assignment when subscriptions `changed`, or when the subscribed topics or the
+    members' rights changed.
 
     Within the assignment interval only the group epoch rises. The first heartbeat after the interval makes the target.
     """
@@ -55,7 +56,7 @@ def renew_target(
 
 @dataclass(frozen=True, slots=True)
 class _Subscriptions:
-    """The existing topics among those subscribed to, and the topics that each member wants."""
+    """The existing topics to which any member subscribes, and the topics to which each member subscribes."""
 
     topics: dict[str, tuple[uuid.UUID, int]]
     of_members: dict[str, frozenset[uuid.UUID]]

@@ -37,7 +37,7 @@ def _who(member: _Member) -> Who:
 
 
 class Before:
-    """A group before an operation on one member, or on several."""
+    """The fields of a group before an operation on one member, or on several."""
 
     __slots__ = ("_epoch", "_group", "_is_known", "_member_id", "_static_id")
 

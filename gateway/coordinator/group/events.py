@@ -34,7 +34,7 @@ class Described(Protocol):
 
 
 def who(member: Described) -> Who:
-    """Return who a member of a classic group is."""
+    """Return the member of a classic group as the subject of a log line."""
     return Who(member.member_id, member.group_instance_id, member.client_id, member.client_host)
 
 
@@ -94,7 +94,7 @@ class MemberLeft(NamedTuple):
 
 
 class MemberRemoved(NamedTuple):
-    """The coordinator removed a member: it did not do in time what it had to."""
+    """The coordinator removed a member that sent no heartbeat, or did not join, sync or revoke partitions in time."""
 
     group_id: str
     who: Who

@@ -36,7 +36,8 @@ def may_upgrade(group: ClassicGroup, limits: ConsumerLimits) -> bool:
 def upgraded(group: ClassicGroup, topics: Topics, now_ms: int) -> ConsumerGroup:
     """Return the consumer group that a classic group becomes; the classic group is not changed. Raises HeartbeatRefused.
 
-    Members that were never part of a generation are left out. They are told to join again, some of them without an id.
+    Members that were never part of a generation are left out. The coordinator tells these members to join
+    again, some of them without an id.
     """
     converted = ConsumerGroup(
         group.group_id, group_epoch=group.generation_id, assignment_epoch=group.generation_id
@@ -93,7 +94,8 @@ def creation_records(group: ConsumerGroup) -> list[ConsumerRecord]:
 
 def have_all_join_again(group: ClassicGroup, effects: Effects) -> None:
     """Make every member whose request waits for a classic rebalance join the new consumer group."""
-    # Kafka answers both with REBALANCE_IN_PROGRESS; aiokafka treats that answer to a JoinGroup as fatal
+    # Kafka answers JoinGroup and SyncGroup with REBALANCE_IN_PROGRESS; aiokafka treats that answer to a
+    # JoinGroup as fatal.
     join_again, sync_again = ErrorCode.coordinator_load_in_progress, ErrorCode.rebalance_in_progress
     for member in group.members.values():
         group.answer_join(member, JoinReply(error_code=join_again, member_id=member.member_id), effects)
@@ -116,7 +118,7 @@ def downgraded(group: ConsumerGroup, topics: Topics, now_ms: int) -> ClassicGrou
     """Return the classic group that a consumer group of classic members becomes; each member is assigned its target.
 
     The generation is the newest epoch that any member knows, so that this member can commit before it joins again.
-    Kafka uses the group epoch, which only members know that have joined again since the last change.
+    Kafka uses the group epoch instead, which a member knows only if it has joined again since the last change.
     """
     converted = ClassicGroup(group.group_id, now_ms)
     converted.generation_id = max(member.member_epoch for member in group.members.values())

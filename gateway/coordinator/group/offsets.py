@@ -99,7 +99,7 @@ class GroupOffsets:
         return self._groups.get(group_id, {})
 
     def of_topics_but(self, topics: Container[str]) -> list[OffsetCommitRecord]:
-        """Return the records that delete the offsets of all topics except the given ones."""
+        """Return the records that delete a group's offsets of all topics except the given topics."""
         return [
             OffsetCommitRecord(group_id, topic, partition, None)
             for group_id in self.groups()

@@ -37,7 +37,10 @@ class _Held:
 
 
 class PendingOffsets:
-    """The pending offsets by group and (topic, partition), and there by producer id in the order of writing."""
+    """The pending offsets by group, (topic, partition) and producer id.
+
+    Those of one place are in the order of writing.
+    """
 
     def __init__(self) -> None:
         self._groups: dict[str, dict[TopicPartition, dict[int, _Held]]] = {}

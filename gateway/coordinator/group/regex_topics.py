@@ -1,8 +1,8 @@
 """The topics that the regular expressions of a consumer group match.
 
-The member whose request resolves the expressions decides by its rights which topics they match: a topic that it may not
-describe does not match. The expressions are resolved again when topics change, when a member brings a new one, and when
-rights change. Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`.
+The member whose request resolves an expression decides by its rights which topics it matches: a topic that the member may
+not describe does not match. A new expression is resolved by the member that brings it. All expressions are resolved again
+when topics change and when rights change. Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 REFRESH_INTERVAL_MS: Final = 10_000
-"""Time after which changed rights resolve the expressions of a group again; changes within it wait for its end."""
+"""The shortest time (ms) between two resolutions of a group's expressions because of changed rights; further
+changes wait until it has passed.
+"""
 
 
 class Sight(NamedTuple):
@@ -58,11 +60,15 @@ class RegexTopics:
         *,
         afresh: bool,
     ) -> Mapping[str, Collection[str]]:
-        """Return the names that each expression matches; resolve all of them `afresh`, or when one is new.
+        """Return the names that each expression matches; resolve all of them `afresh`, otherwise the new ones.
 
         `match` returns the names of the existing topics that match an expression.
         """
-        if afresh or not self._matching.keys() >= set(regexes):
+        known = {} if afresh else self._matching
+        if not known:
             self._generation, self._resolved_at_ms = sight.generation, now_ms
-            self._matching = {regex: sight.visible(match(regex)) for regex in regexes}
+        if afresh or known.keys() != set(regexes):
+            self._matching = {
+                regex: known[regex] if regex in known else sight.visible(match(regex)) for regex in regexes
+            }
         return self._matching

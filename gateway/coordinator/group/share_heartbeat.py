@@ -56,7 +56,7 @@ class ShareGroupLimits:
 
 @dataclass(frozen=True, slots=True)
 class ShareHeartbeat:
-    """A heartbeat request; None means "as before"."""
+    """A heartbeat request. A field that is None has not changed since the member's last request."""
 
     group_id: str
     member_id: str
@@ -243,7 +243,7 @@ def expire(group: ShareGroup, now_ms: int) -> tuple[list[str], list[ShareGroupRe
 
 
 def next_deadline_ms(group: ShareGroup) -> int:
-    """Return the time at which `expire` should be called."""
+    """Return the time at which the next session times out, so that `expire` must run."""
     return min((member.session_deadline_ms for member in group.members.values()), default=NEVER)
 
 

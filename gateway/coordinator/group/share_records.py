@@ -73,7 +73,7 @@ class ShareGroupEpochRecord(NamedTuple):
 
 
 class ShareAssignmentEpochRecord(NamedTuple):
-    """The group epoch for which the targets were made, and when; None deletes it.
+    """The group epoch for which the targets were made, and the time; None deletes the assignment epoch.
 
     The time is 0 in a record of an earlier release.
     """
@@ -100,7 +100,7 @@ class ShareCurrentValue(NamedTuple):
 
 
 class ShareCurrentRecord(NamedTuple):
-    """The epoch and partitions of a member from this record on; None deletes them."""
+    """The epoch and partitions of a member from this record on; None deletes epoch and partitions."""
 
     group_id: str
     member_id: str
@@ -116,7 +116,7 @@ class BegunTopic(NamedTuple):
 
 
 class ShareBegunRecord(NamedTuple):
-    """All partitions that the group was ever assigned; None deletes them with the group."""
+    """All partitions that the group was ever assigned; None deletes the record when the group is deleted."""
 
     group_id: str
     topics: tuple[BegunTopic, ...] | None

@@ -1,4 +1,5 @@
-"""Moves a group's committed offsets over records that it has not read: message TTL and evicted backlogs.
+"""Moves a group's committed offsets over records that the group has not read, for message TTL and for evicted
+backlogs.
 
 A member that reads behind the new offset continues there. Its next commit counts, as any commit does.
 """

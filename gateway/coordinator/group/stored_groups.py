@@ -73,7 +73,9 @@ class StoredGroups:
         self.topics = topics
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move all deadlines by as much, so that every member and rebalance has as much time left as before."""
+        """Move all deadlines by the change of the clock, so that every member and rebalance keeps the time
+        that it had left.
+        """
         for group in self.groups.values():
             group.clock_was_set(by_ms)
         for consumer_group in self.consumers.groups.values():
@@ -111,7 +113,10 @@ class StoredGroups:
             self.groups[record.group_id] = ClassicGroup.restored(record.group_id, record.value, now_ms)
 
     def _settle_kind(self, group_id: str, *, is_known: bool, now_ms: int) -> None:
-        """Take a group of another kind out of the classic groups; keep the offsets of a deleted one as a classic group."""
+        """Take a group that is of another kind now out of the classic groups.
+
+        When such a group is deleted, keep its offsets as a classic group.
+        """
         if is_known:
             self.groups.pop(group_id, None)
         elif not self.knows(group_id) and self.offsets.has_any(group_id):

@@ -48,9 +48,8 @@ class Run:
         return self.last_offset - self.first_offset + 1
 
     def stored(self) -> StateBatch:
-        """Return the run as the log stores it.
-
-        An acquired run is stored as available: after a crash no member has it.
+        """Return the run as the log stores it. An acquired run is stored as available, because after a crash
+        no member has acquired it.
         """
         if self.state is DeliveryState.ACQUIRED:
             available = DeliveryState.AVAILABLE

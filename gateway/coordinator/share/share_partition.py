@@ -70,7 +70,9 @@ class SharePartition:
         self.start_offset = start_offset
         self.runs = RunList()
         self._nothing_before = 0, 0
-        """(offset, mark of the delays): at that mark no earlier offset could be acquired, and none was released since."""
+        """(offset, mark of the delays): no offset below this one can be acquired, as long as no delayed
+        record came due after the mark.
+        """
         self._delays: Delays | None = None
 
     @property
@@ -251,7 +253,9 @@ class SharePartition:
         if said.last_offset < first_offset:
             return
         if not self.runs.end_offset and said.first_offset >= self.start_offset:
-            raise InvalidRecordState(f"offset {said.first_offset} is not acquired: no offset is in flight")
+            raise InvalidRecordState(
+                f"offset {said.first_offset} is not acquired: the group has acquired no offset"
+            )
         if said.last_offset >= self.end_offset:
             raise NeverAcquired(f"offset {said.last_offset} was never acquired")
         for run in self.runs.overlapping(first_offset, said.last_offset):
@@ -301,12 +305,12 @@ class SharePartition:
         self._nothing_before = min(known, run.first_offset), mark
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move all deadlines by as much, so that every lock lasts as long as before."""
+        """Move all deadlines by the change of the clock, so that every lock keeps the time that it had left."""
         for run in self.runs:
             run.deadline_ms = moved(run.deadline_ms, by_ms)
 
     def next_deadline_ms(self) -> int:
-        """Return the earliest time at which `expire` has something to do."""
+        """Return the earliest time at which a lock times out, so that `expire` must run."""
         return min((run.deadline_ms for run in self.runs), default=NEVER)
 
     def _advance_start(self, changed: list[StateBatch]) -> list[StateBatch]:

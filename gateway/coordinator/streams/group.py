@@ -127,7 +127,7 @@ class StreamsGroup:
     shutdown_member_id: str | None = None
     """The member that asked the whole application to shut down."""
     endpoint_epoch: int = 0
-    """Rises when the tasks of a member with an endpoint change."""
+    """A number that rises when the tasks of a member with an endpoint change."""
 
     @property
     def group_epoch(self) -> int:
@@ -168,7 +168,7 @@ class StreamsGroup:
         return self.initial_delay_deadline_ms != NEVER
 
     def clock_was_set(self, by_ms: int) -> None:
-        """Move every deadline by the change of the clock, so that each keeps the time that was left."""
+        """Move every deadline by the change of the clock, so that each member keeps the time that it had left."""
         self.initial_delay_deadline_ms = moved(self.initial_delay_deadline_ms, by_ms)
         for member in self.members.values():
             member.clock_was_set(by_ms)

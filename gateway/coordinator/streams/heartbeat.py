@@ -5,7 +5,7 @@
     n > 0           is at epoch n; the previous epoch means that an answer was lost, any other epoch is fenced
     −1              leaves
 
-A heartbeat is judged as a whole; only then its records change the group. Source: Kafka's
+The whole heartbeat is checked before any of its records changes the group. Source: Kafka's
 `GroupMetadataManager.streamsGroupHeartbeat`, `TargetAssignmentBuilder`.
 """
 
@@ -365,6 +365,6 @@ def _assign_after_delay(group: StreamsGroup, limits: StreamsLimits, now_ms: int)
 
 
 def next_deadline_ms(group: StreamsGroup) -> int:
-    """Return the time at which `expire` should be called."""
+    """Return the time at which the next deadline passes, so that `expire` must run."""
     members = min((member.deadline_ms for member in group.members.values()), default=NEVER)
     return min(members, group.initial_delay_deadline_ms)

@@ -1,7 +1,7 @@
 """A queue whose first item has the least load. Items of equal load come in the order of Kafka's queue.
 
-Kafka's assignor takes processes and members from a binary heap, which decides between equal loads by where the items happen
-to lie. Seqgate keeps the same heap, so that the same group gets the same assignment from both.
+Kafka's assignor takes processes and members from a binary heap, in which the positions of the items decide
+between equal loads. Seqgate keeps the same heap, so that the same group gets the same assignment from both.
 
 Source: Java's `PriorityQueue`.
 """

@@ -13,8 +13,9 @@
     23 | group                                      the topology: see `topology_record`
 
 Tasks are a list of subtopology ids, each with int32 partitions[]; active tasks of a member have tag 0: int32
-assignment_epochs[], one for each partition. A null value deletes. The hash is Seqgate's own: Kafka compares it with the hash
-that it computes, and then only makes a new assignment. Source: Kafka's StreamsGroup*Key.json and *Value.json.
+assignment_epochs[], one for each partition. A null value deletes. The hash is Seqgate's own: Kafka compares
+this hash with its own; where the two differ, Kafka only makes a new assignment. Source: Kafka's
+StreamsGroup*Key.json and *Value.json.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ _STATES: Final[dict[int, MemberState]] = {int(state): state for state in MemberS
 
 
 class StreamsGroupValue(NamedTuple):
-    """The epochs of a group, and what its last assignment was made for."""
+    """The epochs of a group, and the topics and configurations for which its last assignment was made."""
 
     group_epoch: int
     metadata_hash: int
@@ -129,7 +130,7 @@ class StreamsAssignmentValue(NamedTuple):
 
 
 class StreamsAssignmentRecord(NamedTuple):
-    """The epoch of the targets from this record on; None deletes it."""
+    """The epoch of the targets from this record on; None deletes the epoch."""
 
     group_id: str
     value: StreamsAssignmentValue | None
@@ -154,7 +155,7 @@ class StreamsCurrentValue(NamedTuple):
 
 
 class StreamsCurrentRecord(NamedTuple):
-    """The epoch and tasks of a member from this record on; None deletes them."""
+    """The epoch and tasks of a member from this record on; None deletes epoch and tasks."""
 
     group_id: str
     member_id: str

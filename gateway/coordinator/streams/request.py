@@ -45,7 +45,7 @@ class StreamsLimits:
 
 @dataclass(frozen=True, slots=True)
 class StreamsHeartbeat:
-    """A heartbeat request; None means "as before"."""
+    """A heartbeat request. A field that is None has not changed since the member's last request."""
 
     group_id: str
     member_id: str

@@ -64,7 +64,7 @@ class _Roles(NamedTuple):
 
 
 class _Share:
-    """How many of `tasks` each of `members` should have."""
+    """The number of tasks that each member should have: `tasks` divided by `members`, rounded up."""
 
     def __init__(self, tasks: int, members: int) -> None:
         self._tasks = tasks

@@ -33,17 +33,17 @@ class TaskAssignment(NamedTuple):
     warmup: Tasks = NO_TASKS
 
     def union(self, other: TaskAssignment) -> TaskAssignment:
-        """Return the tasks that are in either of the two, by role."""
+        """Return the tasks that are in this assignment, in the other one, or in both, by role."""
         return TaskAssignment(
             self.active | other.active, self.standby | other.standby, self.warmup | other.warmup
         )
 
     def has_any_of(self, other: TaskAssignment) -> bool:
-        """Return whether a task is in both, in the same role."""
+        """Return whether any task is in both assignments in the same role."""
         return any(ours & others for ours, others in zip(self, other, strict=True))
 
     def is_within(self, other: TaskAssignment) -> bool:
-        """Return whether the other has all of these tasks, in the same roles."""
+        """Return whether the other assignment has all tasks of this one, in the same roles."""
         return all(ours <= others for ours, others in zip(self, other, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""A hash of the topics that a topology needs: it shows whether they were created, deleted or enlarged."""
+"""A hash of the topics that a topology needs. The hash changes when such a topic is created, deleted or enlarged."""
 
 from __future__ import annotations
 

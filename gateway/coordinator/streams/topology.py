@@ -64,7 +64,7 @@ class Topology(NamedTuple):
         return {found.subtopology_id: found for found in sorted(self.subtopologies)}
 
     def is_same(self, other: Topology) -> bool:
-        """Return whether both have the same epoch and subtopologies, in any order."""
+        """Return whether the other topology has the same epoch and the same subtopologies, in any order."""
         return self.epoch == other.epoch and self.by_id == other.by_id
 
     @property

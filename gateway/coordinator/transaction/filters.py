@@ -31,7 +31,7 @@ def transaction_filter(
     pattern: str | None,
     now_ms: int,
 ) -> Wanted:
-    """Return a function that tells whether a transactional id passes every filter.
+    """Return a function that returns whether a transactional id passes every filter.
 
     An empty filter, a negative duration, or no pattern passes every id. `pattern` must match the whole id. No id is in
     a state that does not exist. As in Kafka, the duration filter passes an id that never began a transaction, and the

@@ -5,8 +5,8 @@
                topics?[topic, int32 partitions[]] | int64 last_update | int64 start
     value v1   int16 1 | the same with compact lengths and tags
     tags       0 int64 previous_producer_id | 1 int64 next_producer_id | 2 int16 client_version |
-                      10000 int16 last_producer_epoch (Seqgate's own: Kafka forgets it with every restart, and its
-                      readers skip it)
+                      10000 int16 last_producer_epoch (Seqgate's own tag: Kafka does not store this epoch, and
+                      its readers skip the tag)
 
 Values are written as v1. A null value deletes. Source: Kafka's TransactionLogKey.json, TransactionLogValue.json.
 """
@@ -70,7 +70,7 @@ class Transaction(NamedTuple):
 
 
 class TransactionRecord(NamedTuple):
-    """The state of a transactional id from this record on; None deletes it."""
+    """The state of a transactional id from this record on; None deletes the transactional id."""
 
     transactional_id: str
     value: Transaction | None

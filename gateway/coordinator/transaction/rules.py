@@ -77,7 +77,7 @@ class Producer(NamedTuple):
 
     @property
     def is_named(self) -> bool:
-        """Whether the client claims to be a producer at all."""
+        """Whether the request names a producer id, so that the client claims to be a former producer."""
         return self != _NOBODY
 
 
@@ -144,7 +144,7 @@ def begin_producer(
 
 
 def _is_or_was(current: Transaction, claimed: Producer) -> bool:
-    """Return whether the claimed id is the present one, or the previous one whose epochs were used up."""
+    """Return whether the claimed producer id is the present one, or the previous one whose epochs were used up."""
     if claimed.producer_id == current.producer_id:
         return True
     return (
@@ -172,12 +172,12 @@ def _next_producer(current: Transaction, claimed: Producer, fresh_producer_id: i
             "last_producer_epoch": last_producer_epoch,
         }
     if claimed.producer_epoch == current.last_producer_epoch:
-        return {}  # a retry: the answer was lost
+        return {}  # The request is a retry, because the answer was lost.
     raise TransactionRefused(ErrorCode.producer_fenced)
 
 
 def fence(current: Transaction, now_ms: int) -> Transaction:
-    """Abort an open transaction without its producer, which the epoch of the markers fences."""
+    """Abort an open transaction without a request of its producer. The epoch of the markers fences the producer."""
     return _become(
         current,
         PREPARE_ABORT,
@@ -301,7 +301,8 @@ def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[Transact
     )
     if claimed.producer_id != current.producer_id and not is_after_overflow:
         raise TransactionRefused(ErrorCode.invalid_producer_id_mapping)
-    # An end of version 1 keeps the epoch, which is one above that of the instance that this producer fenced.
+    # An EndTxn of version 1 keeps the epoch. This epoch is one above the epoch of the instance that this
+    # producer fenced.
     is_after_bump = (
         claimed.producer_epoch + 1 == current.producer_epoch and current.client_version >= VERSION_2
     )
@@ -337,8 +338,8 @@ def raised_epoch(decided: Transaction) -> bool:
 def is_overdue(transaction: Transaction, now_ms: int, grace_ms: int = 0) -> bool:
     """Return whether a transaction is open for longer than its timeout and `grace_ms`.
 
-    A transaction whose start lies further in the future than that is overdue too: the clock was set back. Otherwise
-    readers of committed records would wait until the clock has caught up.
+    A transaction whose start lies further in the future than this time is overdue too: the clock was set
+    back. Otherwise readers of committed records would wait until the clock has caught up.
     """
     allowed_ms = transaction.timeout_ms + grace_ms
     return transaction.state is ONGOING and abs(now_ms - transaction.start_ms) > allowed_ms

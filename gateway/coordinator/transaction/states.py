@@ -87,4 +87,4 @@ END_V1: Final = {**_ONGOING_ENDS, **_SAME_END}
 END_V2: Final = {**_ONGOING_ENDS, **{(state, ABORT): End.PREPARE for state in IDLE}}
 """The outcomes for a client whose epoch rises with every end (KIP-890): an abort may end an empty transaction."""
 END_V2_AGAIN: Final = _SAME_END
-"""The outcomes for such a client when the epoch shows a retry."""
+"""The outcomes for a client whose epoch rises with every end, when its epoch shows that the request is a retry."""

@@ -13,6 +13,7 @@ from typing import Any, Final
 from kio.schema.errors import ErrorCode
 
 from gateway.config.table import BY_TOPIC_NAME, setting_named
+from gateway.handlers.admin import listener_stores
 from gateway.handlers.admin.config_rights import alteration_refusal
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
@@ -81,6 +82,15 @@ async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[Alteration], *, validate_only: bool
 ) -> Sequence[ApiError | None]:
     """Alter the resources; return an error for each in order, None for a resource that was altered."""
+    alterations = await listener_stores.refuse_unusable(context, alterations)
+
+    def note(errors: Sequence[ApiError | None]) -> None:
+        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
+        if not validate_only:
+            _set_levels(altered)
+            listener_stores.take(context, altered)
+            log_change(context, "altered the configuration of", list(map(_described, altered)))
+
     errors = await change_metadata(
         context,
         lambda image: alter_configs(
@@ -91,20 +101,13 @@ async def _alter(
             loggers=loggers.levels(),
             validate_only=validate_only,
         ),
+        note=note,
     )
-    if isinstance(errors, ApiError):
-        return [errors] * len(alterations)
-    if not validate_only:
-        altered = [alteration for alteration, error in zip(alterations, errors, strict=True) if not error]
-        _set_levels(altered)
-        log_change(
-            context, "altered the configuration of", [_described(alteration) for alteration in altered]
-        )
-    return errors
+    return [errors] * len(alterations) if isinstance(errors, ApiError) else errors
 
 
 def _described(alteration: Alteration) -> str:
-    """Return a resource and its changes, for people. The value of a sensitive setting stays out."""
+    """Return a resource and its changes as text for a log line, without the values of sensitive settings."""
     kind = _KINDS.get(alteration.resource_type, f"resource {alteration.resource_type}")
     changes = [_change(change) for change in alteration.changes]
     if alteration.replace:

@@ -7,7 +7,7 @@ the topic exists. Source: Kafka's ControllerApis.createPartitions, ReplicationCo
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -53,13 +53,18 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         partitions=lambda image, result: _added(image, str(result.name), counts),
         strict_since=STRICT_SINCE,
     )
-    results = await change_metadata(context, decide, request.timeout)
+
+    def note(results: Sequence[TopicResult]) -> None:
+        grown = [str(result.name) for result in results if not result.error]
+        if not request.validate_only:
+            log_change(
+                context, "added partitions to topic", [f"{name} (now {counts[name]})" for name in grown]
+            )
+
+    results = await change_metadata(context, decide, request.timeout, note=note)
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic in topics]
     results = [TopicResult(name=name, error=_DENIED) for name in sorted(denied)] + results
-    if not request.validate_only:
-        grown = [str(result.name) for result in results if not result.error]
-        log_change(context, "added partitions to topic", [f"{name} (now {counts[name]})" for name in grown])
     module = response_module(37, context.api_version)
     return build(
         module.CreatePartitionsResponse,

@@ -62,17 +62,17 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         partitions=lambda _, result: result.num_partitions,
         strict_since=STRICT_SINCE,
     )
-    results = await change_metadata(context, decide, request.timeout)
+
+    def note(results: Sequence[TopicResult]) -> None:
+        created = [result for result in results if not result.error]
+        names = [f"{topic.name} ({partitions_text(topic.num_partitions)})" for topic in created]
+        if not request.validate_only:
+            log_change(context, "created topic", names)
+
+    results = await change_metadata(context, decide, request.timeout, note=note)
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, error=results) for topic, _ in topics]
     results += [TopicResult(name=name, error=_DENIED) for name in sorted(denied)]
-    if not request.validate_only:
-        created = [result for result in results if not result.error]
-        log_change(
-            context,
-            "created topic",
-            [f"{topic.name} ({partitions_text(topic.num_partitions)})" for topic in created],
-        )
     module = response_module(19, context.api_version)
     return build(
         module.CreateTopicsResponse,

@@ -7,7 +7,7 @@ Source: Kafka's ControllerApis.deleteTopics. The results come in the order of th
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -45,12 +45,13 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
             partitions=lambda image, result: len(image.topics_by_name[str(result.name)].partitions),
             strict_since=STRICT_SINCE,
         )
-        results = await change_metadata(context, decide, request.timeout)
+        results = await change_metadata(
+            context, decide, request.timeout, note=lambda results: _note(context, results)
+        )
     else:
         results = _disabled(context.api_version)
     if isinstance(results, ApiError):
         results = [TopicResult(name=topic.name, topic_id=topic.topic_id, error=results) for topic in topics]
-    log_change(context, "deleted topic", [str(result.name) for result in results if not result.error])
     module = response_module(20, context.api_version)
     return build(
         module.DeleteTopicsResponse,
@@ -67,8 +68,12 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     )
 
 
+def _note(context: RequestContext[TopicServices], results: Sequence[TopicResult]) -> None:
+    log_change(context, "deleted topic", [str(result.name) for result in results if not result.error])
+
+
 def _right_on(context: RequestContext[TopicServices]) -> Callable[[str], DeletionRight] | None:
-    """Return the function that tells what the client may do with a topic; None if it may delete all topics."""
+    """Return the function that returns the client's rights on a topic; None if the client may delete all topics."""
     if has_on_cluster(context, Operation.DELETE):
         return None
 

@@ -35,6 +35,7 @@ from gateway.metadata.image import (
     GROUP_RESOURCE,
     TOPIC_RESOURCE,
 )
+from gateway.metadata.node_ids import node_id_of
 from gateway.metadata.topic_names import name_complaint
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop import loggers
@@ -120,10 +121,11 @@ def _describe_broker(
     if not broker:
         altered = context.services.metadata_log.image.configs(BROKER_RESOURCE, ALL_BROKERS)
         return describe_all_brokers(altered, names)
-    if not broker.removeprefix("-").isdigit():
+    asked = node_id_of(broker)
+    if asked is None:
         text = f"Broker id must be an integer, but it is: {broker}"
         return ApiError(ErrorCode.invalid_request, text)
-    if int(broker) != node.node_id:
+    if asked != node.node_id:
         text = f"Unexpected broker id, expected {node.node_id} or empty string, but received {broker}"
         return ApiError(ErrorCode.invalid_request, text)
     return describe_broker(node.config, names)
@@ -135,10 +137,11 @@ def _describe_loggers(
     node_id = context.node.node_id
     if not broker:
         return ApiError(ErrorCode.invalid_request, "Broker id must not be empty")
-    if not broker.removeprefix("-").isdecimal():
+    asked = node_id_of(broker)
+    if asked is None:
         text = f"Broker id must be an integer, but it is: {broker}"
         return ApiError(ErrorCode.invalid_request, text)
-    if int(broker) != node_id:
+    if asked != node_id:
         text = f"Unexpected broker id, expected {node_id} but received {broker}"
         return ApiError(ErrorCode.invalid_request, text)
     return describe_loggers(loggers.levels(), names)

@@ -42,7 +42,7 @@ def _topics(context: RequestContext[TopicServices]) -> Collection[str]:
     return context.services.metadata_log.image.topics_by_name
 
 
-def _none(context: RequestContext[TopicServices]) -> Collection[str]:  # noqa: ARG001 - called like the others
+def _none(context: RequestContext[TopicServices]) -> Collection[str]:  # noqa: ARG001 - a type shared by all rows
     return ()
 
 

@@ -132,7 +132,7 @@ async def _topics(context: RequestContext[Services], module: ModuleType, request
         topic.topic_id for topic in request.topics if getattr(topic, "topic_id", None) is not None
     )
     if ids:
-        # an id that gets a topic after the rights were checked stays unknown
+        # An id that a new topic gets after the rights were checked is answered as unknown.
         found = {topic_id: topic for topic_id in ids if (topic := image.topics_by_id.get(topic_id))}
         denied_ids = await refused_ids(context, Operation.DESCRIBE, ids, found)
         return _topics_by_id(context, module, ids, found, denied_ids, operations_asked)

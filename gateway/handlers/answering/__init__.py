@@ -1,1 +1,3 @@
-"""Parts that handlers of several groups use: the API type, limits of time and size, states and answers that APIs share."""
+"""Code that several packages of handlers share: the type of an API, limits on time and size, checks of
+rights, and rows of answers.
+"""

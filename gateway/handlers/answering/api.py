@@ -16,7 +16,7 @@ from gateway.security.acls.codes import Operation, ResourceType
 from log import FileRegion
 
 R = TypeVar("R")
-"""The services that an API reaches."""
+"""The type of the services that an API uses."""
 
 Answer = bytes | Sequence[bytes | FileRegion]
 """A whole frame: bytes in memory, or pieces of which some are still in their file, sent one after another."""
@@ -56,8 +56,8 @@ class Deferred:
     def resolve(self, answer: Answer) -> None:
         """Set the answer and call back whoever waits for it."""
         self.answer = answer
-        # the waiter refers to this object; without the cycle the answer is freed with its last reference, not by the
-        # collector
+        # The callback refers to this object. Break the cycle, so that the answer is freed with its last
+        # reference and not by the garbage collector.
         self.on_abandoned = None
         if self._callback is not None:
             self._callback()
@@ -158,7 +158,7 @@ class RequestContext(Generic[R]):
         peer: Peer,
         charge: Charge | None = None,
     ) -> None:
-        """`charge` is where the request's use of client quotas counts, while there are any."""
+        """Take the parts of a request. `charge` counts the request towards client quotas, while there are any."""
         self.node = node
         self.services = services
         self.api_key = api_key

@@ -18,15 +18,14 @@ NAMES_IN_A_LINE = 20
 logger = logging.getLogger(UNLIMITED)
 
 
-def log_change(context: RequestContext[Any], action: str, names: Sequence[str]) -> None:
-    """Log that this request did `action` to the things of these names; nothing when there are none."""
-    if not names:
+def log_change(context: RequestContext[Any], action: str, things: Sequence[object]) -> None:
+    """Log that this request did `action` to things, which are named by their texts; nothing when there are none."""
+    if not things:
         return
-    more = len(names) - NAMES_IN_A_LINE
-    listed = ", ".join(names[:NAMES_IN_A_LINE]) + (f" and {more} more" if more > 0 else "")
-    context.node.audit.changed(
-        context.requester(), action.rstrip(":"), names[:NAMES_IN_A_LINE], others=max(more, 0)
-    )
+    more = len(things) - NAMES_IN_A_LINE
+    names = [str(thing) for thing in things[:NAMES_IN_A_LINE]]
+    listed = ", ".join(names) + (f" and {more} more" if more > 0 else "")
+    context.node.audit.changed(context.requester(), action.rstrip(":"), names, others=max(more, 0))
     logger.info(
         "%s %s, by %s at %s (client %r)",
         action,

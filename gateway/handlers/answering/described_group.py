@@ -1,6 +1,6 @@
 """The shared part of ConsumerGroupDescribe, ShareGroupDescribe and StreamsGroupDescribe.
 
-They differ in how they describe a member, and in one field of the group: the assignor, or the topology.
+The three APIs differ in the description of a member, and in one field of the group: the assignor, or the topology.
 """
 
 from __future__ import annotations

@@ -21,10 +21,10 @@ from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 
 K = TypeVar("K", bound=Hashable)
-"""A topic id, or a topic name where the API has both."""
+"""The key of a topic: its id, or its name where the API also has names."""
 
 NOTHING: Final[frozenset[Any]] = frozenset()
-"""The refused things where there is no authorizer."""
+"""The empty set of refused names, for a gateway without an authorizer."""
 
 
 class Named(Protocol):
@@ -40,7 +40,7 @@ async def refused_topics(
 ) -> AbstractSet[str]:
     """Return the names of topics on which the client may not carry out the operation; decide in slices of time.
 
-    A name is refused whether or not the topic exists: the answer must not tell.
+    A name is refused whether or not the topic exists: the answer must not reveal which.
     """
     return await refused_names(context, operation, ResourceType.TOPIC, names)
 

@@ -7,8 +7,9 @@ answer is REQUEST_TIMED_OUT in both cases, as in Kafka.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
 from datetime import timedelta
+from functools import partial
 from typing import Any, TypeVar
 
 from kio.schema.index import api_key_map
@@ -36,15 +37,26 @@ class TimeLimit:
         """The seconds that are left; 0 or less when the time is up."""
         return self._deadline_s - self._node.loop.time()
 
-    async def run(self, work: Coroutine[Any, Any, T], of: str = "") -> T:
-        """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises TimeoutError."""
+    async def run(
+        self, work: Coroutine[Any, Any, T], of: str = "", *, late: Callable[[T], object] | None = None
+    ) -> T:
+        """Wait for the work while there is time; `of` names its subject for `seqgate tasks`. Raises TimeoutError.
+
+        `late` is called with the result of work that ends well after its time.
+        """
         left_s = self.left_s
         if left_s <= 0:
             work.close()
             raise TimeoutError
         tasks = self._node.tasks
         task = tasks.begin(f"{self._name} {of}".rstrip(), is_brief=True)
-        return await asyncio.wait_for(asyncio.shield(tasks.start(task, work)), left_s)
+        doing = tasks.start(task, work)
+        try:
+            return await asyncio.wait_for(asyncio.shield(doing), left_s)
+        except TimeoutError:
+            if late is not None:
+                doing.add_done_callback(partial(_tell, late))
+            raise
 
     async def each(self, things: Iterable[T]) -> AsyncIterator[T]:
         """Yield each thing, with other requests in between. Raises TimeoutError when the time is up."""
@@ -52,3 +64,8 @@ class TimeLimit:
             if self.left_s <= 0:
                 raise TimeoutError
             yield thing
+
+
+def _tell(late: Callable[[T], object], doing: asyncio.Task[T]) -> None:
+    if not doing.cancelled() and doing.exception() is None:
+        late(doing.result())

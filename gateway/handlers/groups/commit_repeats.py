@@ -1,8 +1,9 @@
 """The fast path for repeats: OffsetCommits that equal an earlier one except for correlation id, offsets and leader epochs.
 
-A consumer commits the same partitions again and again. The gateway remembers, by the shape of such requests, who
-commits, what for, and what the answer looks like. The commit itself is judged by the same code as any other. With an
-authorizer, each repeat asks for its rights anew, because clients with other rights may send the same request.
+A consumer commits the same partitions again and again. The gateway remembers for each shape of such requests
+the sender, the group, the partitions, and the bytes of the answer. The commit itself is judged by the same
+code as any other commit. With an authorizer, each repeat asks for its rights anew, because clients with other
+rights may send the same request.
 """
 
 from __future__ import annotations
@@ -33,13 +34,13 @@ MAX_SHAPES: Final = 2048
 MAX_FRAME_BYTES: Final = 1024
 """Longer requests are not remembered, and are decoded each time."""
 MAX_CHANGES: Final = 8
-"""Shapes that are learned of one sender. One that commits other partitions each time is decoded from then on."""
+"""Shapes that are remembered of one sender. The requests of a sender with more shapes are decoded from then on."""
 
 _new_tuple = tuple.__new__
 
 
 class _Target:
-    """What the requests of one shape commit, and their answer."""
+    """The group, partitions and answer of the requests of one shape."""
 
     __slots__ = (
         "_answer",
@@ -144,13 +145,16 @@ class _Target:
 
 
 class CommitRepeats:
-    """Implements `Repeats` for one version of OffsetCommit."""
+    """Begins repeats of OffsetCommit requests of one version (`Repeats`)."""
 
     def __init__(self, services: Services, api_version: int) -> None:
         self._services = services
         self._api_version = api_version
         self._targets: dict[bytes, _Target] = {}
-        """By the prefix of the requests. A prefix has one shape, that of the last request that was decoded."""
+        """The remembered commits by the prefix of their requests.
+
+        A prefix has one shape: that of the last decoded request.
+        """
 
     def begin(
         self,

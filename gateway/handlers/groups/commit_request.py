@@ -1,4 +1,4 @@
-"""What every OffsetCommit goes by, whether the gateway decodes it or knows it as a repeat."""
+"""The rules for every OffsetCommit, whether the gateway decodes the request or recognizes it as a repeat."""
 
 from __future__ import annotations
 

@@ -5,6 +5,7 @@ Source: Kafka's GroupCoordinatorService.deleteGroups.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -33,7 +34,9 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         if group_id in refused:
             continue
         try:
-            error = await limit.run(_delete(context, group_id), group_id)
+            error = await limit.run(
+                _delete(context, group_id), group_id, late=partial(_note_late, context, group_id)
+            )
         except TimeoutError:
             error = ErrorCode.request_timed_out
         results.append(build(module.DeletableGroupResult, group_id=group_id, error_code=error))
@@ -46,6 +49,11 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     ]
     log_change(context, "deleted group", deleted)
     return build(module.DeleteGroupsResponse, results=tuple(results))
+
+
+def _note_late(context: RequestContext[CoordinatorServices], group_id: str, error: ErrorCode) -> None:
+    if error is ErrorCode.none:
+        log_change(context, "deleted group", [group_id])
 
 
 async def _delete(context: RequestContext[CoordinatorServices], group_id: str) -> ErrorCode:

@@ -55,7 +55,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     keys = request.coordinator_keys if version >= FIRST_BATCHED_VERSION else (request.key,)
     refused = await _refused(context, key_type, keys)
     refusal = _NOT_DESCRIBED.get(key_type, _NO_CLUSTER_ACTION)
-    # a client that may describe none of the keys does not create the coordinator's topic
+    # A client that may describe none of the keys must not cause the creation of the coordinator's topic.
     error, message = refusal if refused and refused >= set(keys) else await _error(context, key_type)
     if version < FIRST_BATCHED_VERSION:
         message = NO_ERROR if error is ErrorCode.none else message

@@ -32,6 +32,13 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     hidden = await refused_topics(context, Operation.READ, (topic.name for topic in request.topics))
     refused, known = _sorted_out(context, request, hidden)
     places = [(name, index) for name, indexes in known for index in indexes]
+
+    def note(outcome: list[ErrorCode] | ErrorCode) -> None:
+        if not isinstance(outcome, ErrorCode):
+            pairs = zip(places, outcome, strict=True)
+            deleted = [f"{name}-{index}" for (name, index), error in pairs if error is ErrorCode.none]
+            log_change(context, f"deleted the offsets of group {group_id} for", deleted)
+
     outcome: list[ErrorCode] | ErrorCode
     try:
         outcome = await TimeLimit(context).run(
@@ -39,6 +46,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                 group_id, lambda shard, effects: shard.commits.delete(group_id, places, effects)
             ),
             group_id,
+            late=note,
         )
     except Unavailable as error:
         outcome = error.error_code
@@ -46,9 +54,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         outcome = ErrorCode.request_timed_out
     if isinstance(outcome, ErrorCode):
         return build(module.OffsetDeleteResponse, error_code=outcome, topics=())
+    note(outcome)
     errors = dict(zip(places, outcome, strict=True))
-    deleted = [f"{name}-{index}" for (name, index), error in errors.items() if error is ErrorCode.none]
-    log_change(context, f"deleted the offsets of group {group_id} for", deleted)
     answered = [(name, [(index, errors[name, index]) for index in indexes]) for name, indexes in known]
     if refused:
         for name, rows in answered:

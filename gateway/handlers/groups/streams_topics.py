@@ -71,17 +71,17 @@ async def _create(context: RequestContext[Services], group_id: str, wanted: Sequ
             for result in results
             if result.name is not None and result.error is not None
         }
+        created = [
+            f"{result.name} ({partitions_text(result.num_partitions)})"
+            for result in results
+            if result.error is None
+        ]
+        log_change(context, f"streams group {group_id} created internal topic", created)
     except LogError as error:
         logger.error("the internal topics of group %s can't be created: %s", group_id, error)  # noqa: TRY400
         failures = dict.fromkeys(names, str(error))
     finally:
         coordinators.streams_topics.ended(names, failures, keep_ms)
-    created = [
-        f"{result.name} ({partitions_text(result.num_partitions)})"
-        for result in results
-        if result.error is None
-    ]
-    log_change(context, f"streams group {group_id} created internal topic", created)
 
 
 def _decide(

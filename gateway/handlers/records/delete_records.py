@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import logging
 import math
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -55,12 +56,16 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
                 low_watermark, error_code = (
                     _DENIED
                     if topic_name in denied
-                    else await limit.run(_delete(context, topic_name, index, offset), name)
+                    else await limit.run(
+                        _delete(context, topic_name, index, offset),
+                        name,
+                        late=partial(_note_late, context, name),
+                    )
                 )
             except TimeoutError:
                 low_watermark, error_code = _NO_LOW_WATERMARK, ErrorCode.request_timed_out
             if error_code is ErrorCode.none:
-                deleted.append(f"{name} (before {low_watermark})")
+                deleted.append(_shown(name, low_watermark))
             partitions.append(
                 build(
                     module.DeleteRecordsPartitionResult,
@@ -72,6 +77,16 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         log_change(context, "deleted records of", deleted)
         topics.append(build(module.DeleteRecordsTopicResult, name=topic_name, partitions=tuple(partitions)))
     return build(module.DeleteRecordsResponse, topics=tuple(topics))
+
+
+def _shown(name: str, low_watermark: int) -> str:
+    return f"{name} (before {low_watermark})"
+
+
+def _note_late(context: RequestContext[Services], name: str, result: tuple[int, ErrorCode]) -> None:
+    low_watermark, error_code = result
+    if error_code is ErrorCode.none:
+        log_change(context, "deleted records of", [_shown(name, low_watermark)])
 
 
 async def _delete(

@@ -88,15 +88,15 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
 
 
 def _must_bring_in(read: _Read, min_bytes: int) -> bool:
-    """Whether the cached data is too little for an answer, so that data must be read from the disk first."""
+    """Return whether the cached data is too little for an answer, so that data must be read from the disk first."""
     return bool(read.missing) and not read.must_answer and read.record_bytes < max(1, min_bytes)
 
 
 class _Waiting:
     """A fetch that waits for `min_bytes`.
 
-    Bytes that were written may not be visible yet, so the fetch reads again after each wake-up. It first waits until
-    old data is in the page cache, however long that takes.
+    Bytes that were written may not be visible yet, so the fetch reads again after each wake-up. The fetch
+    first waits until old data is in the page cache, however long that takes.
     """
 
     def __init__(
@@ -134,7 +134,8 @@ class _Waiting:
 
     def _wait(self, read: _Read, max_wait_ms: int) -> None:
         if _must_bring_in(read, self.min_bytes):
-            # memory is so short that the kernel dropped the data again at once
+            # If all these places were read into the page cache before, memory is so short that the kernel has
+            # dropped them again. Then read them from the disk.
             self.waits_for_disk = self.brought_in.issuperset(read.missing)
             self.brought_in.update(read.missing)
             self.wanted = self.context.services.cold_reads.want(read.missing, self._look)
@@ -193,7 +194,7 @@ class _Waiting:
             self.deferred.fail()
 
     def _waits_on(self, read: _Read) -> bool:
-        """Whether the data read is too little and the fetch may still wait for more."""
+        """Return whether the data read is too little, and the fetch may still wait for more."""
         left_ms = int((self.deadline_s - self.context.node.loop.time()) * 1000)
         waits = _must_bring_in(read, self.min_bytes) or (left_ms > 0 and self._needs_more(read))
         if waits:
@@ -208,7 +209,7 @@ class _Waiting:
 def _answer(context: RequestContext[PartitionServices], fetch_context: FetchContext, read: _Read) -> Answer:
     charge = context.charge
     if charge is not None and not charge.may_fetch(read.record_bytes):
-        # a whole fetch gets no session; the client takes an empty answer with a throttle time for what it is (KIP-219)
+        # A whole fetch gets no session. The client recognizes an empty answer with a throttle time (KIP-219).
         session_id = fetch_context.session_id
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, ()))
     if read.missing:
@@ -321,7 +322,7 @@ def _read_partition(
     min_one_batch: bool,
     committed_only: bool,
 ) -> FetchRow:
-    # Fetch takes every negative epoch for "no epoch" (FetchRequest.optionalEpoch)
+    # Fetch treats every negative epoch as "no epoch" (FetchRequest.optionalEpoch)
     error = partition.check_leader_epoch(max(-1, wanted.current_leader_epoch))
     if error is not ErrorCode.none:
         return error_row(partition.index, error)

@@ -1,4 +1,5 @@
-"""Which partitions a fetch reads and which of them its answer names: whole requests and sessions (KIP-227).
+"""Chooses the partitions that a fetch reads and those that its answer names, for whole requests and for
+sessions (KIP-227).
 
     session id  session epoch   the fetch is
     0           −1              whole, without a session
@@ -104,7 +105,7 @@ class IncrementalFetchContext(FetchContext):
     def answer(
         self, rows: Sequence[tuple[PartitionKey, FetchRow]], context: RequestContext[PartitionServices]
     ) -> tuple[int, list[TopicRows]]:
-        del context  # an incremental fetch has its session already
+        del context  # An incremental fetch belongs to a session already, so none is created.
         news = []
         partitions = self.session.partitions
         for key, row in rows:
@@ -150,7 +151,7 @@ def open_context(
     cache.touch(session, context.node.clock.now_ms())
     if not session.partitions:
         cache.remove(session.session_id)
-        # what the request names and forgets at once is read once more
+        # A partition that the request both names and forgets is read once more.
         whole = FetchContext(request.positions, wants_session=False, uses_topic_ids=uses_topic_ids)
         return whole, ErrorCode.none
     session.advance()

@@ -64,7 +64,8 @@ turn.
 MANY_TO_OPEN: Final = 16
 """A request that must open more partitions than this is appended in slices, too."""
 LONG_S: Final = 0.05
-"""After this time the rest of a request is appended in later turns. Judging the records of its batches may take long.
+"""After this time the rest of a request is appended in later turns. Judging the records of many batches may
+take long.
 """
 _NO_ROOM: Final = "too many requests that take long are under way (queued.max.request.bytes)"
 INVALID_TOPIC = int(ErrorCode.invalid_topic_exception)
@@ -296,7 +297,10 @@ class _Appending:
             self._pending.wait(batch.rows, batch.position, partition, info.answer_after)
 
     def _answer_late(self) -> Answer | Deferred | None:
-        """Return the future of an answer that has to wait for recompression. Without room for that, refuse the batches."""
+        """Return the future of an answer that must wait for recompression.
+
+        Without room for that, refuse the batches.
+        """
         late, self._late = self._late, []
         deferred = Recompression(self._context, late, self._append_late, self.answer).begin()
         if deferred is not None:

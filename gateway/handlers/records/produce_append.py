@@ -281,7 +281,7 @@ def _take_part(
         code = ErrorCode.transactional_id_authorization_failed
         return refused_row(partition, int(code), _NO_TRANSACTIONAL_ID, appended=False)
     if len(records) < HEADER_BYTES or partition.log.offline:
-        return None  # the log refuses this batch
+        return None  # The log refuses this batch later, so the transaction is not asked.
     producer = Producer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
     row = _refuse_before_taking_part(services, partition, records, producer)
     if row is not None:
@@ -315,14 +315,14 @@ def _refuse_before_taking_part(
         return None
     services.counters.rejections += 1
     message = (
-        f"producer {producer.producer_id} sent epoch {producer.producer_epoch}; "
-        f"the partition has epoch {known.producer_epoch}"
+        f"producer {producer.producer_id} sent producer epoch {producer.producer_epoch}; "
+        f"the partition knows the newer producer epoch {known.producer_epoch}"
     )
     return refused_row(partition, INVALID_PRODUCER_EPOCH, message, appended=False)
 
 
 def refused_row(partition: Partition, code: int, message: str, *, appended: bool = True) -> ProduceRow:
-    """Return the row of a refusal. It has a log_start_offset only if the log itself refused the batch."""
+    """Return the row of a refusal. The row has a log_start_offset only if the log itself refused the batch."""
     log_start_offset = partition.log.log_start_offset if appended else -1
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message[:_MESSAGE_CHARACTERS])
 

@@ -29,7 +29,7 @@ def refusal_of_all(
 ) -> tuple[ErrorCode, str] | None:
     """Return the error and message that refuse a request for all its partitions, or None.
 
-    `may_write_as` tells whether the client may write with a transactional id; None if it may with all.
+    `may_write_as` returns whether the client may write with a transactional id; None if it may write with all.
     """
     for _, entries in request.topics:
         for entry in entries:

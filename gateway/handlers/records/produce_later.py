@@ -1,4 +1,4 @@
-"""The errors of a Produce that is carried out after its turn, when nobody above can take them."""
+"""Handles the errors of a Produce that is carried out after its turn, when no caller can handle them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ logger = logging.getLogger(__name__)
 
 @contextmanager
 def failing(context: RequestContext[ProduceServices], deferred: Deferred) -> Iterator[None]:
-    """Run the block; log its error and fail the answer. The loop or callback that calls it serves other requests, too."""
+    """Run the block; log its error and fail the answer.
+
+    The error must not reach the caller, which serves other requests too.
+    """
     try:
         yield
     except CloseConnection as error:

@@ -74,7 +74,7 @@ class _Target:
 
 
 class ProduceRepeats:
-    """Implements `Repeats` for one version of Produce."""
+    """Begins repeats of Produce requests of one version (`Repeats`)."""
 
     def __init__(self, services: ProduceServices, api_version: int) -> None:
         self._services = services

@@ -78,7 +78,10 @@ def _remember(gate: ProduceGate, records: memoryview, now_ms: int) -> None:
 
 
 def hold(context: RequestContext[ProduceServices], request: ProduceRequest, begin: Begin) -> Deferred | None:
-    """Hold a request until there is room; return the future of its answer. None when it need not wait, or can't."""
+    """Hold a request until there is room; return the future of its answer.
+
+    None when the request need not wait, or can't.
+    """
     if not _must_wait(context, request):
         return None
     held = context.services.backlog.held
@@ -114,7 +117,7 @@ def _must_wait(context: RequestContext[ProduceServices], request: ProduceRequest
 def _is_full(
     context: RequestContext[ProduceServices], partition: Partition, records: memoryview | None
 ) -> bool:
-    """Whether a batch would have to wait. Duplicates, and batches that the log would refuse, need not."""
+    """Return whether a batch would have to wait. Duplicates and batches that the log would refuse need not wait."""
     gate = partition.gate
     if gate is None or not gate.holds or not gate.is_closed or partition.log.offline:
         return False

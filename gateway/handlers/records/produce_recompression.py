@@ -30,7 +30,9 @@ logger = logging.getLogger(__name__)
 
 
 AT_ONCE: Final = 4
-"""Batches of one request that are with the threads at a time, so that a request of many batches lets other requests have their turns."""
+"""Batches of one request that threads recompress at a time; the others wait, so that other requests have
+their turns.
+"""
 
 
 class LateBatch(NamedTuple):

@@ -40,7 +40,9 @@ def refuse_all(
     *,
     refused: Sequence[TopicRows] = (),
 ) -> Answer:
-    """Return the answer with the error for all partitions of the request, and with the rows refused before."""
+    """Return the answer with the error for all partitions of the request, and with the rows of partitions
+    that were refused earlier.
+    """
     topics: Topics = [
         (key, [ProduceRow(entry.partition, int(error), -1, -1, -1, message) for entry in entries])
         for key, entries in request.topics
@@ -52,7 +54,10 @@ def refuse_all(
 def refuse_acks(
     context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows]
 ) -> Answer:
-    """Refuse the request for its number of acknowledgements. Kafka looks for the partitions before."""
+    """Refuse the request for its number of acknowledgements.
+
+    As in Kafka, unknown partitions get their own error first.
+    """
     topics: Topics = []
     for key, entries in request.topics:
         topic = context.services.partitions.by_key.get(key)

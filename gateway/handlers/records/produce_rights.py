@@ -69,7 +69,8 @@ def _error(context: RequestContext[ProduceServices], key: str | bytes) -> int:
         return 0 if context.may_topic(Operation.WRITE, key) else _DENIED
     topic = context.services.partitions.by_key.get(key)
     if topic is None:
-        # decided now: a topic that gets this id while the request waits has not been checked
+        # Refuse the unknown id now. Otherwise a topic that gets this id while the request waits would be
+        # written to without a check.
         return _UNKNOWN_ID
     return 0 if context.may_topic(Operation.WRITE, topic.name) else _DENIED
 

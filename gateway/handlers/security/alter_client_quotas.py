@@ -64,6 +64,12 @@ async def _alter(
     if not context.may_cluster(Operation.ALTER_CONFIGS):
         refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         return {alteration.entity: refusal for alteration in alterations}
+
+    def note(outcomes: Mapping[QuotaEntity, ApiError | None]) -> None:
+        altered = [alteration for alteration in alterations if not outcomes[alteration.entity]]
+        if not validate_only:
+            log_change(context, "altered the quotas of", list(map(_described, altered)))
+
     outcomes = await change_metadata(
         context,
         lambda image: alter_client_quotas(
@@ -72,12 +78,10 @@ async def _alter(
             max_entities=context.node.config.int("seqgate.client.quotas.max"),
             validate_only=validate_only,
         ),
+        note=note,
     )
     if isinstance(outcomes, ApiError):
         return {alteration.entity: outcomes for alteration in alterations}
-    if not validate_only:
-        altered = [alteration for alteration in alterations if not outcomes[alteration.entity]]
-        log_change(context, "altered the quotas of", [_described(alteration) for alteration in altered])
     return outcomes
 
 

@@ -55,20 +55,17 @@ async def _alter(
         refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         return dict.fromkeys(names, refusal)
     most = context.node.config.int("seqgate.scram.users.max")
+
+    def note(outcomes: Mapping[str, ApiError | None]) -> None:
+        deleted = [name for name, _ in deletions if not outcomes[name]]
+        log_change(context, "deleted the SCRAM credential of", deleted)
+        changed = [change.name for change in upsertions if not outcomes[change.name]]
+        log_change(context, "set the SCRAM credential of", changed)
+
     outcomes = await change_metadata(
-        context, lambda image: alter_users(image.users, deletions, upsertions, most=most)
+        context, lambda image: alter_users(image.users, deletions, upsertions, most=most), note=note
     )
-    if isinstance(outcomes, ApiError):
-        return dict.fromkeys(names, outcomes)
-    log_change(
-        context, "deleted the SCRAM credential of", [name for name, _ in deletions if not outcomes[name]]
-    )
-    log_change(
-        context,
-        "set the SCRAM credential of",
-        [change.name for change in upsertions if not outcomes[change.name]],
-    )
-    return outcomes
+    return dict.fromkeys(names, outcomes) if isinstance(outcomes, ApiError) else outcomes
 
 
 API = Api(

@@ -52,13 +52,16 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
         return await _answer(context, [error] * len(request.creations))
     wanted = [entry_of_row(row) async for row in in_slices(request.creations)]
     most = context.node.config.int("seqgate.acls.max")
+
+    def note(results: Sequence[ApiError | None]) -> None:
+        created = [entry for entry, result in zip(wanted, results, strict=True) if result is None]
+        log_change(context, "created access control entry:", created)
+
     results = await change_metadata(
-        context, lambda image: create_acls(image.acls, wanted, uuid.uuid4, most=most)
+        context, lambda image: create_acls(image.acls, wanted, uuid.uuid4, most=most), note=note
     )
     if isinstance(results, ApiError):
         return await _answer(context, [entry if isinstance(entry, ApiError) else results for entry in wanted])
-    created = [entry for entry, result in zip(wanted, results, strict=True) if result is None]
-    log_change(context, "created access control entry:", [str(entry) async for entry in in_slices(created)])
     return await _answer(context, results)
 
 

@@ -46,6 +46,11 @@ async def handle(context: RequestContext[SecurityServices], request: Any) -> Any
     tokens = context.services.tokens
     if not tokens.is_on:
         return _refusal(context, ErrorCode.delegation_token_auth_disabled, owner, time_ms=0)
+
+    def note(created: DelegationTokenRecord | ApiError) -> None:
+        if not isinstance(created, ApiError):
+            log_change(context, "created delegation token", [f"{created.token_id} of {owner}"])
+
     created = await change_metadata(
         context,
         lambda image: create_token(
@@ -58,10 +63,11 @@ async def handle(context: RequestContext[SecurityServices], request: Any) -> Any
             milliseconds(request.max_lifetime),
             most=context.node.config.int("seqgate.delegation.tokens.max"),
         ),
+        note=note,
     )
     if isinstance(created, ApiError):
-        return _refusal(context, created.error_code, owner, time_ms=0)
-    log_change(context, "created delegation token", [f"{created.token_id} of {owner}"])
+        time_ms = -1 if created.error_code is ErrorCode.invalid_principal_type else 0
+        return _refusal(context, created.error_code, owner, time_ms=time_ms)
     return _answer(context, ErrorCode.none, created, tokens.password(created.token_id))
 
 

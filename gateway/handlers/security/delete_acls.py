@@ -17,32 +17,61 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.metadata_change import change_metadata
 from gateway.handlers.security.acl_fields import FILTER_CODES, check_codes, filter_of_row, refusal
-from gateway.metadata.acls import delete_acls
+from gateway.metadata import acls
+from gateway.metadata.acls import Found, delete_acls
 from gateway.metadata.decision import ApiError
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices
 from gateway.security.acls.codes import Operation
-from gateway.security.acls.entry import AclEntry
+from gateway.security.acls.entry import AclEntry, AclFilter
 
 API_KEY: Final = 31
 
 
 async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
-    """Delete what all filters find, in one record batch. Raises CloseConnection."""
+    """Delete the entries that any of the filters finds, in one record batch. Raises CloseConnection."""
     await check_codes(request.filters, *FILTER_CODES)
     error = refusal(context, Operation.ALTER)
     if error is not None:
         return await _answer(context, [error] * len(request.filters))
     filters = [filter_of_row(row) async for row in in_slices(request.filters)]
-    results = await change_metadata(context, lambda image: delete_acls(image.acls, filters))
+    found = await _found(context, filters)
+    results = await change_metadata(
+        context, lambda image: delete_acls(image.acls, found), note=lambda results: _note(context, results)
+    )
     if isinstance(results, ApiError):
         return await _answer(
             context, [wanted if isinstance(wanted, ApiError) else results for wanted in filters]
         )
-    deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
-    log_change(context, "deleted access control entry:", [str(entry) async for entry in in_slices(deleted)])
     return await _answer(context, results)
+
+
+def _note(context: RequestContext[TopicServices], results: Sequence[Collection[AclEntry] | ApiError]) -> None:
+    deleted = {entry: None for found in results if not isinstance(found, ApiError) for entry in found}
+    log_change(context, "deleted access control entry:", list(deleted))
+
+
+async def _found(
+    context: RequestContext[TopicServices], filters: Sequence[AclFilter | ApiError]
+) -> list[Found]:
+    """Return what each filter finds, in slices of time: an entry that is created meanwhile may stay."""
+    stored = context.services.metadata_log.image.acls
+    found: list[Found] = []
+    left = acls.MOST_LOOKED_AT
+    for wanted in filters:
+        if isinstance(wanted, ApiError):
+            found.append(wanted)
+            continue
+        candidates = stored.candidates(wanted)
+        left -= len(candidates)
+        if left < 0:
+            found.append(acls.TOO_MANY)
+            continue
+        found.append(
+            {entry_id: entry async for entry_id, entry in in_slices(candidates) if wanted.matches(entry)}
+        )
+    return found
 
 
 async def _answer(

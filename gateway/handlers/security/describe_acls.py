@@ -54,8 +54,8 @@ async def _found(
     if isinstance(wanted, ApiError):
         return patterns
     # Other requests change entries between the slices.
-    candidates = list(context.services.metadata_log.image.acls.candidates(wanted))
-    async for entry in in_slices(candidates):
+    candidates = context.services.metadata_log.image.acls.candidates(wanted)
+    async for _, entry in in_slices(candidates):
         if wanted.matches(entry):
             pattern = (entry.resource_type, entry.name, entry.pattern_type)
             patterns.setdefault(pattern, []).append(entry)

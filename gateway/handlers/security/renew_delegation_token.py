@@ -23,7 +23,7 @@ API_KEY: Final = 39
 
 
 async def handle(context: RequestContext[SecurityServices], request: Any) -> Any:
-    """Renew a token for a period, and return when it expires."""
+    """Renew a token for a period, and return the time at which the token expires."""
     module = response_module(API_KEY, context.api_version)
     error, time = await _renew(context, request)
     return build(module.RenewDelegationTokenResponse, error_code=error, expiry_timestamp=time)
@@ -36,6 +36,11 @@ async def _renew(context: RequestContext[SecurityServices], request: Any) -> tup
     if not tokens.is_on:
         return ErrorCode.delegation_token_auth_disabled, time_of(0)
     token = tokens.with_password(request.hmac)
+
+    def note(expires_at_ms: int | ApiError) -> None:
+        if token is not None and not isinstance(expires_at_ms, ApiError):
+            log_change(context, "renewed delegation token", [token.token_id])
+
     expires_at_ms = await change_metadata(
         context,
         lambda image: renew_token(
@@ -44,10 +49,10 @@ async def _renew(context: RequestContext[SecurityServices], request: Any) -> tup
             tokens.lifetimes(),
             milliseconds(request.renew_period),
         ),
+        note=note,
     )
     if isinstance(expires_at_ms, ApiError):
         return expires_at_ms.error_code, time_of(0)
-    log_change(context, "renewed delegation token", [token.token_id] if token else [])
     return ErrorCode.none, time_of(expires_at_ms)
 
 

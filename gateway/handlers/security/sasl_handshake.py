@@ -18,7 +18,7 @@ from gateway.runtime.services import NodeServices
 API_KEY: Final = 17
 
 
-def begin(context: RequestContext[NodeServices], request: Any) -> Answer:  # noqa: ARG001 - its fields do not count
+def begin(context: RequestContext[NodeServices], request: Any) -> Answer:  # noqa: ARG001 - always refused
     """Refuse the request."""
     module = response_module(API_KEY, context.api_version)
     response = build(

@@ -1,4 +1,6 @@
-"""What the requests about delegation tokens share: who may send them, and how they name principals."""
+"""The parts that all requests about delegation tokens share: who may send such a request, and how requests
+name principals.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from gateway.runtime.services import SecurityServices
 from gateway.security.principals import ANONYMOUS
 
 NO_TIME: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC) - dt.timedelta(milliseconds=1)
-"""The time -1, which stands for none where the request is not allowed."""
+"""The time -1, which stands for "no time" in the answer to a request that is not allowed."""
 _EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 
 

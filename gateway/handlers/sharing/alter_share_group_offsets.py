@@ -12,6 +12,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.handlers.sharing.share_group_offsets import MESSAGES, group_error
@@ -69,10 +70,17 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 async def _begin_in_time(
     context: RequestContext[Services], limit: TimeLimit, group_id: str, topic: Any, entry: Any
 ) -> ErrorCode:
+    def note(error: ErrorCode) -> None:
+        if error is ErrorCode.none:
+            what = f"{topic.name}-{entry.partition_index} (to {max(0, entry.start_offset)})"
+            log_change(context, f"set the start offset of share group {group_id} in", [what])
+
     try:
-        return await limit.run(_begin(context, group_id, topic, entry), group_id)
+        error = await limit.run(_begin(context, group_id, topic, entry), group_id, late=note)
     except TimeoutError:
         return ErrorCode.request_timed_out
+    note(error)
+    return error
 
 
 async def _begin(context: RequestContext[Services], group_id: str, topic: Any, entry: Any) -> ErrorCode:

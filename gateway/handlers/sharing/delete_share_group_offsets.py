@@ -7,12 +7,14 @@ GroupCoordinatorService.deleteShareGroupOffsets, KIP-932.
 from __future__ import annotations
 
 from collections.abc import Set as AbstractSet
+from functools import partial
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.changes import log_change
 from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.handlers.sharing.share_group_offsets import MESSAGES, group_error
@@ -34,12 +36,16 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     hidden = await refused_topics(context, Operation.READ, (topic.topic_name for topic in request.topics))
     responses = []
     for topic in request.topics if error is ErrorCode.none else ():
+        note = partial(_note, context, request.group_id, topic.topic_name)
         try:
-            topic_id, row_error = await limit.run(
-                _forget(context, request.group_id, topic.topic_name, hidden), request.group_id
+            result = await limit.run(
+                _forget(context, request.group_id, topic.topic_name, hidden), request.group_id, late=note
             )
         except TimeoutError:
             topic_id, row_error = None, ErrorCode.request_timed_out
+        else:
+            note(result)
+            topic_id, row_error = result
         responses.append(
             build(
                 module.DeleteShareGroupOffsetsResponseTopic,
@@ -55,6 +61,11 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         error_message=message,
         responses=tuple(responses),
     )
+
+
+def _note(context: RequestContext[Services], group_id: str, name: str, result: tuple[Any, ErrorCode]) -> None:
+    if result[1] is ErrorCode.none:
+        log_change(context, f"deleted the offsets of share group {group_id} for", [name])
 
 
 async def _forget(

@@ -161,7 +161,7 @@ async def _fetch(
             return rows
         if not await _wait(context, request, places, left_s):
             waits = False
-    return {}  # the member is gone, and nobody would acknowledge what it acquired now
+    return {}  # The member is gone, and nobody would acknowledge records that it acquires now.
 
 
 async def _acquire_all(
@@ -187,7 +187,9 @@ async def _acquire_all(
         row = await _acquire(context, request, session, place, partition, left_bytes, left_records)
         if row.error_code is not ErrorCode.none or row.acquired:
             rows[place] = row
-            if place in session.places:  # another request may have removed it meanwhile
+            if (
+                place in session.places
+            ):  # Another request may have removed the partition from the session meanwhile.
                 session.places.move_to_end(place)
         left_bytes -= len(row.records)
         left_records -= sum(len_of(one) for one in row.acquired)
@@ -224,7 +226,7 @@ async def _acquire(
     except LogError as error:
         return Row(ErrorCode(error.kafka_error_code))
     shares.acquired(found)
-    # with delays, batches between those that are due are not sent
+    # With delays, batches without due records are not sent.
     records = batches.spanning(acquired) if log.record_states.delayed is None else batches.holding(acquired)
     return Row(records=records, acquired=tuple(acquired))
 
@@ -285,7 +287,7 @@ async def read(
             await asyncio.sleep(0)  # many batches may have been aborted; let other requests run
             now_next = max(found.next_offset(log.record_states.delayed), log.log_start_offset)
         if now_next != next_offset:
-            # records before these batches were released, or some of these were acquired
+            # Records before these batches were released meanwhile, or another member has acquired some of these.
             next_offset = offset = first_offset = now_next
     return None
 

@@ -121,7 +121,7 @@ def partition_of(context: RequestContext[Services], place: Place) -> Partition |
 
 
 def error_without(context: RequestContext[Services], place: Place) -> ErrorCode | None:
-    """Return the error for a place without a partition, or None when there is one. No partition is opened."""
+    """Return the error for a place that is no partition; None for a partition. No partition is opened."""
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id

@@ -27,7 +27,7 @@ FIRST_WITH_PATTERN: Final = 2
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
     """List the ids that pass every filter and that the client may describe.
 
-    The answer names filters for states that do not exist.
+    The answer lists the states of the filter that do not exist.
     """
     module = response_module(API_KEY, context.api_version)
     unknown = tuple(name for name in dict.fromkeys(request.state_filters) if name not in BY_NAME)

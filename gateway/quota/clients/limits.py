@@ -21,7 +21,7 @@ from collections import Counter
 from typing import Final, NamedTuple
 
 DEFAULT: Final = ""
-"""Stands for a default; no user and no client id of a quota has an empty name."""
+"""The name that stands for a default. No user and no client id of a quota has an empty name."""
 
 Entity = tuple[str | None, str | None]
 """A user and a client id, each with a name, DEFAULT, or None when the quota does not depend on it."""
@@ -67,12 +67,12 @@ class Quota(NamedTuple):
 
     per_second: float
     client: Client
-    """Whose use counts."""
+    """The user and the client id whose use counts towards the quota."""
     entity: Entity
 
     @property
     def is_default(self) -> bool:
-        """Whether any number of clients can have a quota for themselves, because a name is the default's."""
+        """Whether each of any number of clients has this quota for itself, because the quota is one of a default."""
         return DEFAULT in self.entity
 
 
@@ -88,7 +88,7 @@ class Limits:
         self._levels: tuple[_Level, ...] = ()
         """The kinds of entities that have a quota, the most specific first."""
         self.is_set = False
-        """Whether there is any quota."""
+        """Whether any entity has a quota."""
 
     def change(self, entity: Entity, per_second: float | None) -> None:
         """Set the quota of an entity, or remove it with None."""

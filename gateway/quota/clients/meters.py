@@ -6,6 +6,7 @@ further clients of a default quota share one meter of that quota, until others a
 
 from __future__ import annotations
 
+import hashlib
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final, Generic, TypeVar
@@ -16,12 +17,19 @@ M = TypeVar("M")
 
 IDLE_MS: Final = 3_600_000
 """A meter without use for this time is dropped (ClientQuotaManagerConfig.INACTIVE_SENSOR_EXPIRATION_TIME_SECONDS)."""
+LONGEST_NAME: Final = 255
+"""The longest name (characters) that a meter keeps.
+
+Of a longer name, which a client may make up, the meter keeps the digest.
+"""
 DROPPED_AT_ONCE: Final = 4
 """Idle meters dropped with one look-up; the rest go with the next look-ups."""
 
 
 class Meters(Generic[M]):
-    """At most `most` meters of clients that defaults apply to, and one of each client with a quota under its name."""
+    """The meters by client: at most `most` of clients that have quotas of a default, and one of each client
+    that has a quota of its own.
+    """
 
     __slots__ = ("_make", "_meters", "most")
 
@@ -38,7 +46,7 @@ class Meters(Generic[M]):
         """Return the meter of a client."""
         self._drop_idle(now_ms)
         meters = self._meters
-        key: Client | tuple[Entity] = quota.client
+        key: Client | tuple[Entity] = _short(quota.client)
         found = meters.get(key)
         if found is None:
             if quota.is_default and len(meters) >= self.most:
@@ -59,3 +67,16 @@ class Meters(Generic[M]):
             if now_ms - used_ms[0] < IDLE_MS:
                 return
             meters.popitem(last=False)
+
+
+def _short(client: Client) -> Client:
+    user, client_id = client
+    if len(user) <= LONGEST_NAME and len(client_id) <= LONGEST_NAME:
+        return client
+    return _digest(user), _digest(client_id)
+
+
+def _digest(name: str) -> str:
+    if len(name) <= LONGEST_NAME:
+        return name
+    return hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()

@@ -45,7 +45,7 @@ class Rate:
         self._samples: deque[_Sample] = deque()
 
     def record(self, value: float, now_ms: int) -> None:
-        """Add a value to the present window; a negative one takes back."""
+        """Add a value to the present window; a negative value is subtracted."""
         samples = self._samples
         if samples and now_ms < samples[-1].begun_ms:
             samples.clear()  # the clock was set back

@@ -13,7 +13,7 @@ class RateQuota:
     __slots__ = ("_longest_ms", "limits", "meters", "windows")
 
     def __init__(self, windows: Windows, most_meters: int, *, longest_ms: int = INT_MAX) -> None:
-        """No client waits longer than `longest_ms`."""
+        """Begin without quotas. `longest_ms` is the longest time for which a client must wait."""
         self.windows = windows
         self._longest_ms = longest_ms
         self.limits = Limits()
@@ -31,7 +31,8 @@ class RateQuota:
     def try_charge(self, user: str, client_id: str, value: float, now_ms: int) -> int:
         """Count what a client wants to use, unless it must wait for that; return the time for which it must wait.
 
-        A client that used nothing in all windows need not wait, so that what exceeds the quota by itself comes through.
+        A client that used nothing in all windows need not wait. Otherwise a use that exceeds the quota by
+        itself would never be allowed.
         """
         quota = self.limits.quota_of(user, client_id)
         if quota is None:

@@ -6,7 +6,10 @@ from gateway.quota.clients.rate import INT_MAX, Windows
 
 
 class TokenBucket:
-    """Permits that were not used; the bucket holds those of `windows` at most. Less than 0 are overdrawn."""
+    """The unused permits of a quota, at most those of `windows`.
+
+    A negative number means that the permits are overdrawn.
+    """
 
     __slots__ = ("_permits", "_refilled_ms", "_windows")
 
@@ -16,7 +19,7 @@ class TokenBucket:
         self._refilled_ms = 0
 
     def permits(self, per_second: float, now_ms: int) -> float:
-        """Return the permits at hand."""
+        """Return the unused permits."""
         most = per_second * self._windows.seconds
         if self._permits is None:
             self._permits = most
@@ -27,7 +30,7 @@ class TokenBucket:
         return self._permits
 
     def take(self, count: float, per_second: float, now_ms: int) -> None:
-        """Take permits, though there may be less."""
+        """Take permits; the bucket may become overdrawn."""
         self._permits = self.permits(per_second, now_ms) - count
 
     def throttle_ms(self, per_second: float, now_ms: int) -> int:

@@ -151,7 +151,7 @@ class Backlog:
         for partition in list(self._gated):
             self._fit_gate(partition)
         self._note_gates()
-        # not awaited: the measurement may wait for the disk, and the change need not wait for it
+        # Do not await the measurement: it may wait for the disk, and the change of settings need not wait.
         task = asyncio.create_task(self.measure_all_safely())
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)

@@ -79,7 +79,7 @@ class GroupCoordinator:
             min_session_timeout_ms=config.int("group.min.session.timeout.ms"),
             max_session_timeout_ms=config.int("group.max.session.timeout.ms"),
         )
-        # three bytes per character, for a group id and a topic name of the greatest length
+        # Group id and topic name have the greatest length, with three bytes per character.
         self._largest_offset_bytes = 3 * config.int("offset.metadata.max.bytes") + (1 << 15) + (1 << 10)
         self._topics = RegisteredTopics(partitions)
         self.shards = CoordinatorShards(
@@ -136,7 +136,7 @@ class GroupCoordinator:
         await self.shards.ensure_topic()
 
     def _begin(self, loaded: LoadedShard[GroupShard]) -> None:
-        effects = Effects(now_ms := self._clock.now_ms())  # no request waits yet, so there is none to answer
+        effects = Effects(now_ms := self._clock.now_ms())  # No request waits yet, so none must be answered.
         loaded.shard.members.loaded(effects)
         log_events(effects.events)
         for group_id in loaded.shard.stored.group_ids():
@@ -260,10 +260,10 @@ class GroupCoordinator:
         records: Sequence[OffsetCommitRecord],
         take_part: Callable[[TopicPartition], tuple[Partition, int] | None],
     ) -> ErrorCode:
-        """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and as `take_part` does.
-
-        `take_part` adds the partition that holds the group to the transaction, also for offsets that the group then refuses;
-        it returns the partition and the offset that must be durable for that as well.
+        """Hold offsets, durably, until the producer's transaction ends. Raises Unavailable, and the errors of
+        `take_part`. `take_part` adds the partition that holds the group to the transaction, also for offsets
+        that the group then refuses. It returns the partition and the offset of that change, which must be
+        durable too.
         """
         loaded = self._loaded(committer.group_id)
         taken_part: list[tuple[Partition, int]] = []
@@ -311,14 +311,14 @@ class GroupCoordinator:
         return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
     async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
-        """Return the result of `look` in the shard of a group, once all state that `look` can have seen is durable.
+        """Return the result of `look` in the shard of a group, once all state that `look` may have read is durable.
 
         Raises Unavailable.
         """
         return await self.shards.run(self._loaded(group_id), lambda shard, _: Change(look(shard)))
 
     async def durable_shard(self, group_id: str) -> GroupShard:
-        """Return the shard of a group once its state is durable. Read it before the next await. Raises Unavailable."""
+        """Return the shard of a group, durable until the caller's next await. Raises Unavailable."""
         return await self.read(group_id, lambda shard: shard)
 
     async def run(self, group_id: str, operation: Callable[[GroupShard, Effects], T]) -> T:

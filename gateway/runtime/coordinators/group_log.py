@@ -1,4 +1,7 @@
-"""Logs what happens to groups and their members: one place of the code per kind of line, so that the log limits each kind."""
+"""Logs the events of groups and their members.
+
+Each kind of line has its own place in the code, so that the limit of log lines holds for each kind.
+"""
 
 from __future__ import annotations
 

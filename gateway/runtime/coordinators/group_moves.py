@@ -21,7 +21,7 @@ from gateway.runtime.partitions.partition import Partition
 logger = logging.getLogger(__name__)
 
 OFFSETS_AT_ONCE = 16
-"""Offsets that one batch commits; the largest of them still fit into it."""
+"""Offsets that one batch commits. So many fit into a batch even with the longest names."""
 
 Readers = dict[TopicPartition, list[Reader]]
 

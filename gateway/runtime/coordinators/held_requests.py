@@ -15,7 +15,7 @@ SHARE_OF_TIMEOUT: Final = 0.9
 come earlier.
 """
 IMPATIENT_S: Final = 0.05
-"""For this time after a request was held and then refused, the requests behind it on the connection are not held."""
+"""The time (s) after a held request was refused, during which the next requests of its connection are not held."""
 
 
 class Room(Protocol):
@@ -35,10 +35,10 @@ class Room(Protocol):
 
 
 class _NoLimit:
-    def try_acquire(self, size: int) -> bool:  # noqa: ARG002 - there is always room
+    def try_acquire(self, size: int) -> bool:  # noqa: ARG002 - this room has no limit
         return True
 
-    def try_keep(self, size: int) -> bool:  # noqa: ARG002 - there is always room
+    def try_keep(self, size: int) -> bool:  # noqa: ARG002 - this room has no limit
         return True
 
     def release_kept(self, size: int) -> None:

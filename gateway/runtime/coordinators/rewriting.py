@@ -1,4 +1,4 @@
-"""Rewrites the log of a shard: all state is written again at its end, and the records before are deleted.
+"""Rewrites the log of a shard: all state is written again at the end of the log, and the older records are deleted.
 
 This is like compaction: the newest record of each key remains. Other operations continue between the batches of a
 rewrite. Each record is encoded from the state at the time it is written, so that no older state follows newer state.
@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 REWRITE_AT_LEAST_BYTES: Final = 8 << 20
 """The size up to which a log is never rewritten."""
 REWRITE_FACTOR: Final = 3
-"""A log is rewritten when it is this many times as large as what it must hold."""
+"""A log is rewritten when it is this many times as large as its newest records of all keys."""
 RECORDS_AT_ONCE: Final = 500
 """Keys rewritten in one turn; then other work of the event loop gets its turn."""
 

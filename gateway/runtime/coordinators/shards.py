@@ -114,7 +114,7 @@ class CoordinatorShards(Generic[S]):
         try:
             return self._load(partition)
         except (LogError, IncompatibleFormat) as error:
-            logger.error("%s-%d can't be loaded: %s", name, index, error)  # noqa: TRY400 - it says all
+            logger.error("%s-%d can't be loaded: %s", name, index, error)  # noqa: TRY400 - needs no traceback
             raise Unavailable from error
 
     def _load(self, partition: Partition) -> LoadedShard[S]:
@@ -211,4 +211,4 @@ class CoordinatorShards(Generic[S]):
         try:
             await rewrite(loaded, self._clock)
         except LogError as error:
-            logger.error("%s-%d can't be rewritten: %s", self.topic.name, loaded.partition.index, error)  # noqa: TRY400 - it says all
+            logger.error("%s-%d can't be rewritten: %s", self.topic.name, loaded.partition.index, error)  # noqa: TRY400 - needs no traceback

@@ -29,7 +29,7 @@ def changed(
 
 
 def forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:
-    """Return an operation that deletes the delivery state of those of the partitions that have one."""
+    """Return an operation that deletes the delivery states of these partitions, if they have any."""
 
     def operation(states: ShareStates, _: int) -> Change[None]:
         return Change(None, [ShareSnapshot(key, None) for key in keys if key in states.partitions])

@@ -229,7 +229,10 @@ class ShareCoordinator:
             self._change_in_background(key, lambda found, _: found.release(member_id, limits))
 
     def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
-        """Return a new share session in place of the member's old one. It ends with the connection (ShareSessionCache)."""
+        """Return a new share session in place of the member's old one.
+
+        The session ends with the connection (Kafka's ShareSessionCache).
+        """
         key = group_id, member_id
         session = ShareSession(peer)
         before = self.sessions.pop(key, None)
@@ -375,7 +378,7 @@ class ShareCoordinator:
         for loaded in self.shards:
             for found in loaded.shard.partitions.values():
                 found.clock_was_set(by_ms)
-        # the present timer still fires early enough
+        # The present timer still fires early enough, so it stays.
         self._timer_at_ms = moved(self._timer_at_ms, by_ms)
 
     def _due(self) -> None:

@@ -1,4 +1,4 @@
-"""The internal topics of streams groups that are being created, and those that could not be.
+"""The internal topics of streams groups that are being created, and those whose creation failed.
 
 Only one creation of a topic runs at a time. A creation that failed is tried again after a while; until then heartbeats are
 answered with the reason. Source: Kafka's `DefaultAutoTopicCreationManager.createStreamsInternalTopics`.
@@ -16,14 +16,14 @@ MAX_FAILURES: Final = 1_000
 
 
 class _Failure(NamedTuple):
-    """Why a topic could not be created, and until when this is reported."""
+    """The reason why a topic could not be created, and the time until which the reason is reported."""
 
     message: str
     until_ms: int
 
 
 class StreamsTopics:
-    """Keeps the names of internal topics while they are created, and after they could not be."""
+    """Keeps the names of internal topics while they are created, and the reasons of failed creations."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

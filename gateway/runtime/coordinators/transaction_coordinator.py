@@ -177,7 +177,7 @@ class TransactionCoordinator:
             return
         logger.info("%s-%d takes part in the transaction of %s again", *one.place, transactional_id)
         places = frozenset({one.place})
-        # refused where an operation that waited for the round has begun another producer just now
+        # Refused if an operation of the same round has begun another producer just now.
         with contextlib.suppress(TransactionRefused):
             self._state.apply(
                 loaded,
@@ -379,7 +379,7 @@ class TransactionCoordinator:
 
 
 def _fenced_if_overdue(current: Transaction | None, now_ms: int) -> Transaction | None:
-    # an operation that waited for the round may have ended the transaction just now
+    # An operation of the same round may have ended the transaction just now.
     if current is None or not rules.is_overdue(current, now_ms):
         return None
     return rules.fence(current, now_ms)

@@ -50,8 +50,8 @@ class TransactionEndings:
                 del self._running[transactional_id]
 
     async def retry(self, transactional_id: str, attempt: Callable[[], Awaitable[T]]) -> T:
-        """Make an attempt, and repeat it whenever the end that was in its way is complete. Raises the errors of the
-        attempt.
+        """Make an attempt. While another transaction of the id is ending, wait for that end and repeat the
+        attempt. Raises the errors of the attempt.
         """
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + END_WAIT_S

@@ -24,17 +24,19 @@ from pid_allocator import NoProducerIds, ProducerIdAllocator
 logger = logging.getLogger(__name__)
 
 Judge = Callable[[Transaction | None, int], Transaction | None]
-"""Decides what a transactional id becomes at a time (ms), None for no change. May raise."""
+"""The function that decides the next state of a transactional id at a time (ms); None for no change. It may raise."""
 
 
 class Written(NamedTuple):
-    """A state of a transactional id, and the shard and offset that must be durable before an answer tells it."""
+    """A state of a transactional id, and the shard and offset that must be durable before an answer reports
+    this state.
+    """
 
     loaded: LoadedShard[TransactionShard]
     value: Transaction | None
     last_offset: int
     is_new: bool = True
-    """Whether the change has written a record; otherwise the state was so before."""
+    """Whether the change has written a record; False when the state was the same before."""
 
 
 class _Outcome(NamedTuple):
@@ -63,7 +65,11 @@ class TransactionState:
         producer_ids: ProducerIdAllocator,
         on_decided: Callable[[str, Written], object],
     ) -> None:
-        """`on_decided` is called with every decided end, in the turn in which the decision is written."""
+        """Begin without state.
+
+        Begin without state. `on_decided` is called with every decided end, in the turn in which the decision
+        is written.
+        """
         self._on_decided = on_decided
         self._producer_ids = producer_ids
         self._shards = shards
@@ -156,7 +162,7 @@ class TransactionState:
         return written
 
     def forget_expired(self, loaded: LoadedShard[TransactionShard], expiration_ms: int) -> None:
-        """Forget the transactional ids that have not been used for so long. Raises Unavailable."""
+        """Forget the transactional ids that have been unused until they expired. Raises Unavailable."""
 
         def operation(shard: TransactionShard, now_ms: int) -> Change[list[str]]:
             expired = shard.expired(expiration_ms, now_ms)

@@ -4,6 +4,11 @@
  "request": "Fetch", "operation": "READ", "resource_type": "TOPIC", "resource": "orders", "count": 1}
 
 A refusal is written at once. The same refusals of the next minute are counted, and written as one line at its end.
+Failed logins are written and counted in the same way, but with a limit of their own, because every client can
+cause them:
+
+{"event": "login_failed", "principal": "User:alice", "address": "192.0.2.7", "listener": "EXTERNAL",
+ "mechanism": "SCRAM-SHA-512", "reason": "Authentication failed …", "count": 1}
 """
 
 from __future__ import annotations
@@ -11,15 +16,15 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Callable, Hashable, Sequence
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from gateway.runtime.loop.log_rate_limit import AUDIT
 
 INTERVAL_S: Final = 60.0
 """The time for which repeated refusals are counted before their number is written."""
 KINDS: Final = 1_000
-"""Different refusals that are told apart within one interval; further ones are only counted together."""
+"""Different refusals that get a count of their own within one interval; further ones share one count."""
 LONGEST_TEXT: Final = 512
 """Longer texts of clients are cut."""
 
@@ -27,7 +32,7 @@ logger = logging.getLogger(AUDIT)
 
 
 class Requester(NamedTuple):
-    """Who sent a request, from where, and which request it is."""
+    """The sender of a request, its address, and the name of the request."""
 
     principal: str
     address: str
@@ -45,37 +50,90 @@ class Refusal(NamedTuple):
     resource: str
 
 
+class FailedLogin(NamedTuple):
+    """A failed login: the principal that the client claimed, its address, and the reason.
+
+    `principal` is None for an unknown user.
+    """
+
+    principal: str | None
+    address: str
+    listener: str
+    mechanism: str
+    reason: str
+
+
+K = TypeVar("K", bound=Hashable)
+
+
+class _Repeats(Generic[K]):
+    """The lines of one event within an interval: each is written at once, and its repeats are counted."""
+
+    def __init__(self, event: str, write: Callable[[K, int], None]) -> None:
+        self._event = event
+        self._write = write
+        self.counts: dict[K, int] = {}
+        """The number of repeats of each line that are not written yet; 0 for a line that was written and not
+        repeated.
+        """
+        self._others = 0
+
+    def note(self, thing: K) -> None:
+        """Write a line, or count it if the same line was written within the interval."""
+        repeats = self.counts.get(thing)
+        if repeats is not None:
+            self.counts[thing] = repeats + 1
+        elif len(self.counts) < KINDS:
+            self.counts[thing] = 0
+            self._write(thing, 1)
+        else:
+            self._others += 1
+
+    def end_interval(self) -> None:
+        """Write the counted repeats, and begin the next interval."""
+        counts, others = self.counts, self._others
+        self.counts, self._others = {}, 0
+        for thing, count in counts.items():
+            if count:
+                self._write(thing, count)
+        if others:
+            logger.info(json.dumps({"event": self._event, "others": others}))
+
+
 class AuditLog:
-    """Writes the lines. Where the log is off nothing is counted."""
+    """Writes the audit lines. When the audit log is off, refusals are not counted either."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, *, is_on: bool) -> None:
         self.is_on = is_on
         self._loop = loop
-        self._repeats: dict[Refusal, int] = {}
-        """The refusals of this interval that were not written yet; 0 for one that was written and not repeated."""
-        self._others = 0
+        self._refusals = _Repeats("refused", _write_refusal)
+        self._failed_logins = _Repeats("login_failed", _write_failed_login)
         self._timer: asyncio.TimerHandle | None = None
 
     def refused(self, refusal: Refusal) -> None:
-        """Write a refusal, or count it if its like was written within the interval."""
-        if not self.is_on:
-            return
-        if self._timer is None:
-            self._timer = self._loop.call_later(INTERVAL_S, self._end_interval)
-        repeats = self._repeats.get(refusal)
-        if repeats is not None:
-            self._repeats[refusal] = repeats + 1
-        elif len(self._repeats) < KINDS:
-            self._repeats[refusal] = 0
-            _write_refusal(refusal, 1)
-        else:
-            self._others += 1
+        """Write a refusal, or count it if the same refusal was written within the interval."""
+        if self.is_on:
+            self._begin_interval()
+            self._refusals.note(_short(refusal))
+
+    def login_failed(self, login: FailedLogin) -> None:
+        """Write a failed login, or count it if the same failure was written within the interval."""
+        if self.is_on:
+            self._begin_interval()
+            principal = None if login.principal is None else _cut(login.principal)
+            short = login._replace(
+                principal=principal, mechanism=_cut(login.mechanism), reason=_cut(login.reason)
+            )
+            self._failed_logins.note(short)
 
     def changed(self, requester: Requester, action: str, things: Sequence[str], *, others: int = 0) -> None:
-        """Write an administrative change of things; `others` of them are not named."""
+        """Write an administrative change and the names of what it changed; `others` counts those that are not
+        named.
+        """
         if self.is_on:
-            named = {"action": action, "resources": [_cut(thing) for thing in things]}
-            _write("changed", requester, {**named, "others": others} if others else named)
+            who = {name: _cut(text) for name, text in requester._asdict().items()}
+            line = {"event": "changed", **who, "action": action, "resources": list(map(_cut, things))}
+            _write({**line, "others": others} if others else line)
 
     def close(self) -> None:
         """Write what was counted and not written yet."""
@@ -83,31 +141,39 @@ class AuditLog:
             self._timer.cancel()
             self._end_interval()
 
+    def _begin_interval(self) -> None:
+        if self._timer is None:
+            self._timer = self._loop.call_later(INTERVAL_S, self._end_interval)
+
     def _end_interval(self) -> None:
         self._timer = None
-        repeats, others = self._repeats, self._others
-        self._repeats, self._others = {}, 0
-        for refusal, count in repeats.items():
-            if count:
-                _write_refusal(refusal, count)
-        if others:
-            logger.info(json.dumps({"event": "refused", "others": others}))
+        self._refusals.end_interval()
+        self._failed_logins.end_interval()
+
+
+def _short(refusal: Refusal) -> Refusal:
+    """Return the refusal with the client's texts cut to the length that the log shows, to remember less."""
+    requester = Requester(*map(_cut, refusal.requester))
+    return refusal._replace(requester=requester, resource=_cut(refusal.resource))
 
 
 def _write_refusal(refusal: Refusal, count: int) -> None:
     right = {
         "operation": refusal.operation,
         "resource_type": refusal.resource_type,
-        "resource": _cut(refusal.resource),
+        "resource": refusal.resource,
         "count": count,
     }
-    _write("refused", refusal.requester, right)
+    _write({"event": "refused", **refusal.requester._asdict(), **right})
 
 
-def _write(event: str, requester: Requester, more: dict[str, Any]) -> None:
-    who = {name: _cut(text) for name, text in requester._asdict().items()}
+def _write_failed_login(login: FailedLogin, count: int) -> None:
+    _write({"event": "login_failed", **login._asdict(), "count": count})
+
+
+def _write(line: dict[str, Any]) -> None:
     # JSON in ASCII has no other control character
-    logger.info(json.dumps({"event": event, **who, **more}).replace("\x7f", "\\u007f"))
+    logger.info(json.dumps(line).replace("\x7f", "\\u007f"))
 
 
 def _cut(text: str) -> str:

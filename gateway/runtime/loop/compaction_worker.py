@@ -72,7 +72,7 @@ class CompactionWorker:
                 "-P",
                 "-c",
                 _START,
-                os.pathsep.join(entry or os.getcwd() for entry in sys.path),  # noqa: PTH109 - no I/O
+                os.pathsep.join(entry or os.getcwd() for entry in sys.path),  # noqa: PTH109 - a path as text, no I/O
                 str(os.getpid()),
                 stdin=asyncio.subprocess.PIPE,
                 stdout=asyncio.subprocess.PIPE,

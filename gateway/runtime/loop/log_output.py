@@ -1,4 +1,4 @@
-"""Where the gateway's log lines go, and how they look: text or JSON, to stderr or to a file."""
+"""Chooses the format and destination of the gateway's log lines: text or JSON, to stderr or to a file."""
 
 from __future__ import annotations
 

@@ -9,7 +9,10 @@ from typing import Final
 
 LINES_PER_SECOND = 20
 UNLIMITED: Final = "gateway.changes"
-"""The logger whose lines always pass: the record of who changed what must be whole. Each line needs a durable change."""
+"""The logger of administrative changes. Its lines always pass, because that record must be complete.
+
+Clients can't flood it: each line needs a durable change.
+"""
 AUDIT: Final = "seqgate.audit"
 """The logger of the audit log, which bounds its lines itself: each is a whole JSON object in ASCII."""
 KINDS = 1000

@@ -23,7 +23,7 @@ _start_level = logging.INFO
 
 def set_start_level(level: str) -> None:
     """Set the level of `root`, to which it also returns when its own level is deleted."""
-    global _start_level  # noqa: PLW0603 - loggers belong to the process as well
+    global _start_level  # noqa: PLW0603 - loggers are global to the process, too
     _start_level = _LEVELS[level]
     logging.getLogger().setLevel(_start_level)
 

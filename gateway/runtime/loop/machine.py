@@ -75,11 +75,11 @@ class WorkerThreads(Generic[T]):
     def _run(self) -> None:
         while (entry := self._items.get()) is not None:
             self._work(entry[0])
-            del entry  # while the thread waits, it keeps nothing of its last item in memory
+            del entry  # Drop the reference, so that the waiting thread does not keep its last item in memory.
 
 
 class FileHandles(NamedTuple):
-    """How many connections and how many data files may be open at once."""
+    """The numbers of connections and of data files that may be open at once."""
 
     connections: int
     files: int

@@ -30,7 +30,7 @@ class Task:
         """Whether the task is dropped from the list when it ends, unless it took long."""
         self.ended_ms: int | None = None
         self.failure: str | None = None
-        """Why the task failed; None when it succeeded or still runs."""
+        """The reason why the task failed; None when it succeeded or still runs."""
         self.done = 0
         self.total: int | None = None
 

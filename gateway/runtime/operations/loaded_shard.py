@@ -44,7 +44,7 @@ class Codec(Protocol):
 
 
 class LoadedShard(Generic[S]):
-    """The state of one partition, loaded from its log and kept in step with it."""
+    """The state of one partition, loaded from its log; every record that is appended changes the state too."""
 
     def __init__(self, partition: Partition, shard: S, codec: Codec) -> None:
         self.partition = partition

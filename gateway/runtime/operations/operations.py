@@ -1,4 +1,4 @@
-"""How an operation on state that a log holds is carried out: judge → append → fold in → wait.
+"""Carries out operations on state that a log holds, in four steps: judge → append → fold in → wait.
 
     judge     the operation reads the state and yields a `Change`: its answer, and the records of what changes
     append    the records join the batch that is about to be written
@@ -50,10 +50,10 @@ Operation = Callable[[S, int], Change[A]]
 """Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error."""
 
 Answered = Callable[[Any, Exception | None], None]
-"""Called once, with the answer of an operation or with the error that refuses it. Nobody else answers the request."""
+"""The one function that answers a request: called once, with the answer of an operation or the error that refuses it."""
 
 Noted = Callable[[Any, int], None]
-"""Called with the answer of an operation and the last offset of its round, which is written and not durable yet."""
+"""The function that is called when a round is written, not durable yet: with the answer and the round's last offset."""
 
 
 class Unavailable(Exception):
@@ -104,7 +104,7 @@ class _Asked:
         self.error: Exception | None = None
 
     def note(self, last_offset: int) -> None:
-        """Tell that the round is written, unless the operation was refused."""
+        """Call `noted`, because the round is written, unless the operation was refused."""
         if self.noted is not None and self.change is not None and self.error is None:
             self.noted(self.change.answer, last_offset)
 
@@ -178,8 +178,8 @@ class Operations(Generic[S]):
             asked.append(_Asked(operation, answered, noted))
 
     def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
-        """Carry out an operation at once, behind those that wait for a round. Raises Unavailable, and the errors of
-        `operation`.
+        """Carry out an operation at once, after the operations that wait for a round. Raises Unavailable, and
+        the errors of `operation`.
         """
         mine = _Asked(operation, None)
         last_offset = self._run_round(loaded, [*self._asked.pop(loaded, ()), mine])
@@ -236,7 +236,7 @@ class Operations(Generic[S]):
         room = 0 if self._flusher.is_flushing else self._flusher.logs_per_round
         for loaded in list(self._asked):
             if room <= 0 and loaded.awaits_flush:
-                continue  # its batch would be durable no sooner: let it grow until `_flush_finished`
+                continue  # a batch written now would not become durable sooner: let it grow until `_flush_finished`
             asked = self._asked.pop(loaded, ())
             if asked and not loaded.partition.is_persisted(self._run_round(loaded, asked)):
                 room -= 1
@@ -261,7 +261,7 @@ class Operations(Generic[S]):
         except (LogError, ValueError, MemoryError) as error:
             self._fail(loaded, asked, self._unwritten(loaded, error))
         except Exception as error:
-            # whoever waits for the round must not wait for ever because of a bug
+            # Refuse all requests of the round, so that a bug does not let them wait for ever.
             logger.exception("a round failed in an unexpected way")
             self._fail(loaded, asked, self._unwritten(loaded, error))
         else:
@@ -276,7 +276,7 @@ class Operations(Generic[S]):
             raise Unavailable(ErrorCode.not_coordinator)
         try:
             change = one.operation(loaded.shard, now_ms)
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is the answer of this operation only
+        except Exception as error:  # noqa: BLE001 - any error is the answer of this operation only
             one.fail(error)
             return
         one.change = change
@@ -288,7 +288,7 @@ class Operations(Generic[S]):
             one.fail(error)  # the producer of the transaction was fenced: nothing was written
             return
         except RecordTooLarge as error:
-            # as in Kafka: what is too large now stays too large, so the client must not retry
+            # As in Kafka, the client must not retry: records that are too large now stay too large.
             self._unwritten(loaded, error)
             one.fail(Unavailable(ErrorCode.unknown_server_error))
             raise Unavailable(ErrorCode.not_coordinator) from error

@@ -60,7 +60,7 @@ class _Load:
         self.queue: OrderedDict[BlockKey, _Load] | None = queue
         """The queue that the block is in until a thread takes it; None after that."""
         self.blocks_ahead = 0
-        """How many of the following blocks to read too, up to the end of the file."""
+        """The number of following blocks to read too, up to the end of the file."""
         self.size_bytes = 0
         self.failed = False
         queue[key] = self
@@ -224,7 +224,9 @@ class ColdReads:
         return number == 0 or (number > 0 and (path, number - 1) in self._known)
 
     def _read_on(self, key: BlockKey, blocks: int) -> None:
-        """Read the blocks after a known one, as many as asked for, up to the end of the file."""
+        """Read the following blocks of the file, as many as the reader of this block has asked for, up to the
+        end of the file.
+        """
         path, number = key
         while blocks > 0 and self._known[path, number].size_bytes == BLOCK_BYTES:
             number += 1
@@ -277,7 +279,7 @@ class ColdReads:
         except OSError as error:
             logger.debug(
                 "%s could not be read ahead: %s", job, error
-            )  # the reader of this block gets the same error
+            )  # The reader of this block will get the same error when it reads.
         except Exception:
             logger.exception("old data could not be read ahead")
         if isinstance(job, _Load):

@@ -66,7 +66,7 @@ class DelayedFetch:
     def _progress(self, index: int) -> None:
         """Check one partition for progress.
 
-        Checking all would cost each append to any partition of a large fetch too much.
+        Checking all partitions at each append would cost too much for a large fetch.
         """
         partition = self._partitions[index]
         log = partition.log
@@ -86,7 +86,7 @@ class DelayedFetch:
         if complete is None:
             return
         self.cancel()
-        # not at once: the partitions that one flush round makes visible are read together
+        # Complete later in this turn, so that all partitions that one flush round makes visible are read together.
         self._loop.call_soon(complete)
 
     def cancel(self) -> None:

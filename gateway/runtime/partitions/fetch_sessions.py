@@ -48,7 +48,7 @@ class SessionPartition:
 
 
 class SessionRoom:
-    """How many partitions the fetch sessions of all clients hold, and how many they may hold."""
+    """The number of partitions that the fetch sessions of all clients hold, and its limit."""
 
     __slots__ = ("limit", "partitions")
 

@@ -49,7 +49,7 @@ class FlushRound:
     def take_back(self) -> int:
         """Give every log its ticket back; return how many tickets failed."""
         failures = 0
-        # an error of one log must not stop the others
+        # An error of one log must not stop the other logs.
         for log, ticket in self.entries:
             error = self.errors.get(ticket)
             try:
@@ -81,12 +81,14 @@ class FlushRound:
 
     def tell(self, after_round: Iterable[Callable[[], None]]) -> None:
         """Tell the owners, then the requests, then whoever wants to know that a round is over."""
-        # an error of one answer must not stop the others
+        # An error of one answer must not stop the other answers.
         for owner in self.owners:
             try:
                 owner.flush_finished()
             except Exception:
-                logger.exception("what follows a flush of %s-%d failed", owner.log.topic, owner.log.partition)
+                logger.exception(
+                    "the work after a flush of %s-%d failed", owner.log.topic, owner.log.partition
+                )
         for waiting in self.waiting:
             try:
                 waiting.resolve()
@@ -96,7 +98,7 @@ class FlushRound:
             try:
                 finished()
             except Exception:
-                logger.exception("what follows a flush round failed")
+                logger.exception("the work after a flush round failed")
 
 
 def tickets_of(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, FlushTicket]]:

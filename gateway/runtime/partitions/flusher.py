@@ -97,13 +97,16 @@ class Flusher:
         self.after_round: list[Callable[[], None]] = []
         """Called after all requests that waited for a round are resolved, so that their answers leave together."""
         self.disk_is_busy = False
-        """Whether cold reads use the disk right now, so that a quick flush can't be expected."""
+        """Whether reads of uncached records use the disk right now, so that a quick flush can't be expected."""
         self.rounds = 0
         self.failures = 0
 
     @property
     def inline_limit_s(self) -> float:
-        """Return the expected time up to which a flush runs in the event loop."""
+        """The limit in seconds: a flush that is expected to take less runs in the event loop.
+
+        With 0 no flush does.
+        """
         return self._pace.limit_s
 
     @inline_limit_s.setter
@@ -213,7 +216,7 @@ class Flusher:
         try:
             errors = self._pace.time(commit) if self._is_lone else commit()
         except Exception as error:
-            # Whatever the error was, the state of the disk is unknown, and the round must end.
+            # After any error the state of the disk is unknown, and the round must end.
             logger.exception("a flush failed in an unexpected way")
             errors = [OSError(f"{type(error).__name__}: {error}")] * len(tickets)
         for ticket, found in zip(tickets, errors, strict=True):

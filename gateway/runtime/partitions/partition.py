@@ -71,7 +71,7 @@ class Partition:
         self.closed = False
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None
-        """The recovery point and when it was first seen to lag."""
+        """The recovery point, and the time at which records after it were first seen."""
         self._watchers: dict[object, Callable[[], None]] = {}
         log.begin_leader_epoch(leader_epoch)
 
@@ -94,7 +94,7 @@ class Partition:
                 begins_at_zero=begins_at_zero,
             )
         except StorageFailed:
-            self._tell_watchers()  # long polls learn of the records now
+            self._tell_watchers()  # Wake the fetches that wait for records.
             raise
         if info.is_duplicate:
             return info
@@ -128,7 +128,9 @@ class Partition:
         return self.append(marker, now_ms, is_client=False)
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
-        """Return the error for the leader epoch that a client believes in; -1 stands for no epoch (KIP-320)."""
+        """Return the error for the leader epoch that a client names as the present one; -1 stands for no
+        epoch (KIP-320).
+        """
         if current_leader_epoch in {-1, self.leader_epoch}:
             return ErrorCode.none
         if current_leader_epoch < self.leader_epoch:
@@ -140,7 +142,8 @@ class Partition:
         return offset < self.log.high_watermark
 
     def when_decided(self, offset: int, then: Callable[[bool], None]) -> None:
-        """Call `then` after the flush of the records up to `offset`, with whether they are persisted.
+        """Call `then` after the flush of the records up to `offset`, with True if they are persisted and
+        False if the flush failed.
 
         Ask `is_persisted` first: this method waits for a flush even if the records are persisted.
         """

@@ -29,7 +29,8 @@ class Recoveries:
     async def reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
         """Bring an offline log back; `owner` serves it, if anyone does. Joins a recovery that is under way.
 
-        The recovery goes on when the caller is cancelled. Raises LogError, IncompatibleFormat, OSError; the log is then still offline.
+        The recovery continues when the caller is cancelled. Raises LogError, IncompatibleFormat, OSError; the
+        log is then still offline.
         """
         await asyncio.shield(self._start((log.topic, log.partition), lambda: self._reopen(log, owner)))
 
@@ -79,7 +80,7 @@ class Recoveries:
             finally:
                 directory.end_recovery(key, recovery)
         except _EXPECTED as error:
-            logger.error("%s-%d can't be recovered: %s", *key, error)  # noqa: TRY400 - the sentence says it
+            logger.error("%s-%d can't be recovered: %s", *key, error)  # noqa: TRY400 - needs no traceback
             return
         if recovery.stop is not None:
             then()

@@ -100,7 +100,7 @@ class TopicPartitions:
 
 
 class Partitions:
-    """The registry that handlers look partitions up in."""
+    """The registry in which handlers look up partitions."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, TopicPartitions] = {}

@@ -6,7 +6,7 @@ A record batch comes back as an answer on this way, in the event loop but for th
     Partition.when_decided ───► LogFlusher.wait(Waiting)   the Waiting joins the round that has its offset
                                 ... the round flushes in worker threads, or becomes objects in a bucket ...
     Partition.flush_finished ◄─ LogFlusher                 the high watermark follows what is durable
-    then(persisted?) ◄───────── Waiting.resolve         and now each one who waited for this round knows
+    then(persisted?) ◄───────── Waiting.resolve         and every request that waited for this round gets its result
 
 A fetch that waits for records yet to be written waits for no flush: it watches the high watermark (`Partition.watch`).
 """

@@ -1,7 +1,7 @@
 """The charge of one request to the client quotas, while there are any.
 
-Source: Kafka's KafkaApis and RequestHandlerHelper: the answer says for how long the client is throttled, and leaves at once;
-the connection is not read from for that time.
+Source: Kafka's KafkaApis and RequestHandlerHelper: the answer is sent at once and says for how long the
+client is throttled. For that time the gateway does not read from the connection.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Charge:
         self._user = principal.partition(":")[2]
         self._client_id = client_id
         self.busy_s = 0.0
-        """The time that the request has cost the event loop and threads."""
+        """The time that the request has cost the event loop and threads, and that is not charged yet."""
         self.throttle_ms = 0
         """The time for which the client must wait after this request."""
 
@@ -31,12 +31,12 @@ class Charge:
         self._throttle(quotas.produce.charge(self._user, self._client_id, size_bytes, quotas.now_ms))
 
     def count_fetched(self, size_bytes: int) -> None:
-        """Charge bytes that are sent whatever the quota."""
+        """Charge bytes that are sent even if they exceed the quota."""
         quotas = self._quotas
         self._throttle(quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms))
 
     def count_fetched_beside(self, size_bytes: int) -> None:
-        """Charge the bytes of a Fetch answer beside its records. They throttle only later fetches."""
+        """Charge the bytes of a Fetch answer beside its records. These bytes throttle later fetches only."""
         quotas = self._quotas
         quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms)
 
@@ -62,9 +62,10 @@ class Charge:
         return allowed
 
     def count_time(self) -> None:
-        """Charge the time that the request has cost."""
+        """Charge the time that the request has cost since the last call."""
         quotas = self._quotas
         percent = self.busy_s * PERCENT
+        self.busy_s = 0.0
         self._throttle(quotas.request.charge(self._user, self._client_id, percent, quotas.now_ms))
 
     def _throttle(self, throttle_ms: int) -> None:

@@ -31,10 +31,10 @@ PERCENT: Final = 100.0
 
 
 class ClientQuotas:
-    """The quotas of all keys. Without any quota, `is_on` and `limits_connections` are all that anybody asks."""
+    """The quotas of all keys. When there are no quotas, other parts read only `is_on` and `limits_connections`."""
 
     def __init__(self, config: Config, clock: Clock, seconds: Callable[[], float]) -> None:
-        """`seconds` measures the time that requests cost."""
+        """Begin without quotas. `seconds` measures the time that requests cost."""
         self._clock = clock
         self.seconds = seconds
         windows = Windows(config.int("quota.window.num"), config.int("quota.window.size.seconds") * 1000)
@@ -101,7 +101,9 @@ class ClientQuotas:
         return self._clock.now_ms()
 
     def delay_of_connection(self, host: str) -> int:
-        """Count a new connection of an address; return the time (ms) after which to refuse it, 0 when it is welcome."""
+        """Count a new connection of an address; return the time (ms) after which to refuse the connection, 0
+        when it is within the quota.
+        """
         quota = self.connections
         now_ms = self.now_ms
         host = _address(host)
@@ -112,7 +114,7 @@ class ClientQuotas:
 
 
 def _limited(entity: QuotaEntity) -> Entity:
-    """Return the entity for the rules, to which an address is a client id."""
+    """Return the entity in the form of the quota rules, which treat an address as a client id."""
     names = {kind: DEFAULT if name is None else name for kind, name in entity}
     if IP in names:
         return None, names[IP] and _address(names[IP])

@@ -47,7 +47,7 @@ def _stored_entries(metadata_log: MetadataLog) -> dict[uuid.UUID, AclEntry]:
 
 
 class _Following:
-    """Adds to an authorizer what the metadata log adds, and removes what it removes."""
+    """Keeps the entries of an authorizer equal to those of the metadata log."""
 
     def __init__(self, authorizer: Authorizer, entries: dict[uuid.UUID, AclEntry]) -> None:
         self._authorizer = authorizer
@@ -56,7 +56,7 @@ class _Following:
             authorizer.add(entry)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Apply all records of a change before anybody else decides."""
+        """Apply all records of a change before the authorizer decides again."""
         for record in records:
             if not isinstance(record, AccessControlEntryRecord | RemoveAccessControlEntryRecord):
                 continue

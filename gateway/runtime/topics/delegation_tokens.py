@@ -46,7 +46,7 @@ class DelegationTokens:
         self._metadata_log = metadata_log
         self._stored: StoredTokens = metadata_log.image.tokens
         self._ids: dict[bytes, str] = {}
-        """The ids of tokens by their passwords, as far as somebody asked."""
+        """The ids of tokens by their passwords, for passwords that were looked up."""
         self._known: set[str] = set()
         self._credentials: dict[tuple[str, ScramHash], asyncio.Future[ScramCredential]] = {}
         metadata_log.add_listener(self._metadata_changed)
@@ -107,7 +107,7 @@ class DelegationTokens:
             logger.info("removed %d expired delegation tokens", len(removed))
 
     async def _metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Forget what is known of removed tokens."""
+        """Forget the passwords and credentials of removed tokens."""
         for record in records:
             if isinstance(record, RemoveDelegationTokenRecord):
                 for hashing in ScramHash:

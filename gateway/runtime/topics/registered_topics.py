@@ -8,9 +8,9 @@ from gateway.runtime.partitions.registry import Partitions
 
 
 class RegisteredTopics:
-    """The topics of this node as members of consumer and share groups can be assigned them.
+    """The topics of this node whose partitions can be assigned to members of consumer and share groups.
 
-    Internal topics are among them: a regular expression may match them. Source: Kafka's
+    Internal topics are included, because a regular expression may match them. Source: Kafka's
     `GroupMetadataManager.refreshRegularExpressions`.
     """
 

@@ -212,7 +212,7 @@ class TopicLifecycle:
                 try:
                     settings.update_config(partition.log, policy.log_config)
                 except LogError as error:
-                    # the log must not continue, because it could not read its names
+                    # The log must go offline, because its producer names could not be read.
                     partition.log.outage.begin(f"its configuration can't be applied: {error}")
                 partition.flush_captures()
                 partition.compression = policy.compression

@@ -44,14 +44,15 @@ def topic_policy(config: Config, overrides: Mapping[str, str]) -> TopicPolicy:
     internal_segment_bytes = config.topic_value("internal.segment.bytes", overrides)
     policies = cast("tuple[str, ...]", config.topic_value("cleanup.policy", overrides))
     delay_header = text("delivery.delay.header")
-    # topic creation refuses both together; a policy that brokers get later must not delete records that are not due
+    # The creation of a topic refuses compaction together with delayed records. A default that is set later
+    # for all topics must not delete records that are not due.
     deletes, compacts = "delete" in policies, "compact" in policies and not delay_header
     max_compaction_lag_ms = number("max.compaction.lag.ms")
     log_config = LogConfig(
         segment_bytes=(
             number("segment.bytes") if internal_segment_bytes is None else cast("int", internal_segment_bytes)
         ),
-        # only closed segments are compacted, so segments must close in time
+        # Only closed segments are compacted, so each segment must close in time.
         segment_ms=min(number("segment.ms"), max_compaction_lag_ms) if compacts else number("segment.ms"),
         segment_jitter_ms=number("segment.jitter.ms"),
         index_interval_bytes=number("index.interval.bytes"),

@@ -42,10 +42,10 @@ FLUSH_CHECK_S: Final = 0.25
 class _Job:
     name: str
     every_s: float | Interval
-    """An `Interval` when the setting can be altered while the gateway runs."""
+    """The seconds between two runs; an `Interval` when its setting can be altered while the gateway runs."""
     work: Callable[[Partition], object] | None
     once: Callable[[], Awaitable[None] | None] | None = None
-    """Runs before `work` runs for each open partition."""
+    """The function that runs once before `work` runs for each open partition."""
 
 
 class BackgroundJobs:

@@ -31,7 +31,9 @@ class DelayedDelivery:
         self._to_snapshot: list[PartitionLog] = []
 
     def run(self) -> None:
-        """Release the records that are due, and write some of the snapshots; each interval writes every log's once."""
+        """Release the records that are due, and write some of the snapshots; the snapshot of every log is
+        written once per interval.
+        """
         now_ms = self._clock.now_ms()
         for log in self._lists.delaying:
             log.record_states.release_due(now_ms)

@@ -71,7 +71,7 @@ class DiskRoom:
         self._timer = asyncio.get_running_loop().call_later(CHECK_EVERY_S, self.start)
 
     def stop(self) -> None:
-        """Stop checking. A recovery that is under way goes on; see `Recoveries.finish`."""
+        """Stop checking. A recovery that is under way continues; `Recoveries.finish` waits for it."""
         if self._timer is not None:
             self._timer.cancel()
         if self.reopening is not None:

@@ -76,7 +76,9 @@ class FileSweep:
         return found[:MAX_FOUND]
 
     async def _twice(self, find: Callable[[], Awaitable[list[FileLeak]]]) -> list[FileLeak]:
-        """Return the leaks that two searches both find; a file that only exists for a moment is gone in the second."""
+        """Return the leaks that two searches both find; a file that exists only for a moment is gone at the
+        second search.
+        """
         first = await find()
         if not first:
             return []

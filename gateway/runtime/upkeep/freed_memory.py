@@ -1,8 +1,8 @@
 """Gives memory back to the operating system after many partitions were deleted.
 
 A table keeps the size of its fullest time until entries are added. Python keeps free objects of frequent types for reuse
-until a full garbage collection, and the C library keeps free pages until `malloc_trim`. After thousands of deletions all
-together are tens of megabytes.
+until a full garbage collection, and the C library keeps free pages until `malloc_trim`. After thousands of
+deletions this free memory adds up to tens of megabytes.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class FreedMemory:
         for table in self._tables:
             shrink(table)
         gc.collect()
-        # only glibc has the call
+        # only glibc has `malloc_trim`
         with contextlib.suppress(AttributeError, OSError):
             ctypes.CDLL(None).malloc_trim(0)
         return True

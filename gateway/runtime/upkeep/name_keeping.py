@@ -40,7 +40,9 @@ class NameKeeping:
         """Logs that could not be replayed; they are tried again after an interval."""
 
     async def run(self) -> None:
-        """Continue replays, and write snapshots of changed names; each interval writes every log's once."""
+        """Continue replays, and write snapshots of changed names; the snapshot of every log is written once
+        per interval.
+        """
         now_ms = self._clock.now_ms()
         interval_ms = self._config.int("seqgate.deduplication.snapshot.interval.ms")
         wanted = self._lists.due_for_snapshot
@@ -128,7 +130,7 @@ class NameKeeping:
             return partition.log.record_states.replay_names(REPLAY_BYTES, self._clock.now_ms())
         except LogError as error:
             self._unreadable.add(partition.log)
-            logger.error(  # noqa: TRY400 - the sentence says it
+            logger.error(  # noqa: TRY400 - needs no traceback
                 "%s-%d can't be replayed for producer names: %s", partition.topic, partition.index, error
             )
             return True

@@ -41,7 +41,7 @@ class StateKind(StrEnum):
 
 
 class StateLeak(NamedTuple):
-    """One piece of such state.
+    """One piece of state about a topic that no longer exists.
 
     `owner` is a group or a transactional id; `topic` a name, or an id without a known name.
     """

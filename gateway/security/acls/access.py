@@ -1,4 +1,4 @@
-"""The question that handlers ask before they act: may this principal do that?"""
+"""The port through which handlers ask whether a principal may carry out an operation on a resource."""
 
 from __future__ import annotations
 
@@ -19,7 +19,9 @@ class Access(Protocol):
 
     @property
     def generation(self) -> int:
-        """A number that changes with every change of a decision, so that a remembered decision can be told from a present one."""
+        """A number that changes with every change of a decision, so that a caller can detect that a
+        remembered decision is out of date.
+        """
 
     def allows(
         self, principal: str, host: str, operation: Operation, resource_type: ResourceType, name: str

@@ -1,8 +1,8 @@
 """Decides by access control lists. Source: Kafka's StandardAuthorizer, Authorizer.authorizeByResourceType.
 
-An entry that denies beats every entry that allows, whatever pattern each has. A super user may do everything. Where no
-entry applies, the answer is no; with `allow.everyone.if.no.acl.found` it is yes for a resource to which no entry of
-anybody applies.
+An entry that denies beats every entry that allows, whatever pattern each has. A super user may do everything.
+Where no entry applies, the operation is denied. With `allow.everyone.if.no.acl.found` it is allowed on a
+resource to which no entry of anybody applies.
 """
 
 from __future__ import annotations
@@ -16,7 +16,10 @@ from gateway.security.acls.hosts import host_texts
 from gateway.security.acls.name_patterns import NamePatterns
 
 DECISIONS: Final = 10_000
-"""Remembered decisions. Beyond this number all are forgotten, and remembered again as they are asked for."""
+"""Remembered decisions.
+
+Beyond this number all are forgotten; a forgotten decision is computed again when it is needed.
+"""
 _LONGEST_NAME: Final = 255
 """A decision about a longer name, which a client may make up, is not remembered."""
 _ANY_NAME: Final = "hardcode"
@@ -42,7 +45,7 @@ _Decision: TypeAlias = tuple[str, str, Operation, ResourceType, str | None]
 
 
 class Authorizer:
-    """The access that access control entries give. Implements `Access`."""
+    """The `Access` that decides by access control entries."""
 
     is_on = True
 
@@ -57,7 +60,7 @@ class Authorizer:
         self._decisions: dict[_Decision, bool] = {}
 
     def add(self, entry: AclEntry) -> None:
-        """Let the entry count from now on. The same entry counts twice when it is added twice."""
+        """Let the entry count from now on. An entry that is added twice must be removed twice."""
         holding = self._rules.setdefault((entry.resource_type, entry.principal), NamePatterns())
         rules: _Rules = holding.get_or_add(entry.pattern_type, entry.name, dict)
         verdicts = rules.setdefault(entry.host, {})
@@ -109,7 +112,7 @@ class Authorizer:
     ) -> bool:
         """Return whether there may be a resource of the type on which the principal may carry out the operation.
 
-        Entries for another operation that implies this one do not count here, as in Kafka.
+        As in Kafka, entries for another operation do not count here, even if that operation implies this one.
         """
         key = (principal, host, operation, resource_type, None)
         decided = self._decisions.get(key)

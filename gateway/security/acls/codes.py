@@ -43,7 +43,7 @@ class ResourceType(enum.IntEnum):
 
 
 class PatternType(enum.IntEnum):
-    """How an entry names its resources; `ANY` and `MATCH` stand in filters only."""
+    """The kind of pattern by which an entry names its resources; only filters may have `ANY` and `MATCH`."""
 
     UNKNOWN = 0
     ANY = 1

@@ -32,7 +32,7 @@ class AclEntry(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Finds entries. None and ANY find all values of a field.
+    """The conditions that an entry must meet to be found. None and ANY match all values of a field.
 
     The pattern type ANY finds the name in literal and prefixed patterns; MATCH finds every pattern that applies to a
     resource of the name.

@@ -1,4 +1,4 @@
-"""Values by the patterns of resource names, found by a name without a look at every pattern."""
+"""A table of values by patterns of resource names. A look-up by a name does not compare every pattern."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Logins over SASL: the exchanges of each mechanism, which know nothing of connections."""
+"""Logins over SASL: the exchange of messages for each mechanism, independent of connections."""

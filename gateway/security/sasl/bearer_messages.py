@@ -20,14 +20,17 @@ _MALFORMED: Final = "the first message of the client is not that of OAUTHBEARER 
 
 @dataclass(frozen=True, slots=True)
 class FirstMessage:
-    """What the client's first message says. `authorization_id` is empty when the client names nobody to act for."""
+    """The content of the client's first message.
+
+    `authorization_id` is empty when the client names no user on whose behalf it acts.
+    """
 
     authorization_id: str
     token: str
 
 
 def parse_first_message(message: bytes) -> FirstMessage:
-    """Return what the client's first message says; extensions are checked and dropped. Raises LoginRefused."""
+    """Return the content of the client's first message; extensions are checked and dropped. Raises LoginRefused."""
     found = _FIRST.fullmatch(message)
     if found is None:
         raise LoginRefused(_MALFORMED)

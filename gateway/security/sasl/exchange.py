@@ -1,4 +1,4 @@
-"""One login of one client: tokens come in, tokens go out, until the client is known or refused."""
+"""One login of one client: the client and the server exchange tokens until the client is logged in or refused."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from typing import Protocol
 
 
 class LoginRefused(Exception):
-    """The client may not log in. The message goes to the client and to the log: it has no secret, and does not tell an unknown user from a
-    wrong password.
+    """The client may not log in. The message goes to the client and to the log: it has no secret, and does
+    not reveal whether the user is unknown or the password is wrong.
+
+    `principal` is the one that the client claims to be, for the audit log; None for a user that does not exist, because
+    people type passwords in place of their names.
     """
+
+    def __init__(self, reason: str, *, principal: str | None = None) -> None:
+        super().__init__(reason)
+        self.principal = principal
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +51,7 @@ class Mechanism(Protocol):
     """A SASL mechanism of one listener."""
 
     name: str
-    """Its name on the wire, such as `SCRAM-SHA-256`."""
+    """The name of the mechanism on the wire, such as `SCRAM-SHA-256`."""
 
     def begin(self) -> Exchange:
         """Begin a login."""

@@ -7,7 +7,7 @@ from typing import Final
 LINE_INTERVAL_S: Final = 10.0
 """Failed logins of one address within this time (s) share a line of the log."""
 ADDRESSES: Final = 1_000
-"""Addresses that are remembered; the one that was logged first is forgotten for a further one."""
+"""Addresses that are remembered; a further address replaces the one that was logged first."""
 
 
 class FailedLogins:
@@ -19,7 +19,9 @@ class FailedLogins:
         """The time (s) of the last line of each address, and the failures since."""
 
     def note(self, host: str, now_s: float) -> int | None:
-        """Count a failure; return how many failures of the address had no line before, or None when this one gets no line either."""
+        """Count a failure; return the number of failures of the address that got no log line before; None
+        when this failure gets no line either.
+        """
         self.total += 1
         logged_s, unlogged = self._lines.get(host, (None, 0))
         if logged_s is not None and now_s - logged_s < LINE_INTERVAL_S:

@@ -33,7 +33,7 @@ def read_keys(url: str) -> KeySet:
         reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
         raise KeysUnusable(f"{reason[:1].lower()}{reason[1:200]}") from None
     if len(document) > MOST_BYTES:
-        raise KeysUnusable(f"it has more than {MOST_BYTES} bytes")
+        raise KeysUnusable(f"the document has more than {MOST_BYTES} bytes")
     return parse_key_set(document)
 
 
@@ -69,7 +69,10 @@ def _read_endpoint(parts: SplitResult) -> bytes:
 
 
 class _Deadline:
-    """Ends a connection that takes longer than LIMIT_S, although bytes keep coming. What was read by then does not count."""
+    """Ends a connection that takes longer than LIMIT_S, although bytes keep coming.
+
+    The bytes that were read by then are dropped.
+    """
 
     def __init__(self, connected: socket.socket) -> None:
         self._connected = connected
@@ -88,5 +91,5 @@ class _Deadline:
     def _pass(self) -> None:
         self._passed = True
         with contextlib.suppress(OSError):
-            # SSLSocket.shutdown would make the reader take what comes for plaintext
+            # SSLSocket.shutdown would make the reader treat further bytes as plaintext.
             socket.socket.shutdown(self._connected, socket.SHUT_RDWR)

@@ -18,10 +18,11 @@ _OF_CURVE: Final = {
     "Ed25519": ("EdDSA",),
     "Ed448": ("EdDSA",),
 }
+_SLOW_CURVES: Final = ("P-384", "P-521", "Ed448")
 ALGORITHMS: Final = frozenset((*_RSA, "ES256", "ES384", "ES512", "EdDSA"))
-"""The algorithms that tokens may be signed with. Those with a shared secret are none of them."""
+"""The algorithms that tokens may be signed with. Algorithms with a shared secret are left out."""
 _PUBLIC: Final = ("kty", "n", "e", "crv", "x", "y")
-"""The members of a JWK that make a public key."""
+"""The fields of a JWK that make up a public key."""
 _MOST_KEYS: Final = 1000
 
 
@@ -36,6 +37,8 @@ class VerificationKey:
     key_id: str | None
     algorithms: frozenset[str]
     key: Any
+    is_slow: bool = False
+    """Whether a verification takes so long (0.3 ms and more) that a thread does it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +48,10 @@ class KeySet:
     keys: tuple[VerificationKey, ...]
 
     def find(self, key_id: str | None, algorithm: str) -> VerificationKey | None:
-        """Return the key that a token names; None when there is none. Without a name there must be only one that fits."""
+        """Return the key that a token names; None when there is none.
+
+        For a token without a key name, exactly one key must fit.
+        """
         fitting = [key for key in self.keys if algorithm in key.algorithms]
         if key_id is None:
             return fitting[0] if len(fitting) == 1 else None
@@ -61,11 +67,12 @@ def parse_key_set(document: bytes) -> KeySet:
     try:
         rows = msgspec.json.decode(document, type=_Document).keys
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
-        raise KeysUnusable("it is not a JWK set: a JSON object with a list `keys`") from None
+        raise KeysUnusable("the document is not a JWK set: a JSON object with a list `keys`") from None
     keys = tuple(key for key in map(_key, rows[:_MOST_KEYS]) if key is not None)
     if not keys:
         raise KeysUnusable(
-            f"none of its {len(rows)} keys can verify tokens; a key must be public (RSA from {LEAST_RSA_BITS} bits on, "
+            f"none of the {len(rows)} keys in the document can verify tokens; "
+            f"a key must be public (RSA from {LEAST_RSA_BITS} bits on, "
             f"EC or OKP) and for one of {', '.join(sorted(ALGORITHMS))}"
         )
     return KeySet(keys)
@@ -85,7 +92,8 @@ def _key(row: dict[str, Any]) -> VerificationKey | None:
     if isinstance(key, RSAPublicKey) and key.key_size < LEAST_RSA_BITS:
         return None
     key_id = row.get("kid")
-    return VerificationKey(key_id if isinstance(key_id, str) else None, algorithms, key)
+    is_slow = row.get("crv") in _SLOW_CURVES
+    return VerificationKey(key_id if isinstance(key_id, str) else None, algorithms, key, is_slow)
 
 
 def _algorithms(row: dict[str, Any]) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""The keys of one JWK set: cached, read again from time to time, and when a token names an unknown key."""
+"""The keys of one JWK set: they are cached, and read again at intervals, and when a token names an unknown key."""
 
 from __future__ import annotations
 
@@ -30,7 +30,10 @@ class RefreshTimes:
 
 
 class KeySource:
-    """Gives the key that a token names. `read` blocks, so that it runs in a thread; `origin` names the JWK set in log lines."""
+    """The source of the key that a token names.
+
+    `read` blocks, so that it runs in a thread; `origin` names the JWK set in log lines.
+    """
 
     def __init__(
         self,
@@ -95,7 +98,7 @@ class KeySource:
             keys = self._read()
         except KeysUnusable as error:
             reason = str(error)
-        except Exception as error:  # noqa: BLE001 - whatever it is, the next attempt may succeed
+        except Exception as error:  # noqa: BLE001 - after any error the next attempt may succeed
             reason = type(error).__name__
         with contextlib.suppress(RuntimeError):  # the loop is closed: the gateway stops
             self._loop.call_soon_threadsafe(self._take, keys, reason)

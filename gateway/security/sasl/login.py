@@ -1,4 +1,4 @@
-"""The order of a login: which request may come when, on one connection of a listener with SASL.
+"""The state of a login on one connection of a listener with SASL: which requests it accepts in which phase.
 
     phase        ApiVersions     SaslHandshake     SaslAuthenticate   others
     NEW          answer, KNOWN   handshake         close              close
@@ -24,14 +24,14 @@ SASL_HANDSHAKE: Final = 17
 API_VERSIONS: Final = 18
 SASL_AUTHENTICATE: Final = 36
 REAUTHENTICATION_INTERVAL_S: Final = 1.0
-"""A handshake that follows the last re-authentication's start in less time (s) does not start another."""
+"""The shortest time (s) between the starts of two re-authentications; an earlier SaslHandshake does not start one."""
 
 LONGEST_SESSION_MS: Final = 10**16
 """A longer lifetime of a session is cut to this one, which all clients can read."""
 
 
 class Phase(enum.Enum):
-    """How far the login is."""
+    """The phase of a login."""
 
     NEW = enum.auto()
     KNOWN = enum.auto()
@@ -44,12 +44,12 @@ class Phase(enum.Enum):
 
 
 class Route(enum.Enum):
-    """What becomes of a request."""
+    """The treatment of a request."""
 
     SERVE = enum.auto()
-    """It is served as on a listener without SASL."""
+    """The request is served as on a listener without SASL."""
     VERSIONS = enum.auto()
-    """It is served, and `Login.versions_sent` follows unless its answer is an error."""
+    """The request is served; unless its answer is an error, the caller then calls `Login.versions_sent`."""
     HANDSHAKE = enum.auto()
     TOKEN_REQUEST = enum.auto()
     BARE_TOKEN = enum.auto()
@@ -58,7 +58,7 @@ class Route(enum.Enum):
 
 
 class Handshake(enum.Enum):
-    """What becomes of a handshake."""
+    """The outcome of a SaslHandshake."""
 
     ACCEPTED = enum.auto()
     UNKNOWN_MECHANISM = enum.auto()
@@ -98,7 +98,7 @@ class Login:
     __slots__ = ("_exchange", "_mechanism", "_offers", "_reauthenticated_s", "_session", "phase")
 
     def __init__(self, offers: Mapping[str, Offer]) -> None:
-        """`offers` are the mechanisms of the listener, by their names."""
+        """Begin without a login. `offers` are the mechanisms of the listener, by their names."""
         self._offers = offers
         self.phase = Phase.NEW
         self._mechanism = ""
@@ -113,7 +113,7 @@ class Login:
 
     @property
     def exchange(self) -> Exchange:
-        """The tokens of the login in progress."""
+        """The exchange of tokens of the login in progress."""
         assert self._exchange is not None
         return self._exchange
 
@@ -124,11 +124,11 @@ class Login:
 
     @property
     def never_ends(self) -> bool:
-        """Whether the client is logged in until it hangs up, so that nothing remains to be watched."""
+        """Whether the client is logged in until it hangs up, so that no request need be checked any more."""
         return self.phase is Phase.LOGGED_IN and self._session is not None and self._session.ends_s is None
 
     def route(self, api_key: int, now_s: float) -> Route:
-        """Return what becomes of the next request; in the phase BARE the key does not count."""
+        """Return the treatment of the next request; in the phase BARE the API key is ignored."""
         phase = self.phase
         if phase is Phase.LOGGED_IN:
             return self._route_logged_in(api_key, now_s)
@@ -174,7 +174,8 @@ class Login:
         if self._session is not None and self._session.logged_in.principal != logged_in.principal:
             raise LoginRefused(
                 f"Cannot change principals during re-authentication from {self._session.logged_in.principal} "
-                f"to {logged_in.principal}"
+                f"to {logged_in.principal}",
+                principal=logged_in.principal,
             )
         lifetime_ms = _lifetime_ms(logged_in.expires_at_ms, self._offers[self._mechanism].reauth_ms, now_ms)
         ends_s = None if lifetime_ms is None else now_s + lifetime_ms / 1000

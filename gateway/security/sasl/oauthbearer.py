@@ -1,6 +1,7 @@
 """OAUTHBEARER: a client logs in with a token that somebody else issued. Source: RFC 7628, Kafka's OAuthBearerSaslServer.
 
-A token that is refused is answered, not the login: the client acknowledges the answer, and only then its login is refused.
+A refused token first gets an answer with the error. The client acknowledges this answer, and only then its
+login is refused.
 """
 
 from __future__ import annotations
@@ -46,5 +47,7 @@ class _Login:
             self._refusal = f"the token is refused: {error}"
             return Step(INVALID_TOKEN)
         if first.authorization_id not in {"", accepted.subject}:
-            raise LoginRefused("the authorization id is not the user of the token")
+            raise LoginRefused(
+                "the authorization id is not the user of the token", principal=user(accepted.subject)
+            )
         return Step(b"", LoggedIn(user(accepted.subject), accepted.expires_at_ms))

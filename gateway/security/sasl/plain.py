@@ -16,7 +16,7 @@ from gateway.security.sasl.exchange import Exchange, LoggedIn, LoginRefused, Ste
 PLAIN: Final = "PLAIN"
 INVALID: Final = "Authentication failed: Invalid username or password"
 _NOBODY: Final = b"\0" * hashlib.sha256().digest_size
-"""What the password of an unknown user is compared with; it is the digest of no password."""
+"""The value with which the password of an unknown user is compared; it is the digest of no password."""
 
 
 class PlainUsers(Protocol):
@@ -27,7 +27,10 @@ class PlainUsers(Protocol):
 
 
 def digest(password: str) -> bytes:
-    """Return what is kept and compared of a password: values of one length, so that a comparison always takes the same time."""
+    """Return the digest of a password, which is kept and compared in its place.
+
+    All digests have one length, so a comparison always takes the same time.
+    """
     return hashlib.sha256(password.encode()).digest()
 
 
@@ -70,11 +73,13 @@ class _Login:
         """Answer the client's token. Raises LoginRefused."""
         authorization_id, name, password = _parts(token)
         expected = (await self._users.digests()).get(name, _NOBODY)
+        principal = None if expected is _NOBODY else user(name)
         if not hmac.compare_digest(digest(password), expected):
-            raise LoginRefused(INVALID)
+            raise LoginRefused(INVALID, principal=principal)
         if authorization_id not in {"", name}:
             raise LoginRefused(
-                "Authentication failed: Client requested an authorization id that is different from username"
+                "Authentication failed: Client requested an authorization id that is different from username",
+                principal=principal,
             )
         return Step(b"", LoggedIn(user(name)))
 

@@ -28,7 +28,7 @@ FindCredential = Callable[[ScramHash, str], ScramCredential | None]
 
 @dataclass(frozen=True, slots=True)
 class TokenLogin:
-    """A delegation token as a login needs it. Its owner is a user's name."""
+    """The parts of a delegation token that a login needs. The owner is the name of a user."""
 
     credential: ScramCredential
     owner: str
@@ -43,9 +43,9 @@ class FindToken(Protocol):
 
 
 class NoTokens:
-    """No delegation tokens at all."""
+    """The `FindToken` of a gateway without delegation tokens."""
 
-    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - the port's
+    async def find(self, hashing: ScramHash, token_id: str) -> TokenLogin | None:  # noqa: ARG002 - part of the port
         """Return None."""
         return None
 
@@ -78,7 +78,7 @@ class _Challenge:
     credential: ScramCredential
     nonce: bytes
     signed: bytes
-    """The part of the signed text that is known: the bare first message and its answer."""
+    """The part of the signed text that is known already: the client's bare first message and the answer to it."""
     logged_in: LoggedIn
 
 
@@ -103,7 +103,7 @@ class _Login:
         """Answer the client's next message. Raises LoginRefused."""
         if self._is_over:
             raise LoginRefused("the login is over; the client sent a further message")
-        self._is_over = True  # unless the first message is answered
+        self._is_over = True  # The second message is valid only after the first was answered.
         challenge = self._challenge
         if challenge is not None:
             return self._finish(challenge, token)
@@ -114,7 +114,9 @@ class _Login:
     async def _answer_first(self, first: FirstMessage) -> Step:
         credential, logged_in = await self._known(first)
         if first.authorization_id not in {"", first.name}:
-            raise LoginRefused("the authorization id is not the name of the user")
+            raise LoginRefused(
+                "the authorization id is not the name of the user", principal=logged_in.principal
+            )
         nonce = first.nonce + self._new_nonce()
         answer = server_first(nonce, credential.salt, credential.iterations)
         self._challenge = _Challenge(credential, nonce, first.bare + b"," + answer, logged_in)
@@ -129,26 +131,31 @@ class _Login:
             credential = self._find_credential(self._hashing, first.name)
             if credential is not None:
                 return credential, LoggedIn(user(first.name))
-        raise self._refusal()
+        raise self._refusal(None)
 
     def _finish(self, challenge: _Challenge, message: bytes) -> Step:
         final = parse_final(message)
         hashing, credential = self._hashing, challenge.credential
+        principal = challenge.logged_in.principal
         if not hmac.compare_digest(final.nonce, challenge.nonce):
-            raise LoginRefused("the last message of the client has another nonce than the server's answer")
+            raise LoginRefused(
+                "the last message of the client has another nonce than the server's answer",
+                principal=principal,
+            )
         signed = challenge.signed + b"," + final.without_proof
         signature = hashing.hmac(credential.stored_key, signed)
         if len(final.proof) != len(signature):
-            raise self._refusal()
+            raise self._refusal(principal)
         client_key = bytes(
             proof ^ signed_byte for proof, signed_byte in zip(final.proof, signature, strict=True)
         )
         if not hmac.compare_digest(hashing.digest(client_key), credential.stored_key):
-            raise self._refusal()
+            raise self._refusal(principal)
         return Step(server_final(hashing.hmac(credential.server_key, signed)), challenge.logged_in)
 
-    def _refusal(self) -> LoginRefused:
+    def _refusal(self, principal: str | None) -> LoginRefused:
         """Return the one refusal of unknown users and wrong passwords."""
         return LoginRefused(
-            f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._hashing.mechanism}"
+            f"Authentication failed during authentication due to invalid credentials with SASL mechanism {self._hashing.mechanism}",
+            principal=principal,
         )

@@ -1,4 +1,7 @@
-"""The credential of a SCRAM user: what the gateway keeps instead of the password. Source: RFC 5802, Kafka's ScramFormatter."""
+"""The credential of a SCRAM user: the keys that the gateway stores instead of the password.
+
+Source: RFC 5802, Kafka's ScramFormatter.
+"""
 
 from __future__ import annotations
 
@@ -39,7 +42,7 @@ class ScramHash(enum.IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """The credential of one user for one mechanism. Its text has no key."""
+    """The credential of one user for one mechanism. `repr` leaves out the keys."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -48,7 +51,10 @@ class ScramCredential:
 
 
 def salt_password(hashing: ScramHash, password: bytes, salt: bytes, iterations: int) -> bytes:
-    """Return the salted password. It takes milliseconds: call it in another thread or process than that of the event loop."""
+    """Return the salted password.
+
+    The hashing takes milliseconds, so call this in another thread or process than that of the event loop.
+    """
     return hashlib.pbkdf2_hmac(hashing.algorithm, password, salt, iterations)
 
 

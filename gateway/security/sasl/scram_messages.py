@@ -15,14 +15,15 @@ MAX_MESSAGE_BYTES: Final = 8_192
 _NAME = rb"(?:[\x01-+\--<>-\x7f]|=2C|=3D)+"
 _PRINTABLE = rb"[\x21-+\--~]+"
 _BASE64 = rb"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{3}=|[A-Za-z0-9+/]{2}==)?"
-_EXTENSIONS = rb"(?:,[A-Za-z]+=[\x01-+\--\x7f]+)*"
+_EXTENSIONS = rb"(?:,(?!m=)[A-Za-z]+=[\x01-+\--\x7f]+)*"  # no server may ignore the extension m
 _FIRST: Final = re.compile(rb"n,(?:a=(%s))?,(n=(%s),r=(%s)(%s))" % (_NAME, _NAME, _PRINTABLE, _EXTENSIONS))
 _FINAL: Final = re.compile(rb"(c=%s,r=(%s)%s),p=(%s)" % (_BASE64, _PRINTABLE, _EXTENSIONS, _BASE64))
 
 
 @dataclass(frozen=True, slots=True)
 class FirstMessage:
-    """The first message of a client. `authorization_id` is empty when the client names nobody to act for.
+    """The first message of a client. `authorization_id` is empty when the client names no user on whose
+    behalf it acts.
 
     `bare` is the part that the proof covers; `is_token` says that `name` is the id of a delegation token.
     """
@@ -80,7 +81,7 @@ def _matched(pattern: re.Pattern[bytes], message: bytes, which: str) -> re.Match
         )
     found = pattern.fullmatch(message)
     if found is None:
-        raise LoginRefused(f"the {which} message of the client is not that of SCRAM (RFC 5802)")
+        raise LoginRefused(f"the {which} message of the client is malformed: it must follow SCRAM (RFC 5802)")
     return found
 
 

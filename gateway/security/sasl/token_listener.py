@@ -1,4 +1,7 @@
-"""Builds the OAUTHBEARER of a listener from its settings. Only a listener with OAUTHBEARER imports this module."""
+"""Builds the mechanism OAUTHBEARER of a listener from its settings.
+
+Only a listener with OAUTHBEARER imports this module.
+"""
 
 from __future__ import annotations
 

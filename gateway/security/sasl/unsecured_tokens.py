@@ -15,10 +15,10 @@ class UnsecuredTokens:
         self._now_ms = now_ms
 
     async def examine(self, token: str) -> Token:
-        """Return what the token says. Raises TokenRefused."""
+        """Check the claims of the token and return them as a Token. Raises TokenRefused."""
         header, claims, signature = parts_of(token)
         if decoded(header, "header").get("alg") != "none":
-            raise TokenRefused("its algorithm is not none")
+            raise TokenRefused("the token's algorithm is not none")
         if signature:
-            raise TokenRefused("it has a signature, although its algorithm is none")
+            raise TokenRefused("the token has a signature, although its algorithm is none")
         return self._rules.examine(decoded(claims, "claims"), self._now_ms())

@@ -16,12 +16,12 @@ from gateway.security.sasl.plain import digests
 logger = logging.getLogger(__name__)
 
 LARGEST_FILE_BYTES: Final = 4 << 20
-"""A larger file is refused."""
+"""The largest file of users in bytes; a larger one is refused."""
 _FileState: TypeAlias = tuple[int, int, int, int]
 
 
 class UsersFile:
-    """The users of a file. Logins begin with a look at the file, and a thread reads a file that was replaced."""
+    """The users of a file. Each login checks whether the file was replaced; a thread reads a replaced file."""
 
     def __init__(self, path: str) -> None:
         """Read the file. Raises LoginSettingsError."""
@@ -31,7 +31,9 @@ class UsersFile:
         self._reading = asyncio.Lock()
 
     async def digests(self) -> Mapping[str, bytes]:
-        """Return the digest of each user's password, by the user's name; those of before when the new file can't be used."""
+        """Return the digest of each user's password, by the user's name; the digests of the former file when
+        the new one can't be used.
+        """
         if _state(self._path) != self._seen:
             async with self._reading:
                 await self._read_again()
@@ -39,7 +41,7 @@ class UsersFile:
 
     async def _read_again(self) -> None:
         seen = _state(self._path)
-        if seen == self._seen:  # another login has read it
+        if seen == self._seen:  # another login has read the file meanwhile
             return
         self._seen = seen
         try:

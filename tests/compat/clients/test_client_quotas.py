@@ -1,4 +1,6 @@
-"""Real clients over their quotas: they are told, they wait, and nothing is lost or doubled."""
+"""Real clients over their quotas: answers report the throttle time, the clients wait, and no record is lost
+or stored twice.
+"""
 
 from __future__ import annotations
 

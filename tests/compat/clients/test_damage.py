@@ -1,8 +1,8 @@
 """Consumers of all four libraries reach a damaged batch, after a bit was flipped and the gateway was killed.
 
-Where the header still tells the size of the batch, the consumer gets its bytes unchanged, and the library
-finds the CRC wrong. Otherwise the gateway answers CORRUPT_MESSAGE, as Kafka does. All of them can seek past
-it.
+Where the header of the batch still has its right size, the consumer gets the damaged bytes, and the library
+finds the CRC wrong. Otherwise the gateway answers CORRUPT_MESSAGE, as Kafka does. All four consumers can seek
+past the batch.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ SOUND = [offset for offset in range(RECORDS) if offset != DAMAGED]
 BIT_OF = {"records": 8 * 70, "length": 8 * 8 + 1}
 JVM_SOURCE = Path(__file__).with_name("ReadPastDamage.java")
 Damaged = tuple[GatewayProcess, bool]
-"""A gateway with a damaged batch, and whether the batch's header still tells its size."""
+"""A gateway with a damaged batch, and whether the batch's header still has the right size."""
 
 
 @pytest.fixture(scope="module", params=list(BIT_OF))

@@ -19,7 +19,9 @@ from tests.system.commands.conftest import Outcome, seqgate
 
 @dataclass(frozen=True)
 class Secured:
-    """A listener with TLS that requires certificates, and the client properties with which one connects."""
+    """A listener with TLS that requires certificates, and the client properties with which a command connects
+    to it.
+    """
 
     bootstrap: str
     properties: Path

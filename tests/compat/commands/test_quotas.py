@@ -12,7 +12,7 @@ TIMEOUT_S = 20.0
 
 
 def eventually(holds: Callable[[], bool]) -> None:
-    """Ask until the broker knows of a change; Kafka answers a change before its brokers know of it."""
+    """Ask until the broker knows of a change, because Kafka answers a change before its brokers know of it."""
     end_s = time.monotonic() + TIMEOUT_S
     while not holds():
         assert time.monotonic() < end_s, "the broker never knew of the change"

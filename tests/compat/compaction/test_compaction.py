@@ -50,7 +50,7 @@ class Writer:
         self.producer_id = producer_id
         self.sequence = 0
         self.written: dict[int, tuple[bytes, bytes | None]] = {}
-        """The key and the value by offset."""
+        """The key and the value of each acknowledged record, by offset."""
 
     def send(self, count: int) -> None:
         pairs = []

@@ -56,7 +56,7 @@ class TestClaim:
             pytest.raises(FencedError, match=r"'p' has started since \(generation 2, this one is 1\)"),
             older.step(),
         ):
-            pytest.fail("a fenced copy must not come here")
+            pytest.fail("a fenced copy of the pipeline must not ask for the first positions")
         with newer.step() as step:
             step.advance({A0: 6})
         assert stored_positions(database, "p") == {A0: 6}

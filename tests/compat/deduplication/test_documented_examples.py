@@ -1,5 +1,6 @@
-"""The examples of `docs/deduplication.md` print a name's last sequence id, and where to begin when there is
-none."""
+"""The examples of `docs/deduplication.md` print a name's last sequence id, and the line to begin with when
+the name has no sequence id.
+"""
 
 from __future__ import annotations
 

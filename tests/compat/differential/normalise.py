@@ -89,6 +89,7 @@ class Normaliser:
             "credential_infos": lambda value: sorted(
                 self._value(value), key=lambda row: str(row["mechanism"])
             ),
+            "mechanisms": sorted,  # Kafka keeps these values in a set, so their order has no meaning
             "transaction_states": self._transaction_states,
         }
 

@@ -47,7 +47,7 @@ def subtopology(
 
 
 def copartition(*sources: int, regexes: Sequence[int] = (), repartitions: Sequence[int] = ()) -> Plain:
-    """Return a group of topics that must have as many partitions as each other, by their indexes."""
+    """Return a group of topics, by their indexes, that must all have the same number of partitions."""
     return {
         "source_topics": list(sources),
         "source_topic_regex": list(regexes),

@@ -80,6 +80,8 @@ class GroupMember:
     def _read(self) -> None:
         assert self._process.stdout is not None
         for line in self._process.stdout:
+            if not line.endswith("\n"):
+                break  # the member was killed in the middle of the line
             if self.client == CONSOLE_CONSUMER:
                 event, content = "records", [_console_place(line)]
             else:

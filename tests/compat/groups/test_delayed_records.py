@@ -92,11 +92,13 @@ def test_a_share_consumer_gets_records_when_they_are_due(tmp_path: Path) -> None
             readers.await_delivered(at_once)
 
             soon = send(readers, 3_000, 2_000, 1_000)
-            assert values_in_log(gateway.bootstrap, topic) == [*far, *at_once, *soon], "the log as it is"
+            assert values_in_log(gateway.bootstrap, topic) == [*far, *at_once, *soon], (
+                "all records must be in the log"
+            )
             await_retention(gateway.bootstrap, plain)
             readers.await_delivered(soon)
             came = [value for value in member.values if value not in far]
-            assert came == [*at_once, *sorted(soon)], "by when they are due"
+            assert came == [*at_once, *sorted(soon)], "no record may arrive before it is due"
 
             over_the_kill = send(readers, 2_000, 2_500)
             gateway.restart(kill=True)
@@ -104,6 +106,6 @@ def test_a_share_consumer_gets_records_when_they_are_due(tmp_path: Path) -> None
             readers.await_delivered([*over_the_kill, *far])
             expect_none_early(member)
             assert sorted(member.values) == sorted(itertools.chain(far, at_once, soon, over_the_kill)), (
-                "each came once"
+                "each record must arrive once"
             )
         assert "Traceback" not in gateway.stderr_text()

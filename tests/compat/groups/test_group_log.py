@@ -1,4 +1,4 @@
-"""What the gateway logs when real clients join, die and leave."""
+"""The lines that the gateway logs when real clients join, die and leave."""
 
 from __future__ import annotations
 

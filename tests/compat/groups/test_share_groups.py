@@ -203,7 +203,9 @@ def test_members_do_not_notice_that_the_gateway_was_killed(tmp_path: Path) -> No
             await_all_done(readers, len(first))
             before = members_and_epochs(readers)
             gateway.restart(kill=True)
-            assert members_and_epochs(readers) == before, "at once, before anyone could join"
+            assert members_and_epochs(readers) == before, (
+                "the restarted gateway must know the members before they send a heartbeat"
+            )
             readers.produce(second)
             await_all_done(readers, len(first + second))
             assert members_and_epochs(readers) == before

@@ -82,7 +82,7 @@ def test_the_other_counts_what_a_killed_instance_has_left(
         application.produce(_lines(BACKLOG_LINES))
         application.await_update()
         first.kill()
-        assert application.backlog > 0, "this is in the middle of the work"
+        assert application.backlog > 0, "some words must not be counted yet"
         application.produce(_lines(LINES))
         application.await_every_word(told_last=changelog != "none")
         application.await_shared(second)
@@ -98,7 +98,7 @@ def test_both_go_on_when_the_gateway_is_killed(tmp_path: Path) -> None:
             for _ in range(2):
                 application.produce(_lines(BACKLOG_LINES))
                 application.await_update()
-                assert application.backlog > 0, "this is in the middle of the work"
+                assert application.backlog > 0, "some words must not be counted yet"
                 gateway.restart(kill=True)
                 application.connect_anew()
                 application.produce(_lines(LINES))

@@ -1,4 +1,5 @@
-"""Unmodified clients get their authorization error without hanging, and go on when they have the right.
+"""Unmodified clients without rights get the authorization error without hanging, and continue when they get
+the right.
 
 kafka-python and librdkafka wait for a hidden topic that they were assigned, on Apache Kafka as well; so their consumers may
 describe the topic here.

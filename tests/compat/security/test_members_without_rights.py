@@ -1,6 +1,6 @@
 """Unmodified clients without rights on a group or a transactional id get their authorization error without hanging.
 
-They go on as soon as they have the right.
+The clients continue as soon as they have the right.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def allow_group(user: User) -> None:
 
 
 def first(poll: Callable[[], Any]) -> Any:
-    """Poll until there is something."""
+    """Poll until a record arrives, and return it."""
     deadline_s = time.monotonic() + TIMEOUT_S
     while time.monotonic() < deadline_s:
         found = poll()

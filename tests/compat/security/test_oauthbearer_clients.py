@@ -26,7 +26,7 @@ VALUES = [f"value {number}".encode() for number in range(100)]
 
 @dataclass(frozen=True)
 class Endpoint:
-    """A listener with TLS and OAUTHBEARER, and who signs its tokens."""
+    """A listener with TLS and OAUTHBEARER, and the issuer that signs its tokens."""
 
     gateway: GatewayProcess
     bootstrap: str
@@ -132,18 +132,21 @@ def test_kafka_python(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize(
     ("token", "reason"),
     [
-        (lambda endpoint: endpoint.token(lifetime_s=-120), "it has expired"),
-        (lambda endpoint: endpoint.token(aud="others"), "its audience"),
-        (lambda endpoint: endpoint.token(iss="others"), "its issuer"),
+        (lambda endpoint: endpoint.token(lifetime_s=-120), "the token has expired"),
+        (lambda endpoint: endpoint.token(aud="others"), "the token's audience"),
+        (lambda endpoint: endpoint.token(iss="others"), "the token's issuer"),
         (
             lambda endpoint: Issuer("first", "RS256").token(sub="mallory", exp=2**40, iat=1),
-            "its signature is wrong",
+            "the token's signature is wrong",
         ),
         (
             lambda endpoint: Issuer("other", "RS256").token(sub="mallory", exp=2**40, iat=1),
             "its key (kid) is unknown",
         ),
-        (lambda endpoint: unsecured_token(sub="mallory", exp=2**40, iat=1) + "AA", "it has no signature"),
+        (
+            lambda endpoint: unsecured_token(sub="mallory", exp=2**40, iat=1) + "AA",
+            "the token has no signature",
+        ),
     ],
     ids=["expired", "audience", "issuer", "signature", "kid", "none"],
 )
@@ -175,7 +178,8 @@ def test_a_key_that_is_added_counts_at_once(endpoint: Endpoint) -> None:
             assert client.list_topics(timeout=5).brokers
             break
         except KafkaException:
-            # an earlier test may have made the gateway read the keys less than 10 s ago
+            # An earlier test may have made the gateway read the keys less than 10 s ago, and then it does not
+            # read them again yet.
             assert time.monotonic() < deadline_s
 
 

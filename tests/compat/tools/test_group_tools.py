@@ -276,7 +276,7 @@ def test_dump_log_decodes_share_groups(tmp_path: Path) -> None:
     assert (current["memberEpoch"], current["previousMemberEpoch"], current["state"]) == (4, 0, 0)
     begun = written[15, None][-1]["initializedTopics"]
     assert [(row["topicName"], row["partitions"]) for row in begun] == [(topic, [0, 1])]
-    assert all(written[kind, "m-2"][-1] is None for kind in (10, 13, 14)), "it has left"
+    assert all(written[kind, "m-2"][-1] is None for kind in (10, 13, 14)), "the member must have left"
 
 
 def test_dump_log_decodes_assignment_epochs(tmp_path: Path) -> None:

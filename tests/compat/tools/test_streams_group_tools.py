@@ -68,7 +68,7 @@ class Application:
         self._second.leave()
 
     def tool(self, *arguments: str) -> list[list[str]]:
-        """Run the tool; return the words of the lines that it prints, but for the lines of other groups.
+        """Run the tool; return the words of the printed lines, without the lines of other groups.
 
         The lines are sorted: the tool prints members and partitions in the order of a hash map.
         """

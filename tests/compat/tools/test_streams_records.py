@@ -131,10 +131,10 @@ def test_dump_log_decodes_streams_groups(tmp_path: Path) -> None:
     assert group["validatedTopologyEpoch"] == 0
     assert written[20, None][-1]["assignmentTimestamp"] > 0
     states = [row["state"] for row in written[22, "m-1"]]
-    assert 2 in states, "it had to revoke a task"
+    assert 2 in states, "the first member must have revoked a task"
     current = written[22, "m-1"][-1]
     (active,), (standby,) = current["activeTasks"], current["standbyTasks"]
     assert len(active["assignmentEpochs"]) == len(active["partitions"]) == 1
     assert active["partitions"] + standby["partitions"] in ([0, 1], [1, 0])
     assert written[21, "m-1"][-1]["activeTasks"][0]["partitions"] == active["partitions"]
-    assert all(written[kind, "m-2"][-1] is None for kind in (19, 21, 22)), "it has left"
+    assert all(written[kind, "m-2"][-1] is None for kind in (19, 21, 22)), "the member must have left"

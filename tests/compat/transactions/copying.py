@@ -105,7 +105,7 @@ class CopierProcess:
                 assert self._process.stdin is not None
                 self._process.stdin.close()
         self._thread.join(PATIENCE_S)
-        assert not self._thread.is_alive(), f"it does not end\n{self.complaints()}"
+        assert not self._thread.is_alive(), f"the copier does not end\n{self.complaints()}"
 
     def complaints(self) -> str:
         return self._stderr.read_text(errors="replace")[-6000:]
@@ -211,7 +211,7 @@ class Copying:
         self._ended.clear()
         places = [TopicPartition(self.work.output, index) for index in range(self.work.partitions)]
         for place in self._reader.position(places):
-            self._reader.seek(place)  # so that the processes report their end once more
+            self._reader.seek(place)  # so that the consumer reports the end of each partition once more
         self._await(lambda: len(self._ended) == self.work.partitions, "the output is read to its end")
         lost, more = expected - self._found, self._found - expected
         assert not lost, f"lost: {sorted(lost)[:20]}\n{self.account()}"

@@ -26,7 +26,7 @@ def _lines(count: int) -> list[str]:
 def _begin_backlog(application: WordCount) -> None:
     application.produce(_lines(BACKLOG_LINES))
     application.await_update()
-    assert application.updates < application.expected, "this is in the middle of the work"
+    assert application.updates < application.expected, "some words must not be counted yet"
 
 
 def test_counts_are_exact_whoever_is_killed(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """An application that sends the lines of a file under a producer's name: `python -m
 tests.faults.deduplication.applications WORDS`.
 
-It asks the gateway for its last sequence id, continues behind it or from an older line, and stops at the end
-of the file. It reports its progress on standard output, one line each:
+The application asks the gateway for the last sequence id of its name, continues after that line or from an
+older one, and stops at the end of the file. It reports its progress on standard output, one line each:
 
-    stage NAME            starting, asking, asked, sending, flushing, ended; of a transaction begun, inside (the first
-                          half of it is acknowledged), committing and committed
-    from FIRST KNOWN COUNT    it sends from the line FIRST on; KNOWN of COUNT lines were known from the first on
+    stage NAME            starting, asking, asked, sending, flushing, ended; with transactions also begun, inside
+                          (the first half of the transaction is acknowledged), committing and committed
+    from FIRST KNOWN COUNT    the application sends from the line FIRST on; the gateway knew the first KNOWN of COUNT lines
     sent COUNT            records handed to the library so far
     acknowledged COUNT    records acknowledged so far
 

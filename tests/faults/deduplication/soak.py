@@ -1,7 +1,7 @@
 """Kills applications for a given time: `python -m tests.faults.deduplication.soak --seconds N [--seed S]`.
 
-Each round is a story of its own, from a seed drawn from S. The last output line is JSON: the counts, and the
-breaches.
+Each round has a random plot of its own (`story.py`), from a seed drawn from S. The last output line is JSON:
+the counts, and the breaches.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Self
 
@@ -237,9 +237,9 @@ class Scene:
 
 
 @contextlib.contextmanager
-def running(data_dir: Path, **settings: str) -> Iterator[Scene]:
+def running(data_dir: Path, *, also_listen: Sequence[str] = (), **settings: str) -> Iterator[Scene]:
     """Start a gateway for one test."""
-    with GatewayProcess(data_dir, settings={**SETTINGS, **settings}) as gateway:
+    with GatewayProcess(data_dir, settings={**SETTINGS, **settings}, also_listen=also_listen) as gateway:
         yield Scene(gateway)
 
 

@@ -1,4 +1,4 @@
-"""Small requests for large answers: the answers are limited, and other clients are served meanwhile.
+"""Small requests with large answers: the answers are limited, and other clients are served meanwhile.
 
 While the attack waits for its answer, a witness must get answers of its own, in proportion to the waiting
 time.
@@ -35,7 +35,7 @@ def attack(scene: Scene, api: str, version: int, request: Plain, *, at_least: in
             before = witness.answers
             answer = wire.call(api, version, request).fields
             served = witness.answers - before
-    assert served >= at_least, f"{served} answers for somebody else meanwhile"
+    assert served >= at_least, f"the witness got only {served} answers meanwhile"
     return answer
 
 
@@ -63,7 +63,7 @@ def test_fetch_of_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -
 def test_produce_to_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -> None:
     scene, (_, _, topic) = wide
     damaged = bytearray(Batch(()).encode())
-    damaged[-1] ^= 1  # the checksum is checked only when the partition is open
+    damaged[-1] ^= 1  # A wrong checksum is found only when the partition is open.
     rows = [{"index": index, "records": bytes(damaged)} for index in range(PARTITIONS)]
     topics = [{"name": topic, "partition_data": rows}]
     answer = attack(scene, "produce", 9, {"acks": -1, "timeout": 30_000, "topic_data": topics})

@@ -44,7 +44,9 @@ def test_unknown_keys_and_versions(scene: Scene) -> None:
 
 @pytest.mark.parametrize("count", [INT_MAX, 2**31, -2, 1_000_000])
 def test_counts_of_what_does_not_follow(scene: Scene, count: int) -> None:
-    """The counts are those of topics, in Metadata v1 and in a compact array in v9."""
+    """Send Metadata with a count of topics that does not fit its bytes: in v1, and in v9 as the count of a
+    compact array.
+    """
     with scene.bounded(growth_bytes=16 << 20), scene.witness() as witness:
         plain = encode_header(3, 1, 1, flexible=False, client_id="x") + struct.pack(">I", count & 0xFFFFFFFF)
         varint = bytes((count >> shift & 0x7F) | (0x80 if shift < 28 else 0) for shift in (0, 7, 14, 21, 28))

@@ -23,7 +23,7 @@ def test_all_are_answered_in_order_while_others_are_served(scene: Scene) -> None
         before = witness.answers
         rest = receive_exactly(client, (COUNT - 1) * (size + 4))
         sending.join()
-        assert witness.answers > before, "somebody else was served meanwhile"
+        assert witness.answers > before, "the gateway must serve the witness meanwhile"
         ids = [struct.unpack_from(">i", first)[0]]
         ids += [struct.unpack_from(">i", rest, 4 + at)[0] for at in range(0, len(rest), size + 4)]
         assert ids == list(range(COUNT))

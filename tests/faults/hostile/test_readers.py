@@ -66,7 +66,7 @@ def test_small_answers_without_end(scene: Scene) -> None:
         scene.connections(8, receive_bytes=1 << 14) as deaf,
     ):
         sent = [send_without_reading(client, flood) for client in deaf]
-        assert max(sent) < len(flood), "the gateway stops reading from one who does not read"
+        assert max(sent) < len(flood), "the gateway must stop reading from a client that does not read"
         witness.wait_for(10)
 
 
@@ -83,7 +83,7 @@ def test_answers_in_memory_are_dropped_with_their_readers_when_they_are_too_many
                 witness.wait_for(1)
             witness.wait_for(6)
             grown = scene.resident_bytes() - memory
-            assert grown < GROWTH_BYTES, f"{grown} bytes"
+            assert grown < GROWTH_BYTES, f"the gateway grew by {grown} bytes"
         with Wire(scene.gateway.bootstrap) as wire:
             assert wire.call("metadata", 9, topics=None).fields["topics"]
         eventually(lambda: scene.open_files() < 120, "all sockets closed")

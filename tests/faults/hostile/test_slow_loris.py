@@ -23,7 +23,7 @@ def test_huge_frames_announced_take_no_room_from_others(scene: Scene) -> None:
                 for client in slow:
                     client.sendall(b"\0")
                 honest.sendall(versions_frame()[7:])
-                assert receive_exactly(honest, 4), "a request in two parts needs memory, too"
+                assert receive_exactly(honest, 4), "a request that arrives in two parts needs memory, too"
 
 
 def test_one_byte_now_and_then_of_each_part_of_a_request(scene: Scene) -> None:
@@ -36,7 +36,7 @@ def test_one_byte_now_and_then_of_each_part_of_a_request(scene: Scene) -> None:
         for client in slow:
             client.sendall(whole[-1:])
         for client in slow:
-            assert client.recv(4), "whoever is slow and honest is answered"
+            assert client.recv(4), "a slow client that sends its whole request must be answered"
 
 
 def test_a_request_that_never_gets_whole_is_closed_as_an_idle_connection_is(tmp_path: Path) -> None:
@@ -64,5 +64,5 @@ def test_those_that_stall_with_much_memory_give_way_to_others(scene: Scene) -> N
             try:
                 client.sendall(HUGE + part)
             except TimeoutError:
-                continue  # the gateway stops reading: the memory for requests is used up
+                continue  # The gateway stops reading, because the memory for requests is used up.
         witness.wait_for(6)

@@ -37,7 +37,7 @@ def test_other_protocols_are_closed_or_wait_for_more(scene: Scene) -> None:
                     assert is_closed(client)
         witness.wait_for(10)
     assert scene.log_has("its first bytes are 'GET ', which looks like HTTP")
-    assert scene.log_bytes() - logged < 100_000, "the same complaint is told a few times a second"
+    assert scene.log_bytes() - logged < 100_000, "the same complaint must be logged only a few times a second"
 
 
 def test_random_bytes(scene: Scene) -> None:

@@ -61,7 +61,9 @@ def test_group_ids_and_offsets(scene: Scene) -> None:
         assert commit(wire, "first", topic, range(3_000)) == 0
         assert commit(wire, "second", topic, range(most - 3_000)) == 0
         assert commit(wire, "second", topic, range(3_000)) == INVALID_COMMIT_OFFSET_SIZE
-        assert commit(wire, "first", topic, range(3_000)) == 0, "what replaces others is taken"
+        assert commit(wire, "first", topic, range(3_000)) == 0, (
+            "an entry that replaces another one must be accepted"
+        )
         assert wire.call("delete_groups", 2, groups_names=["second"]).fields["results"][0]["error_code"] == 0
         errors = [commit(wire, f"flood-{number}", topic, range(1)) for number in range(300)]
         assert errors.count(0) == limit("seqgate.group.max") - 1
@@ -81,12 +83,12 @@ def test_members_that_tell_megabytes_of_themselves(scene: Scene) -> None:
         assert errors[4:] == [GROUP_MAX_SIZE_REACHED] * 4
         for number, answer in enumerate(answers[:4]):
             wire.call("leave_group", 2, group_id=f"fat-{number}", member_id=answer["member_id"])
-        # the gateway notices within a second that clients are gone
+        # The gateway notices within a second that the clients are gone.
         for _ in range(100_000):
             if join(wire, "fat-again", 900_000)["error_code"] == 0:
                 break
         else:
-            raise AssertionError("what members held that left was never given back")
+            raise AssertionError("the memory of members that left was never released")
         witness.wait_for(4)
 
 
@@ -114,7 +116,7 @@ def test_transactional_ids(scene: Scene) -> None:
             producer_id=-1,
             producer_epoch=-1,
         ).fields
-        assert again["error_code"] == 0, "one that is known goes on"
+        assert again["error_code"] == 0, "a known producer must be able to continue"
         witness.wait_for(4)
 
 
@@ -143,7 +145,9 @@ def test_producers_of_one_partition(scene: Scene) -> None:
             topics = [{"name": topic, "partition_data": [{"index": 0, "records": batch.encode()}]}]
             answer = wire.call("produce", 9, acks=1, timeout=30_000, topic_data=topics).fields
             refused += answer["responses"][0]["partition_responses"][0]["error_code"] != 0
-        assert refused == 50, "all others wrote within seqgate.producer.min.idle.ms"
+        assert refused == 50, (
+            "no producer may be evicted: all others wrote within seqgate.producer.min.idle.ms"
+        )
         witness.wait_for(4)
 
 
@@ -157,12 +161,16 @@ def test_fetch_sessions_and_their_partitions(scene: Scene) -> None:
 
         first = ask(range(most - 100), 0, 0)["session_id"]
         assert first
-        assert ask(range(200), 0, 0)["session_id"] == 0, "no room for its partitions: no session"
+        assert ask(range(200), 0, 0)["session_id"] == 0, (
+            "without room for its partitions a consumer must get no session"
+        )
         second = ask(range(100), 0, 0)["session_id"]
         assert second
         grown = ask(range(most, most + 50), second, 1)
-        assert grown["error_code"] == FETCH_SESSION_ID_NOT_FOUND, "ended, so that it sends whole requests"
-        assert ask(range(50), 0, 0)["session_id"], "what it had is free again"
+        assert grown["error_code"] == FETCH_SESSION_ID_NOT_FOUND, (
+            "the session must have ended, so that the consumer sends whole requests"
+        )
+        assert ask(range(50), 0, 0)["session_id"], "the room of the ended session must be free again"
         sessions = [ask(range(1), 0, 0)["session_id"] for _ in range(150)]
         assert sum(map(bool, sessions)) < limit("max.incremental.fetch.session.cache.slots")
         for session_id in (first, *sessions):

@@ -1,4 +1,4 @@
-"""`kill -9` again and again: the long version of `tests/faults/kill`."""
+"""Kills the gateway with `kill -9` again and again: the long version of `tests/faults/kill`."""
 
 from __future__ import annotations
 

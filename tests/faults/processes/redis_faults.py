@@ -1,5 +1,5 @@
-"""Redis as the shared store of producer ids is killed, stopped, emptied and set back, while two gateways and
-four client libraries use it.
+"""Faults of the Redis that stores the producer ids of two gateways: it is killed, stopped, emptied and set
+back, while four client libraries use the gateways.
 """
 
 from __future__ import annotations
@@ -148,9 +148,10 @@ def _set_back(scene: Scene, redis: RedisServer, ids: Ids) -> None:
 
 
 def _until_mended(scene: Scene, ids: Ids) -> None:
-    """Set the store back: the gateway refuses the store, or hands out ids that nobody had.
+    """Wait until all gateways hand out ids again after the store was set back. A gateway may refuse the
+    store, but must hand out no id twice.
 
-    After `seqgate pids move` the gateways hand out ids again.
+    A gateway that refuses the store is mended by `seqgate pids move`.
     """
     ids.ask_all(3 * BLOCK_SIZE)
     scene.producers.await_further(100)

@@ -11,7 +11,7 @@ from gateway.admin.request import Request
 from tests.gateway.handlers.support import NOW_MS, Node
 
 A = TypeVar("A")
-TRAFFIC = Traffic(connections=4, refused_connections=1, requests=99)
+TRAFFIC = Traffic(connections=4, refused_connections=1, requests=99, failed_logins=7)
 UPTIME_MS = 5_000
 
 

@@ -35,13 +35,13 @@ def test_any_password_survives_its_quotes(password: str) -> None:
 @pytest.mark.parametrize(
     ("line", "reason"),
     [
-        ("", "has the form MODULE required"),
-        (f'{PLAIN} required user_a="hunter2"', "ends with a semicolon"),
+        ("", "must have the form MODULE required"),
+        (f'{PLAIN} required user_a="hunter2"', "end with a semicolon"),
         (f'{PLAIN} needed user_a="hunter2";', "must be one of optional, required, requisite, sufficient"),
         (f'{PLAIN} required user_a "hunter2";', "must have the form NAME="),
         (f'{PLAIN} required user_a="hunter2" b;', "must have the form NAME="),
-        (f'{PLAIN} required user_a="hunter2;', "without its second one"),
-        (f'{PLAIN} required user_a="hunter2"; {PLAIN} required;', "can't have two"),
+        (f'{PLAIN} required user_a="hunter2;', "without a closing one"),
+        (f'{PLAIN} required user_a="hunter2"; {PLAIN} required;', "remove the second one"),
         (f'= {PLAIN} user_a="hunter2";', "must be one of"),
     ],
 )

@@ -40,7 +40,7 @@ def test_a_setting_for_a_mechanism_comes_before_that_for_the_listener() -> None:
         ((f"sasl.jaas.config={USERS}",), "sasl.jaas.config must name a listener and a mechanism"),
         ((f"{PREFIX}kerberos.sasl.jaas.config={USERS}",), "Unknown setting"),
         ((f"{PREFIX}plain.ssl.client.auth=none",), "Unknown setting"),
-        ((f"{PREFIX}plain.sasl.jaas.config={USERS[:-1]}",), "ends with a semicolon"),
+        ((f"{PREFIX}plain.sasl.jaas.config={USERS[:-1]}",), "end with a semicolon"),
         (("sasl.kerberos.service.name=kafka",), "Kerberos .GSSAPI. is not supported"),
     ],
 )

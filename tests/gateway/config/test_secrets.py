@@ -20,7 +20,9 @@ def refusal(file: Path | None = None, environment: dict[str, str] | None = None,
 
 
 def told(name: str, text: str) -> str:
-    """Return what is told of a setting with this value, refused or not."""
+    """Return the texts about a setting with this value: the error message if the value is refused, otherwise
+    what DescribeConfigs shows.
+    """
     try:
         return repr(load_config(overrides=[f"{name}={text}"]))
     except ConfigError as error:

@@ -53,6 +53,20 @@ class TestDescribe:
         plain = await describe(node, TOPIC, "t", ["segment.bytes"])
         assert plain.configs[0].documentation is None
 
+    @pytest.mark.parametrize("resource_type", [BROKER, LOGGER])
+    @pytest.mark.parametrize("broker", ["²", "٣", "1" * 5000, "2147483648", "-", "x"])
+    async def test_what_is_no_node_id_is_refused(self, node: Node, resource_type: int, broker: str) -> None:
+        result = await describe(node, resource_type, broker)
+        assert (result.error_code, result.error_message) == (
+            42,
+            f"Broker id must be an integer, but it is: {broker}",
+        )
+        result = await alter(node, resource_type, broker, {})
+        assert (result.error_code, result.error_message) == (
+            42,
+            f"Node id must be an integer, but it is: {broker}",
+        )
+
     async def test_a_request_without_keys_gets_all_configs(self, node: Node) -> None:
         everything = values(await describe(node, TOPIC, "t"))
         assert values(await describe(node, TOPIC, "t", [])) == everything

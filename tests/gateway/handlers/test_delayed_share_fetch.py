@@ -192,7 +192,9 @@ async def test_delays_can_be_turned_on_and_off(tmp_path: Path) -> None:
         reader = Reader(node, await begin(node))
         await append(node, batch(100))
         await alter(node, TOPIC_RESOURCE, TOPIC, {"delivery.delay.header": "due"})
-        assert await reader.read() == [0], "it does not hold for what is there"
+        assert await reader.read() == [0], (
+            "a new delay header must not delay records that are in the log already"
+        )
         await append(node, batch(100, 100))
         assert await reader.read() == []
         await alter(node, TOPIC_RESOURCE, TOPIC, {"delivery.delay.header": ""})
@@ -229,14 +231,20 @@ async def test_a_changed_delay_header_applies_to_closed_partitions(tmp_path: Pat
     async with open_node(tmp_path, *SETTINGS) as node:
         await alter(node, TOPIC_RESOURCE, TOPIC, {"delivery.delay.header": "due"})
     async with open_node(tmp_path, *SETTINGS) as node:
-        assert await Reader(node, topic_id).read() == [0], "it was there before"
+        assert await Reader(node, topic_id).read() == [0], (
+            "the record was in the log before the header was set"
+        )
         await append(node, batch(200, 300))
     async with open_node(tmp_path, *SETTINGS) as node:
-        assert await Reader(node, topic_id).read() == [0], "which was not acknowledged"
+        assert await Reader(node, topic_id).read() == [0], (
+            "the acquired record was not acknowledged, so it must come again"
+        )
     async with open_node(tmp_path, *SETTINGS) as node:
         await alter(node, TOPIC_RESOURCE, TOPIC, {"delivery.delay.header": ""})
         await alter(node, TOPIC_RESOURCE, TOPIC, {"delivery.delay.header": "due"})
-        assert await Reader(node, topic_id).read() == [0, 1, 2], "it was off in between"
+        assert await Reader(node, topic_id).read() == [0, 1, 2], (
+            "no record may wait after the header was removed once"
+        )
 
 
 async def test_a_producer_must_retry_when_too_many_records_wait(tmp_path: Path) -> None:
@@ -266,7 +274,9 @@ async def test_a_producer_must_retry_when_too_many_records_wait(tmp_path: Path) 
         assert send(batch(200)) == full
         assert send(batch(None, 0)) == 0
         assert send(of_producer(0, NOW_MS + 200)) == full
-        assert send(of_producer(1, None)) == full, "it may not come before the other one"
+        assert send(of_producer(1, None)) == full, (
+            "a batch must be refused after an earlier batch of its producer"
+        )
         node.clock.time_ms += 100
         assert send(of_producer(1, None)) == full
         assert [

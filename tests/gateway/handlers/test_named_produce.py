@@ -151,7 +151,9 @@ async def test_batches_that_can_not_be_kept_for_later_are_refused(
         patch.setattr(produce, "LONG_S", 0.0)
         answer = begin(node, named("a", 1), second)
         assert await answered(answer) == [(0, 0), (RETRY, -1)]
-    assert rows_of(begin(node, named("a", 1), third)) == [(0, -1), (RETRY, -1)], "it is not to be first"
+    assert rows_of(begin(node, named("a", 1), third)) == [(0, -1), (RETRY, -1)], (
+        "the later batch must not be stored first"
+    )
     assert await answered(begin(node, named("a", 1), second)) == [(0, -1), (0, 0)]
     assert await answered(begin(node, named("a", 1), third)) == [(0, -1), (0, 1)]
     assert memory.used_bytes == 1

@@ -27,6 +27,7 @@ from gateway.handlers.transactions import describe_producers, list_transactions
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.topic_names import OFFSETS_TOPIC
 from gateway.runtime.loop import slices
+from gateway.runtime.loop.log_rate_limit import UNLIMITED
 from log import Storage
 from log.files.data_file import DataFile
 from tests.gateway.handlers.requests import alter, create, delete, grow
@@ -209,9 +210,12 @@ DONE: dict[Ask, Callable[[Node], bool]] = {
 
 @pytest.mark.parametrize("ask", DONE, ids=lambda ask: ask.__name__)
 async def test_work_that_takes_too_long_is_reported_and_continues(
-    node: Node, disk: SlowDisk, ask: Ask
+    node: Node, disk: SlowDisk, ask: Ask, caplog: pytest.LogCaptureFixture
 ) -> None:
+    """The change is in the log, too: a client with a short timeout must not change anything unseen."""
     allow_ms(node, 50)
+    caplog.set_level("INFO", UNLIMITED)
+    caplog.clear()
     disk.may_flush.clear()
     assert await ask(node) is ErrorCode.request_timed_out
     page = Sweeps(node.services).tasks()
@@ -222,6 +226,9 @@ async def test_work_that_takes_too_long_is_reported_and_continues(
         while any(task.ended_ms is None for task in node.services.node.tasks):
             await asyncio.sleep(0)
     assert DONE[ask](node)
+    await asyncio.sleep(0)
+    (line,) = [record.getMessage() for record in caplog.records if record.name == UNLIMITED]
+    assert line.endswith(", by User:ANONYMOUS at 127.0.0.1:50312 (client 'test')")
 
 
 @pytest.mark.parametrize("ask", DONE, ids=lambda ask: ask.__name__)

@@ -48,7 +48,7 @@ class Image:
         return decision.answer
 
     def delete(self, *filters: AclFilter | ApiError) -> list[list[AclEntry] | ApiError]:
-        decision = delete_acls(self.acls, filters)
+        decision = delete_acls(self.acls, [self._matching(wanted) for wanted in filters])
         self._carry_out(*decision.records)
         return [found if isinstance(found, ApiError) else list(found) for found in decision.answer]
 
@@ -56,8 +56,16 @@ class Image:
         for record in records:
             self.image.replay(decode_record(encode_record(record)))
 
+    def _matching(self, wanted: AclFilter | ApiError) -> dict[uuid.UUID, AclEntry] | ApiError:
+        if isinstance(wanted, ApiError):
+            return wanted
+        candidates = self.acls.candidates(wanted)
+        return {entry_id: entry for entry_id, entry in candidates if wanted.matches(entry)}
+
     def found(self, wanted: AclFilter) -> set[AclEntry]:
-        return {found for _, found in self.acls.found(wanted)}
+        matching = self._matching(wanted)
+        assert not isinstance(matching, ApiError)
+        return set(matching.values())
 
 
 class TestCreation:
@@ -94,6 +102,14 @@ class TestDeletion:
         assert answers == [[entry("a")], [entry("a")], [entry("b")]]
         assert image.found(AclFilter()) == {entry("c")}
 
+    def test_an_entry_that_is_gone_meanwhile_is_neither_deleted_nor_answered(self) -> None:
+        image = Image(entry("a"), entry("b"))
+        found = image._matching(AclFilter())
+        image.delete(AclFilter(name="a"))
+        decision = delete_acls(image.acls, [found])
+        assert [list(entries) for entries in decision.answer] == [[entry("b")]]  # type: ignore[arg-type]
+        assert len(decision.records) == 1
+
     def test_a_deleted_entry_can_be_created_again(self) -> None:
         image = Image(entry())
         image.delete(AclFilter())
@@ -106,7 +122,8 @@ class TestDeletion:
 
     def test_the_removal_of_an_unknown_id_changes_nothing(self) -> None:
         image = Image(entry())
-        image._carry_out(*delete_acls(Image(entry("x"), entry("y")).acls, [AclFilter(name="y")]).records)
+        other = Image(entry("x"), entry("y"))
+        image._carry_out(*delete_acls(other.acls, [other._matching(AclFilter(name="y"))]).records)
         assert len(image.acls) == 1
 
 

@@ -18,6 +18,7 @@ from kio.serial import entity_writer
 from gateway.handlers import APIS
 from gateway.protocol.fetch_request import FetchPosition
 from gateway.protocol.frames import (
+    LONGEST_TEXT_BYTES,
     MAX_ITEMS,
     MalformedRequest,
     parse_request_header,
@@ -48,6 +49,35 @@ def test_invalid_utf8_is_replaced() -> None:
     request = metadata_request(b"\0\0\0\1\0\2\xff\xfe\1")
     assert request.topics[0].name == "��"
     assert request.allow_auto_topic_creation is True
+
+
+def flexible_metadata_request(name: bytes) -> Any:
+    size = len(name) + 1
+    length = bytes((size & 0x7F | 0x80, size >> 7 & 0x7F | 0x80, size >> 14))
+    return metadata_request(b"\2" + length + name + b"\0" * 5, version=9)
+
+
+def test_no_text_is_longer_than_every_answer_can_hold() -> None:
+    longest = b"a" * LONGEST_TEXT_BYTES
+    assert flexible_metadata_request(longest).topics[0].name == longest.decode()
+    with pytest.raises(MalformedRequest, match="a text has 32768 bytes"):
+        flexible_metadata_request(longest + b"a")
+
+
+def test_invalid_bytes_count_as_long_as_what_replaces_them() -> None:
+    with pytest.raises(MalformedRequest, match="a text has 60000 bytes"):
+        flexible_metadata_request(b"\xff" * 20_000)
+    with pytest.raises(MalformedRequest, match="a text has 60000 bytes"):
+        parse_request_header(memoryview(b"\0\3\0\1\0\0\0\0" + (20_000).to_bytes(2, "big") + b"\xff" * 20_000))
+
+
+def test_periods_have_sixty_four_bits() -> None:
+    period = reader_of(39, 1)(memoryview(b"\0\0\0\0" + (2**40).to_bytes(8, "big")), 0)[0].renew_period
+    assert period == timedelta(milliseconds=2**40)
+    for extreme in (2**63 - 1, -(2**63)):
+        body = b"\0\0\0\0" + extreme.to_bytes(8, "big", signed=True)
+        period = reader_of(39, 1)(memoryview(body), 0)[0].renew_period
+        assert abs(period) == timedelta(milliseconds=10**15)
 
 
 def test_bytes_after_the_body_are_ignored() -> None:

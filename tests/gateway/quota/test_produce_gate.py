@@ -53,7 +53,7 @@ def test_a_batch_behind_a_refused_one_waits_for_it() -> None:
     found.update(EMPTY, BY_SIZE)
     assert not found.lets_all_pass
     assert found.refusal(7, 0, 3, 1), "the log does not know producer 7 and would take any sequence"
-    assert found.refusal(8, 0, 3, 1) is None, "another producer"
+    assert found.refusal(8, 0, 3, 1) is None, "a batch of another producer must pass"
     assert found.refusal(7, 0, 0, 2) is None
     assert found.refusal(7, 0, 3, 3) is None
     assert found.lets_all_pass

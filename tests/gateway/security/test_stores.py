@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -98,3 +99,32 @@ def test_a_chain_keeps_its_order(tmp_path: Path, authority: Authority, listener:
     path = tmp_path / "chain.pem"
     path.write_text(listener.certificate_pem + authority.pem + listener.key_pem())
     assert read_key_pair(Store(str(path))).chain.decode() == listener.certificate_pem + authority.pem
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("folder", "it is no regular file"),
+        ("pipe", "it is no regular file"),
+        ("endless", "it is no regular file"),
+        ("huge", "a store has at most 16777216 bytes"),
+        ("no name", "is no path of a file"),
+    ],
+)
+def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, kind: str, why: str) -> None:
+    path = tmp_path / "store"
+    location = str(path)
+    match kind:
+        case "folder":
+            path.mkdir()
+        case "pipe":
+            os.mkfifo(path)
+        case "endless":
+            location = "/dev/zero"
+        case "huge":
+            with path.open("wb") as file:
+                file.truncate(1 << 40)
+        case "no name":
+            location += "\0"
+    with pytest.raises(StoreError, match=why):
+        read_key_pair(Store(location))

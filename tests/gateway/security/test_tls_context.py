@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from gateway.security.cipher_suites import TLS_1_3_SUITES
+from gateway.security.client_tls import ClientTls, client_context
 from gateway.security.errors import StoreError
-from gateway.security.stores import Store, read_key_pair
-from gateway.security.tls_context import TlsSettings, build_context, identity_of
+from gateway.security.stores import Store
+from gateway.security.tls_context import TlsSettings, build_context
 from tests.support.certificates import Authority
 
 RSA_ONLY = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256"
@@ -23,10 +24,12 @@ def settings(tmp_path: Path) -> TlsSettings:
     return TlsSettings(key_store, Store(str(authority.write(tmp_path / "ca.pem"))))
 
 
-def handshake(settings: TlsSettings, version: ssl.TLSVersion) -> str | None:
+def handshake(
+    settings: TlsSettings, version: ssl.TLSVersion, client: ssl.SSLContext | None = None
+) -> str | None:
     """Return the cipher suite that a client which speaks only this version agrees on; raises SSLError."""
     server, _ = build_context(settings)
-    client = ssl.create_default_context(cafile=settings.trust_store.location)
+    client = client or ssl.create_default_context(cafile=settings.trust_store.location)
     client.minimum_version = client.maximum_version = version
     client_in, client_out, server_in, server_out = (ssl.MemoryBIO() for _ in range(4))
     ends = [
@@ -74,6 +77,49 @@ def test_the_chosen_suite_is_used(settings: TlsSettings) -> None:
     assert handshake(chosen, ssl.TLSVersion.TLSv1_2) == "ECDHE-ECDSA-AES128-GCM-SHA256"
 
 
+class TestTrustOfAnAuthorityThatIsNoRoot:
+    """As in Java, each certificate of a trust store is trusted, also one that another authority has signed."""
+
+    def test_a_listener_accepts_its_clients(self, tmp_path: Path) -> None:
+        between = Authority("Between", root=Authority("Root"))
+        settings = TlsSettings(
+            Store(str(between.listener().write_pem(tmp_path / "own.pem"))),
+            Store(str(between.write(tmp_path / "between.pem"))),
+            client_auth="required",
+        )
+        shown = Store(str(between.client("ann").write_pem(tmp_path / "ann.pem")))
+        client = client_context(ClientTls(shown, settings.trust_store))
+        assert handshake(settings, ssl.TLSVersion.TLSv1_2, client)
+
+    def test_a_listener_refuses_the_clients_of_others(self, tmp_path: Path) -> None:
+        root = Authority("Root")
+        between, beside = Authority("Between", root=root), Authority("Beside", root=root)
+        settings = TlsSettings(
+            Store(str(between.listener().write_pem(tmp_path / "own.pem"))),
+            Store(str(between.write(tmp_path / "between.pem"))),
+            client_auth="required",
+        )
+        shown = Store(str(beside.client("ann").write_pem(tmp_path / "ann.pem")))
+        client = client_context(ClientTls(shown, settings.trust_store))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(settings, ssl.TLSVersion.TLSv1_2, client)
+
+    def test_a_trusted_certificate_of_a_client_signs_nothing(self, tmp_path: Path) -> None:
+        authority = Authority()
+        ann = authority.client("ann")
+        settings = TlsSettings(
+            Store(str(authority.listener().write_pem(tmp_path / "own.pem"))),
+            Store(certificates=ann.certificate_pem),
+            client_auth="required",
+        )
+        trust = Store(str(authority.write(tmp_path / "ca.pem")))
+        shown = Store(str(ann.write_pem(tmp_path / "ann.pem")))
+        assert handshake(settings, ssl.TLSVersion.TLSv1_2, client_context(ClientTls(shown, trust)))
+        bob = Store(str(authority.client("bob").write_pem(tmp_path / "bob.pem")))
+        with pytest.raises(ssl.SSLCertVerificationError):
+            handshake(settings, ssl.TLSVersion.TLSv1_2, client_context(ClientTls(bob, trust)))
+
+
 def test_settings_that_allow_nothing_are_refused(settings: TlsSettings) -> None:
     with pytest.raises(StoreError, match="together allow no version of TLS"):
         build_context(replace(settings, versions=("TLSv1.3",), cipher_suites=(EC,)))
@@ -82,13 +128,3 @@ def test_settings_that_allow_nothing_are_refused(settings: TlsSettings) -> None:
 def test_a_suite_that_openssl_lacks_is_refused(settings: TlsSettings) -> None:
     with pytest.raises(StoreError, match="OpenSSL here has no suite ECDHE-RSA-NONE"):
         build_context(replace(settings, cipher_suites=("TLS_ECDHE_RSA_WITH_NONE",)))
-
-
-def test_a_renewed_certificate_has_the_same_identity(tmp_path: Path) -> None:
-    authority = Authority()
-
-    def identity(name: str) -> object:
-        return identity_of(read_key_pair(Store(str(authority.listener(name).write_pem(tmp_path / name)))))
-
-    assert identity("a") == identity("a")
-    assert identity("a") != identity("b")

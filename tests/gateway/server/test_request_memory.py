@@ -18,7 +18,7 @@ def test_waits_in_order_until_there_is_room() -> None:
     scene = Scene()
     assert scene.acquire("a", 80)
     assert not scene.acquire("b", 50)
-    assert not scene.acquire("c", 10), "a small one does not overtake"
+    assert not scene.acquire("c", 10), "a small request must not overtake a larger one"
     scene.memory.give_back("a")
     assert scene.granted == ["b", "c"]
     assert scene.memory.used_bytes == 60
@@ -29,7 +29,7 @@ def test_who_began_first_may_always_go_on() -> None:
     assert scene.acquire("a", 60)
     assert scene.acquire("b", 40)
     assert not scene.acquire("b", 40)
-    assert scene.acquire("a", 500), "else nobody could"
+    assert scene.acquire("a", 500), "the request that began first must get its room, or none could complete"
     scene.memory.give_back("a")
     assert scene.granted == ["b"]
     assert scene.memory.held_bytes("b") == 80
@@ -81,7 +81,7 @@ def test_what_is_taken_apart_from_connections_counts_as_well() -> None:
     scene = Scene()
     assert scene.memory.try_acquire(90)
     assert not scene.memory.try_acquire(20)
-    assert scene.acquire("first", 50), "who began first may always go on"
+    assert scene.acquire("first", 50), "the request that began first must always get its room"
     assert not scene.acquire("b", 10)
     scene.memory.release(90)
     assert scene.granted == ["b"]
@@ -90,7 +90,7 @@ def test_what_is_taken_apart_from_connections_counts_as_well() -> None:
 def test_what_is_kept_finds_room_or_is_the_only_one() -> None:
     scene = Scene()
     assert scene.acquire("whole", 90)
-    assert scene.memory.try_keep(80), "nothing else is kept"
+    assert scene.memory.try_keep(80), "a request must be kept when no other one is"
     assert not scene.memory.try_keep(1)
     scene.memory.give_back("whole")
     assert scene.memory.try_keep(20)

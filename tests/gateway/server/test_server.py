@@ -25,6 +25,7 @@ class FakeLoop:
 
 
 class FakeConnection:
+    listener_name = "PLAINTEXT"
     peer_host = "127.0.0.1"
     name = "127.0.0.1:50312"
 
@@ -72,7 +73,9 @@ def test_a_request_that_stopped_half_way_gives_its_memory_to_those_who_wait() ->
     server, loop = new_server("queued.max.request.bytes=100")
     assert server.memory.acquire("a", 90, lambda: None)
     stalled, sound = FakeConnection(holds_memory=True, has_request_under_way=True), FakeConnection()
-    assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["", ""], "memory is not short"
+    assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["", ""], (
+        "a stalled request must stay while memory is not short"
+    )
     assert not server.memory.acquire("b", 50, lambda: None)
     assert look_after(STALLED_S - 1, server, loop, stalled, sound) == ["", ""]
     assert look_after(STALLED_S + 1, server, loop, stalled, sound) == ["dropped", ""]

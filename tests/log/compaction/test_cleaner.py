@@ -150,6 +150,6 @@ def test_what_is_read_and_written_does_not_stay_in_the_page_cache(tmp_path: Path
     run(storage, begin(log, now_ms=NOW_MS))
     (places,) = storage.dropped.values()
     assert len(places) > 2
-    assert sum(place.size_bytes for place in places) == 2 * size_bytes, "it is read twice"
+    assert sum(place.size_bytes for place in places) == 2 * size_bytes, "the dirty part must be read twice"
     assert all(place.size_bytes for place in places)
     assert len(storage.forgotten) == 1

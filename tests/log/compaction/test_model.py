@@ -146,7 +146,7 @@ class Life:
             assert finished.clean_end_offset > found.first_dirty_offset
             self.clean_end_offset = finished.clean_end_offset
 
-    # --- what must hold
+    # --- properties that must hold
 
     def committed(self) -> list[Kept]:
         """Return all written records that count, or that may still count."""

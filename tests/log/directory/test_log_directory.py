@@ -425,7 +425,7 @@ class TestBeforeTheFirstFlush:
         log = open_directory(tmp_path).create("flights", TOPIC_ID, 0, SMALL)
         fill(log, 1)
         log.segments.active.size_bytes = 2**31 - 10
-        with pytest.raises(StorageFailed, match="before its first flush is over"):
+        with pytest.raises(StorageFailed, match="must wait for the log's first flush"):
             fill(log, 1)
         assert not log.offline
         assert log.log_end_offset == 1

@@ -305,7 +305,7 @@ def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.Monk
             flush(log)
     storage.touched.clear()
     directory.close()
-    assert str(tmp_path / "flights-0") in storage.touched, "its records were not flushed yet"
+    assert str(tmp_path / "flights-0") in storage.touched, "the log's records were not flushed yet"
     assert str(tmp_path / "flights-1") not in storage.touched
     directory = open_directory(tmp_path)
     assert directory.was_clean is not fails

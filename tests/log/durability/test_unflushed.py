@@ -136,7 +136,9 @@ class TestTickets:
         assert log.offline
         assert log.recovery_point == 0
         reopening.reopen(log, NOW_MS)
-        assert log.log_end_offset == 0, "what the failed flush dropped must not be served from the page cache"
+        assert log.log_end_offset == 0, (
+            "bytes that the failed flush dropped must not be served from the page cache"
+        )
 
     def test_tickets_that_cross_carry_each_others_names(self, tmp_path: Path) -> None:
         log = open_log(tmp_path / "log")
@@ -177,7 +179,7 @@ class TestTickets:
         persist(ticket)
         log.complete_flush(ticket)
         assert log.recovery_point == 5
-        log.fail_flush(log.prepare_flush() or pytest.fail("no ticket"), OSError("x"))
+        log.fail_flush(log.prepare_flush() or pytest.fail("there must be a ticket"), OSError("x"))
         assert log.offline
 
     def test_partition_deleted_under_a_ticket(self, tmp_path: Path) -> None:

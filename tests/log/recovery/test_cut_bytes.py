@@ -16,7 +16,9 @@ def cut_files(directory: Path) -> list[Path]:
 
 
 def crashed(directory: Path, number: int) -> bytes:
-    """Flip a bit of this batch of the last segment of a log that was flushed; return the bytes from that batch on."""
+    """Flip a bit in one batch, the `number`-th of the last segment in the directory of a flushed log; return
+    the bytes from that batch on.
+    """
     path = max(directory.glob("*.log"))
     content = bytearray(path.read_bytes())
     position, _ = list(whole_batches(bytes(content)))[number]

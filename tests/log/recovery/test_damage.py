@@ -241,7 +241,7 @@ class TestProducers:
         known = log.append(batch(COUNT, producer_id=1, base_sequence=COUNT), now_ms=NOW_MS)
         assert (known.is_duplicate, known.base_offset) == (True, 9)
         behind = log.append(batch(producer_id=0, base_sequence=4 * COUNT), now_ms=NOW_MS)
-        assert not behind.is_duplicate, "one that wrote behind the damage goes on"
+        assert not behind.is_duplicate, "a producer that wrote after the damage must be able to continue"
         new_epoch = batch(producer_id=1, producer_epoch=1, base_sequence=0)
         assert log.append(new_epoch, now_ms=NOW_MS).base_offset == END + 1
 

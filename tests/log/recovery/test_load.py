@@ -224,7 +224,9 @@ class TestRecoveryPoint:
         found = lookups.offset_for_timestamp(log, NOW_MS + 3)
         assert found is not None
         assert found.offset == 3
-        assert delete_old_segments(log, NOW_MS) == [], "its records look as if they were of 1970"
+        assert delete_old_segments(log, NOW_MS) == [], (
+            "a time index of zeros must not make the records look as old as 1970"
+        )
 
 
 class TestProducers:

@@ -130,7 +130,10 @@ class TestHeldRecords:
         assert deleted(retention_bytes=0, held_from=50) == [0, 10, 20, 30, 40]
 
     def test_say_so(self) -> None:
-        assert decide(retention_bytes=0, held_from=0).kept_because == "records from offset 0 on are held"
+        assert (
+            decide(retention_bytes=0, held_from=0).kept_because
+            == "delayed records from offset 0 on must be kept"
+        )
 
     def test_go_where_the_log_start_offset_was_moved_past_them(self) -> None:
         assert deleted(log_start_offset=30, held_from=0) == [0, 10, 20]

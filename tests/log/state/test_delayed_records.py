@@ -165,7 +165,7 @@ def test_what_waits_no_longer_since_a_mark() -> None:
     old = mark
     for now_ms in range(3, 500):
         records.release(now_ms)
-    assert records.released_since(old)[0] == 0, "too long ago to know"
+    assert records.released_since(old)[0] == 0, "for a mark that is too old the offset must be 0"
 
 
 def test_limits_of_a_partition_and_of_all() -> None:

@@ -347,7 +347,7 @@ class TestConfiguration:
         send(log, 50)
         assert waiting(log) == {2: 50}
         log = again(log)
-        assert waiting(log) == {2: 50}, "it is remembered from where on"
+        assert waiting(log) == {2: 50}, "a restart must know from which offset on the header delays records"
 
     def test_a_log_that_is_loaded_before_its_configuration_is_known(self, log: PartitionLog) -> None:
         send(log, 30)

@@ -103,7 +103,7 @@ def test_room_for_all_names_of_a_batch_is_made_in_one_pass(monkeypatch: pytest.M
     looked_at = Mock(side_effect=table.is_pending)
     monkeypatch.setattr(NameTable, "is_pending", lambda _, name: looked_at(name))
     assert take(table, *[b"new %d" % number for number in range(10)], now_ms=2)
-    assert looked_at.call_count <= 2 * 20, "judging, and making room"
+    assert looked_at.call_count <= 2 * 20, "one pass for judging, and one for making room"
     assert {name[:4] for name in known(table)} == {b"held", b"new "}
     assert topic.budget.evictions == 10
 
@@ -137,7 +137,7 @@ def test_the_limit_over_all_partitions_evicts_idle_names_of_the_topic() -> None:
     assert take(first, b"a", now_ms=1)
     assert take(second, b"a", now_ms=1)
     assert take(first, b"b", now_ms=2)
-    assert not take(second, b"b", now_ms=5), "nobody is idle"
+    assert not take(second, b"b", now_ms=5), "no name is idle"
     assert take(second, b"new", now_ms=50)
     assert (known(first), known(second), known(elsewhere)) == ({b"b"}, {b"new"}, {b"old"})
     assert (budget.in_all, budget.evictions, budget.refusals) == (3, 1, 1)

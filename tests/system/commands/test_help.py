@@ -32,7 +32,7 @@ def test_help_is_plain(words: tuple[str, ...]) -> None:
     shown = seqgate(*words, "-h").stdout
     assert shown == seqgate(*words, "--help").stdout
     assert shown.startswith(f"Usage: seqgate {' '.join(words)} [OPTIONS]")
-    assert "<" not in shown, "a type of Python's instead of a metavar"
+    assert "<" not in shown, "the help must show a metavar, not a Python type"
     assert "{" not in shown
     assert "[default: (" not in shown
 
@@ -157,7 +157,7 @@ def test_an_advertised_address_that_cannot_be_reached(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data", settings=settings) as gateway:
         told = seqgate("topics", "list", "--bootstrap", gateway.bootstrap, code=1).stderr
     assert told == (
-        f"seqgate: {gateway.bootstrap} answers, but the address that it tells clients can't be reached: connection refused; "
+        f"seqgate: {gateway.bootstrap} answers, but the address that it advertises to clients can't be reached: connection refused; "
         "check advertised.listeners of the cluster\n"
     )
 

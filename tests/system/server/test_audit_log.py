@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from gateway.admin.client import ask
+from gateway.admin.pids.messages import ClaimBlockRequest
+from gateway.admin.status.messages import StatusRequest
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire
+from tests.system.server.test_logins import FAILED, WRONG, Guarded, log_in
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -25,7 +30,8 @@ def test_refusals_are_written_and_their_repeats_are_counted(tmp_path: Path) -> N
         for _ in range(3):
             (topic,) = wire.call("metadata", 12, asked).fields["topics"]
             assert topic["error_code"] == 29
-        (first,) = map(json.loads, path.read_text().splitlines())
+        ask(tmp_path / "data", ClaimBlockRequest(10, "test"))
+        first, changed = map(json.loads, path.read_text().splitlines())
         gateway.stop()
     assert path.stat().st_mode & 0o777 == 0o600
     again = json.loads(path.read_text().splitlines()[-1])
@@ -41,8 +47,31 @@ def test_refusals_are_written_and_their_repeats_are_counted(tmp_path: Path) -> N
         "resource": "orders",
     }
     assert again["count"] == 2
+    assert (changed["request"], changed["client_id"]) == ("pids.claim", f"pid {os.getpid()}")
     assert first.items() <= again.items()
     assert "nobody may do anything" in gateway.stderr_text()
+
+
+def test_a_failed_login_is_written_without_what_may_be_a_password(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    guarded = Guarded(tmp_path, authorizer_class_name=AUTHORIZER, seqgate_audit_file=str(path))
+    with guarded.gateway:
+        for token in (WRONG, WRONG, b"\0secret\0alice"):
+            with guarded.client() as client:
+                assert log_in(client, token)["error_code"] == FAILED
+        assert ask(tmp_path / "data", StatusRequest()).failed_logins == 3
+        guarded.gateway.stop()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    reason = "Authentication failed: Invalid username or password"
+    assert [(line["event"], line["principal"], line["count"]) for line in lines] == [
+        ("login_failed", "User:alice", 1),
+        ("login_failed", None, 1),
+        ("login_failed", "User:alice", 1),
+    ]
+    assert {(line["address"], line["listener"], line["mechanism"], line["reason"]) for line in lines} == {
+        ("127.0.0.1", "SASL_PLAINTEXT", "PLAIN", reason)
+    }
+    assert "secret" not in path.read_text()
 
 
 def test_a_file_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:

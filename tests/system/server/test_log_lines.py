@@ -1,4 +1,4 @@
-"""What an operator finds in the log of a real gateway: who changed what, and which clients speak another protocol."""
+"""The log lines of a real gateway: who changed which resource, and which clients speak another protocol."""
 
 from __future__ import annotations
 

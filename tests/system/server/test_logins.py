@@ -99,7 +99,7 @@ def test_a_client_that_logged_in_is_served_under_its_name(guarded: Guarded) -> N
         assert versions(client)["error_code"] == 0
         assert log_in(client) == {
             "error_code": 0,
-            "error_message": None,
+            "error_message": "",
             "auth_bytes": b"",
             "session_lifetime": 0,
         }
@@ -148,6 +148,26 @@ def test_requests_after_the_handshake_are_refused_and_close(guarded: Guarded) ->
             handshake(client)
             assert again(client)["error_code"] == ILLEGAL_SASL_STATE
             assert is_closed(client)
+
+
+def test_requests_of_other_apis_after_the_handshake_are_refused_in_their_form(guarded: Guarded) -> None:
+    with guarded.client() as client:
+        handshake(client)
+        answer = ask(client, "delete_groups", 2, {"groups_names": ["a"]})
+        assert answer["results"] == [{"group_id": "a", "error_code": ILLEGAL_SASL_STATE}]
+        assert is_closed(client)
+
+
+@pytest.mark.parametrize("names", [["x" * 200] * 6, None])
+def test_large_and_malformed_requests_after_the_handshake_close(
+    guarded: Guarded, names: list[str] | None
+) -> None:
+    with guarded.client() as client:
+        handshake(client)
+        payload = encode("delete_groups", 2, {"groups_names": names or ["a"]})
+        payload = payload if names else payload[:-3]
+        client.sendall(struct.pack(">i", len(payload)) + payload)
+        assert is_closed(client)
 
 
 def test_an_unknown_mechanism_is_refused_with_those_of_the_listener(guarded: Guarded) -> None:

@@ -1,4 +1,4 @@
-"""Which files a gateway makes: only their owner reads them, whatever the umask is."""
+"""Every file that a gateway makes can be read by its owner only, whatever the umask is."""
 
 from __future__ import annotations
 

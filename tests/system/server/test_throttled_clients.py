@@ -1,4 +1,6 @@
-"""Clients over a quota: a stop does not wait for them, and one that hangs up is noticed though nobody reads from it."""
+"""Clients over a quota: a stop does not wait for throttled clients, and the gateway notices when one hangs
+up, although it does not read from it.
+"""
 
 from __future__ import annotations
 

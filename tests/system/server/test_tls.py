@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.admin import client as control
+from gateway.admin.status.messages import StatusRequest
 from tests.support.batches import Batch, records
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
@@ -25,7 +27,7 @@ BATCHES = 50
 
 
 class Secured:
-    """A gateway with a listener that speaks TLS, and what its clients need."""
+    """A gateway with a listener that speaks TLS, and the certificates for its clients."""
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
@@ -92,6 +94,13 @@ def test_a_certificate_names_the_principal_of_its_client(secured: Secured) -> No
         create(client, "unnamed")
     secured.eventually_logs("created topic named (1 partition), by User:CN=writer,O=Example at 127.0.0.1:")
     secured.eventually_logs("created topic unnamed (1 partition), by User:ANONYMOUS at 127.0.0.1:")
+
+
+def test_the_status_has_the_age_of_the_certificate(secured: Secured) -> None:
+    status = control.ask(secured.folder / "data", StatusRequest())
+    (certificate,) = status.certificates
+    assert (certificate.listener, certificate.warning, status.failed_logins) == ("SSL", None, 0)
+    assert abs(certificate.valid_until_ms / 1000 - time.time() - 30 * 86_400) < 600
 
 
 def test_metadata_names_the_port_of_the_listener_that_was_asked(secured: Secured) -> None:

@@ -102,7 +102,9 @@ class Groups(World):
     # The classic protocol.
 
     def classic_join(self, number: int) -> None:
-        """Let a member join, and with it all others that have joined before, so that nobody waits; then sync."""
+        """Let a member join together with all members that have joined before, so that no JoinGroup waits;
+        then sync.
+        """
         members = [self.classics[number]]
         members += [one for one in self.classics if one.member_id and one is not members[0]]
         pending = [self._begun_join(one) for one in members]

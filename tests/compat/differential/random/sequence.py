@@ -28,11 +28,11 @@ class Step(NamedTuple):
 
 
 class World(ABC):
-    """What one sequence does at one endpoint. Each step is a method; the rest of the state is what the answers said."""
+    """The state of one sequence at one endpoint. Each step is a method; the fields hold what the answers reported."""
 
     family: ClassVar[str]
     table: ClassVar[Mapping[str, tuple[int, Draw]]]
-    """The steps: how often each is drawn, relative to the others, and its arguments."""
+    """The steps by name: the weight with which each is drawn, and its arguments."""
     length: ClassVar[int] = 30
 
     def __init__(self, peer: Peer, name: str, topics: Sequence[Topic]) -> None:

@@ -74,7 +74,7 @@ class Streams(World):
         self.members[number].confirm()
 
     def confirm_less(self, number: int) -> None:
-        """Report the tasks but for the last one of each subtopology."""
+        """Report all tasks except the last one of each subtopology as owned."""
         one = self.members[number]
         fewer = [{**row, "partitions": row["partitions"][:-1]} for row in one.owned.get("active_tasks", [])]
         one.confirm(active_tasks=fewer)

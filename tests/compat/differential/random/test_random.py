@@ -1,6 +1,6 @@
 """Random sequences of requests, sent to Seqgate and to Apache Kafka: the same answers, and the same state afterwards.
 
-`make soak` draws other seeds, and prints how to replay those that differ.
+`make soak` draws other seeds, and prints how to replay a sequence whose answers differ.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SEQUENCES = {
     "streams": 12,
     "admin": 5,
 }
-"""How many seeds `make test` runs of each family, in a few seconds each."""
+"""The number of seeds that `make test` runs of each family, each in a few seconds."""
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,6 @@
-"""Transactions of two instances under one transactional id: batches, offsets, ends, and what a zombie is told."""
+"""Transactions of two instances under one transactional id: batches, offsets, ends, and the answers to a
+fenced instance.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +70,10 @@ class Transactions(World):
         self.added.clear()
 
     def init_again(self, number: int) -> None:
-        """Send InitProducerId as a client that goes on; not as a zombie, whose answer has a known difference."""
+        """Send InitProducerId as a client that continues.
+
+        A fenced instance does not, because its answer has a known difference.
+        """
         producer = self.producers[number]
         if producer.producer_epoch == max(one.producer_epoch for one in self.producers):
             producer.init_again()
@@ -88,7 +93,11 @@ class Transactions(World):
         self.producers[number].add_offsets(self.group_id)
 
     def produce(self, number: int, index: int, count: int, version: int) -> None:
-        """Send a batch; one that has not been added is sent by the newer protocol, because Kafka keeps its sequence."""
+        """Send a batch.
+
+        A batch to a partition that was not added is sent by the newer protocol, because Kafka keeps its
+        sequence.
+        """
         producer = self.producers[number]
         if producer.producer_id < 0:
             return

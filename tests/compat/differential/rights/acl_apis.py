@@ -103,7 +103,7 @@ ENTRIES: dict[str, dict[str, Any]] = {
 
 @AS_SUPER_USER.add_for_each(ENTRIES)
 def create(peer: Peer, more: dict[str, Any]) -> None:
-    """Create an odd entry beside a good one, look, and delete both."""
+    """Create an odd entry beside a good one, describe the entries, and delete both."""
     _create(peer, _entry(peer, **more), _entry(peer, operation=Operation.WRITE))
     peer.call("delete_acls", 3, filters=[_filter(peer)])
 
@@ -128,7 +128,7 @@ def filters(peer: Peer, more: dict[str, Any]) -> None:
 
 @AS_SUPER_USER.add_for_each((1, 2, 3))
 def life(peer: Peer, version: int) -> None:
-    """Create two entries twice, describe them, delete them, and look again."""
+    """Create two entries twice, describe the entries, delete them, and describe again."""
     both = [_entry(peer), _entry(peer, host="10.0.0.1", permission_type=Permission.DENY)]
     _create(peer, *both, version=version)
     _create(peer, *both, version=version)

@@ -34,7 +34,7 @@ class Certificates:
         self.listener = self._authority.listener().write_pem(directory / "listener.pem")
 
     def context(self, user: str) -> ssl.SSLContext:
-        """Return what a connection of this user needs."""
+        """Return the TLS context with which this user connects."""
         context = ssl.create_default_context(cafile=self.trusted)
         context.load_cert_chain(
             self._authority.client(user).write_pem(self._directory / f"{next(self._numbers)}.pem")

@@ -12,10 +12,6 @@ from tests.compat.differential.known_differences import (
 
 IDS_STAY_HIDDEN = "Kafka tells the id of a topic that the client may not read; here the answer has no id"
 ROW_OF_NOBODY = "Kafka adds a row without a user to an answer that is refused as a whole; here it has no rows"
-CLOSED_AT_ONCE = (
-    "Kafka answers with ILLEGAL_SASL_STATE in the form of the API, then closes; here the connection is closed"
-)
-EMPTY_MESSAGE = "Kafka sends an empty message with a login that succeeds; here there is none"
 
 KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
@@ -36,9 +32,4 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     ),
     KnownDifference(("sharing.alter_share_group_offsets",), "*.responses.0.topic_id", IDS_STAY_HIDDEN),
     KnownDifference(("security.describe_user_scram_credentials",), "*.results.0", ROW_OF_NOBODY),
-    *(
-        KnownDifference((f"logins.request_after_handshake[{api}]",), "[23].*", CLOSED_AT_ONCE)
-        for api in ("metadata", "list_groups", "find_coordinator", "describe_acls", "init_producer_id")
-    ),
-    KnownDifference(("logins.*",), "*.error_message", EMPTY_MESSAGE, ("logins.plain[*]",)),
 )

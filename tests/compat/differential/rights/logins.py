@@ -34,7 +34,7 @@ def _metadata(peer: Peer) -> None:
 
 
 def _is_open(peer: Peer) -> None:
-    """Record whether the connection is still there, without sending anything."""
+    """Record whether the connection is still open, without sending anything."""
 
     def converse() -> Answer:
         peer.wire.expect_nothing(0.3)
@@ -63,7 +63,9 @@ def versions_before_login(peer: Peer, version: int) -> None:
 
 @BEFORE_LOGIN.add
 def versions_of_another_version(peer: Peer) -> None:
-    """Ask with a version that nobody has, as newer clients do, and again with one that is answered."""
+    """Send ApiVersions in a version that no broker has, as newer clients do, and again in a version that is
+    answered.
+    """
     peer.frame("api_versions v99", b"\0\x12\0\x63\0\0\0\1\0\4wire\0\2c\2c\0", api="api_versions", version=0)
     _versions(peer, 0)
     _shake(peer)

@@ -1,6 +1,6 @@
-"""The stage of a scenario about rights: a user whose entries change between the requests, and what the user asks for.
-
-Topics, groups and transactional ids come in pairs: the entries of the scenario name the one and never the other.
+"""The resources of a scenario about rights: a user whose entries change between the requests, and the topics,
+groups and transactional ids that the requests name. They come in pairs: the entries of the scenario name only
+one of each pair.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Entry(NamedTuple):
 
 @dataclass(frozen=True)
 class Step:
-    """What the user has while the requests are sent once."""
+    """The entries that the user has while the requests are sent once."""
 
     label: str
     allowed: tuple[Right, ...] = ()
@@ -62,7 +62,9 @@ def steps(rights: Sequence[Right]) -> Iterator[Step]:
 
 
 def _hides(rights: Sequence[Right], kind: ResourceType) -> bool:
-    """Return whether rights on this type are asked for, and none of them is DESCRIBE."""
+    """Return whether the scenario's requests need rights on this type of resource, and the user has no
+    DESCRIBE among them.
+    """
     return (
         any(right.resource_type == kind for right in rights) and Right(Operation.DESCRIBE, kind) not in rights
     )
@@ -145,12 +147,12 @@ class Stage:
                 return (CLUSTER_NAME,)
 
     def enter(self, step: Step) -> None:
-        """Give the user exactly the entries of a step, and wait until they count."""
+        """Give the user exactly the entries of a step, and wait until the endpoint applies them."""
         self.step = step.label
         self.change(step.allowed, step.denied)
 
     def change(self, allowed: Sequence[Right] = (), denied: Sequence[Right] = ()) -> None:
-        """Give the user exactly these rights, and wait until they count."""
+        """Give the user exactly these rights, and wait until the endpoint applies them."""
         both = ((Permission.ALLOW, allowed), (Permission.DENY, denied))
         self.grant({
             Entry(right.resource_type, name, right.operation, permission)

@@ -1,4 +1,6 @@
-"""The table of requests whose answers depend on rights: each is an API in one version, the rights, and a function that asks."""
+"""The table of requests whose answers depend on rights: each row is an API in one version, the rights that it
+needs, and a function that sends requests.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ GROUP = 32
 SET = 0
 CONSUMER, SHARE = "consumer.assignment.interval.ms", "share.assignment.interval.ms"
 LONG = "15000"
-"""Longer than a scenario takes."""
+"""An interval (ms) that is longer than a scenario takes."""
 
 
 def _set_interval(peer: Peer, group_id: str, name: str, value: str) -> None:

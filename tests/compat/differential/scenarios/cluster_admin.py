@@ -22,7 +22,9 @@ def _quorum_of(name: str, *indexes: int) -> Plain:
 
 @scenario_for_each(range(3))
 def quorum(peer: Peer, version: int) -> None:
-    """Compare what does not depend on the number of changes: leader, voters and their offsets."""
+    """Compare the fields that do not depend on the number of metadata changes: the leader, the voters and
+    their offsets.
+    """
     node = _node(peer)
     answer = peer.wire.call("describe_quorum", version, topics=[_quorum_of(METADATA_TOPIC, 0)]).fields
     (topic,) = answer["topics"]

@@ -151,6 +151,13 @@ BROKER_CHANGES: Sequence[Sequence[Change]] = (
     [("log.retention.bytes", SET, "-5")],
     [("max.connections.per.ip.overrides", SET, "127.0.0.1:5")],
     [("log.cleanup.policy", SUBTRACT, "compact")],
+    [("max.connection.creation.rate", SET, "x")],
+    [("max.connection.creation.rate", SET, "5")],
+    [("ssl.keystore.location", SET, "/none"), ("ssl.truststore.type", SET, "PEM")],
+    [("listener.name.plaintext.max.connections", SET, "x")],
+    [("listener.name.plaintext.max.connections", SET, "5")],
+    [("listener.name.plaintext.max.connection.creation.rate", SET, "5")],
+    [("listener.name.plaintext.max.connection.creation.rate", DELETE, None)],
 )
 
 

@@ -1,4 +1,6 @@
-"""Consumer groups with classic members: when these get REBALANCE_IN_PROGRESS, and which errors refuse them."""
+"""Consumer groups with classic members: when classic members get REBALANCE_IN_PROGRESS, and which errors
+refuse their requests.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,7 @@ def refused_by_a_share_group(peer: Peer, version: int) -> None:
 
 @scenario
 def a_member_without_a_subscription_joins(peer: Peer) -> None:
-    """What the classic leader has left unassigned stays so until subscriptions or topics change."""
+    """Partitions that the classic leader has not assigned stay unassigned until subscriptions or topics change."""
     topic = assignable_topic(peer, partitions=2)
     classic = _classic(peer, peer.group(), topic.name)
     classic.join()

@@ -251,7 +251,10 @@ def log_append_time(peer: Peer) -> None:
 
 @scenario_for_each({"CreateTime": "CreateTime", "LogAppendTime": "LogAppendTime"})
 def says_append_time(peer: Peer, kind: str) -> None:
-    """A batch that says that the broker has set its time; on CreateTime topics it needs a timestamp then."""
+    """A batch whose header says that the broker has set the timestamp (LogAppendTime).
+
+    A topic with CreateTime accepts it only with a timestamp.
+    """
     topic = peer.topic(configs={"message.timestamp.type": kind})
     said = replace(THREE, attributes=8)
     for batch in (said, replace(said, base_timestamp=-1), replace(said, base_timestamp=-1, max_timestamp=5)):

@@ -55,7 +55,9 @@ def commits(peer: Peer, version: int) -> None:
 
 @scenario
 def commit_with_an_older_epoch(peer: Peer) -> None:
-    """A member commits with the epoch before a rebalance: for a task that it keeps, a task that it lost, and a task of another."""
+    """A member commits with the epoch before a rebalance: for a task that it keeps, a task that it lost, and
+    a task of another member.
+    """
     topic, first = alone(peer)
     before = first.member_epoch
     second = StreamsMember(peer, first.group_id, first.topology, "m2", "p2")

@@ -128,7 +128,9 @@ UNREADABLE = {
 
 @scenario_for_each({f"{name} v{version}": (name, version) for name in UNREADABLE for version in (11, 12, 13)})
 def batches_that_the_request_refuses(peer: Peer, case: tuple[str, int]) -> None:
-    """A batch that is refused as malformed does not add its partition to the transaction; one with a wrong CRC does."""
+    """A batch that is refused as malformed does not add its partition to the transaction; a batch with a
+    wrong CRC does.
+    """
     name, version = case
     topic = peer.topic()
     producer = TransactionalProducer(peer)
@@ -190,7 +192,9 @@ def unreadable_among_good_ones(peer: Peer, case: tuple[str, int]) -> None:
 
 @scenario
 def one_transactional_and_one_unreadable(peer: Peer) -> None:
-    """A malformed batch after a transactional one does not refuse the request; before it, it does."""
+    """A malformed batch refuses the whole request if it comes before the transactional batch, and not if it
+    comes after.
+    """
     topic = peer.topic(partitions=2)
     producer = TransactionalProducer(peer)
     producer.init()

@@ -5,9 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 from gateway.admin.status.messages import StatusRequest
+from gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create
-from tests.gateway.handlers.support import open_node
+from tests.gateway.handlers.support import NOW_MS, open_node
+
+DAY_MS = 86_400_000
 
 
 async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
@@ -19,12 +22,40 @@ async def test_counts_and_offline_partitions(tmp_path: Path) -> None:
         partition.log.outage.begin("No space left on device")
         status = await answer(node, StatusRequest())
         assert (status.topics, status.partitions, status.uptime_ms) == (2, 3, UPTIME_MS)
-        assert (status.connections, status.refused_connections, status.requests) == TRAFFIC
+        counts = (status.connections, status.refused_connections, status.requests, status.failed_logins)
+        assert counts == TRAFFIC
         assert (status.flush_rounds, status.flush_failures) == (node.services.partitions.flusher.rounds, 0)
         assert status.listeners == {"PLAINTEXT": "gateway.example:9092"}
         assert status.bound == {"PLAINTEXT": "[::]:9092"}
         (offline,) = status.offline_partitions
         assert (offline.topic, offline.partition, offline.reason) == ("a", 1, "No space left on device")
+
+
+async def test_the_age_of_certificates(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        node.services.node.tls_listeners = {"FRESH": _Shown(20), "OLD": _Shown(3), "GONE": _Shown(-1)}
+        status = await answer(node, StatusRequest())
+        assert [(row.listener, row.valid_until_ms) for row in status.certificates] == [
+            ("FRESH", NOW_MS + 20 * DAY_MS),
+            ("OLD", NOW_MS + 3 * DAY_MS),
+            ("GONE", NOW_MS - DAY_MS),
+        ]
+        assert [row.warning for row in status.certificates] == [
+            None,
+            "the certificate expires in 3 days; replace it before, otherwise clients refuse it",
+            "the certificate has expired, so clients refuse it",
+        ]
+
+
+class _Shown:
+    """A listener whose certificate is valid for some days."""
+
+    def __init__(self, days: int) -> None:
+        self.valid_until_ms = NOW_MS + days * DAY_MS
+
+    async def check(self, proposed: Config) -> None: ...
+
+    def take_checked(self) -> None: ...
 
 
 async def test_a_disk_that_is_short_of_room(tmp_path: Path) -> None:

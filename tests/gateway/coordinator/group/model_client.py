@@ -49,7 +49,7 @@ class Client:
         self.waiter = self.scene.join(self.who)
 
     def forget(self) -> None:
-        """Lose the process or the connection without telling the coordinator."""
+        """Lose the process or the connection without a LeaveGroup."""
         self.phase = Phase.IDLE
         self.who = self.who.named("")
 

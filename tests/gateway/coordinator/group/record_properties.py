@@ -20,7 +20,7 @@ def check_cut(record: GroupRecord, data: st.DataObject) -> None:
         decode(key, value[:size])
     except UnreadableRecord:
         return
-    assert size >= len(value) - 1, "only the tags at the end are not looked at"
+    assert size >= len(value) - 1, "only the tags at the end may be cut unnoticed"
 
 
 def check_value(kind: int, names: Sequence[str], value: bytes) -> None:

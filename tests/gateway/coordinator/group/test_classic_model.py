@@ -82,7 +82,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def group(self) -> ClassicGroup | None:
         return self.scene.shard.groups.get(GROUP)
 
-    # --- what may happen
+    # --- events that may happen
 
     @initialize(numbers=st.sets(NUMBERS))
     def begin(self, numbers: set[int]) -> None:
@@ -180,7 +180,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
     def expire(self) -> None:
         self.scene.expire()
         left_ms = self.scene.next_in_ms()
-        assert left_ms is None or left_ms > 0, "the timer would spin"
+        assert left_ms is None or left_ms > 0, "a deadline that has passed would make the timer spin"
 
     @rule()
     def clean_up(self) -> None:
@@ -198,7 +198,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
             if client.phase is not Phase.IDLE and client.phase is not Phase.MEMBER:
                 client.join()
 
-    # --- what must hold
+    # --- properties that must hold
 
     def _read_answers(self) -> None:
         """Check that each answered assignment is the leader's, for that member."""
@@ -288,7 +288,7 @@ class ClassicGroupMachine(RuleBasedStateMachine):
         replayed = self.shadow.groups[GROUP]
         assert (replayed.state, replayed.metadata()) == (group.state, group.metadata())
 
-    # --- how it must end
+    # --- the state that the group must reach at the end
 
     def teardown(self) -> None:
         """Let all remaining clients behave from now on: the group must become stable with all of them."""

@@ -81,7 +81,7 @@ class Simulation:
         self.later(self.random.randint(1, 8_000 if slow else 900), lambda: self.live(number))
 
     def something(self) -> None:
-        """Delay the coordinator, set its clock, let it clean up, or restart it."""
+        """Do one random thing to the coordinator: delay it, set its clock, let it clean up, or restart it."""
         machine = self.machine
         fate = self.random.random()
         if fate < 0.3:

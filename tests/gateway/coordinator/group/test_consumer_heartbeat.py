@@ -17,6 +17,7 @@ from gateway.coordinator.group.consumer_request import (
     MAX_EXPIRED_AT_ONCE,
     MAX_ID_BYTES,
     MAX_REGEX_CHARACTERS,
+    MAX_REGEXES,
     MAX_SUBSCRIPTION_BYTES,
     ConsumerLimits,
 )
@@ -386,6 +387,20 @@ class TestSubscriptions:
     def test_a_broken_expression_changes_nothing(self) -> None:
         scene, _ = alone()
         assert scene.refusal(request("a", 2, subscribed_regex="[")) is ErrorCode.invalid_regular_expression
+
+    def test_a_group_has_a_bounded_number_of_expressions(self) -> None:
+        """Each expression is matched against all topics when topics change, so their number must be limited."""
+        scene = ConsumerScene(t=1)
+        clients = [Client(scene, f"m{number}", ()) for number in range(MAX_REGEXES)]
+        for number, client in enumerate(clients):
+            client.beat(subscribed_regex=f"t{number}")
+        before = snapshot(scene.groups)
+        further = joining("x", subscribed_regex="u")
+        assert scene.refusal(further) is ErrorCode.group_max_size_reached
+        assert snapshot(scene.groups) == before
+        Client(scene, "x", ()).beat(subscribed_regex="t0")
+        clients[0].beat(subscribed_regex="t1")
+        clients[2].beat(subscribed_regex="u")
 
     def test_names_and_expression_are_combined(self) -> None:
         scene = ConsumerScene(t=1, u=1, v=1)

@@ -82,7 +82,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
 
     @rule(client=clients)
     def begins_anew(self, client: Client) -> None:
-        """Start over, as a client does that was fenced or believes so."""
+        """Start over as a client that was fenced, or that believes it was fenced."""
         client.give_up()
 
     @rule(client=clients, subscribed=names)
@@ -140,7 +140,7 @@ class ConsumerGroupMachine(RuleBasedStateMachine):
         self.scene.restart()
         assert snapshot(self.scene.groups) == before
 
-    # --- what must hold
+    # --- properties that must hold
 
     @invariant()
     def nothing_has_two_owners(self) -> None:

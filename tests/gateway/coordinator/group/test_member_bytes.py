@@ -11,7 +11,9 @@ def test_members_are_admitted_up_to_the_limit_and_again_when_others_left() -> No
     held[0] = 100
     assert not budget.admit(1, 10)
     held[0] = 30
-    assert not budget.admit(1, 500), "counted a moment ago"
+    assert not budget.admit(1, 500), (
+        "the members were counted a moment ago, so they must not be counted again"
+    )
     assert budget.admit(70, 2_000)
     held[0] = 100
     assert not budget.admit(1, 2_001)

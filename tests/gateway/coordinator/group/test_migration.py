@@ -108,7 +108,7 @@ class TestUpgrade:
         assert scene.error(waiting) is ErrorCode.coordinator_load_in_progress
         assert scene.error(newcomer) is ErrorCode.coordinator_load_in_progress
         assert set(scene.consumers.members) == {first, second, "new"}, (
-            "who never was in a generation joins anew"
+            "a member that was never in a generation must join anew"
         )
         scene.rejoin(classic(member_id=first))
 

@@ -45,11 +45,38 @@ def test_a_resolved_expression_is_not_resolved_by_every_member() -> None:
     assert resolver.matched == ["a"]
 
 
-def test_a_new_expression_and_new_topics_resolve_all_by_the_rights_of_the_sender() -> None:
+def test_a_new_expression_is_resolved_by_the_rights_of_its_sender_and_the_others_stay() -> None:
+    """A member that changes its expression with every heartbeat must not cause all expressions to be matched
+    each time.
+    """
     resolver = Resolver()
     resolver.resolve("a", sight=sight("mine"))
-    assert resolver.resolve("a", "b", sight=sight("hidden")) == {"a": ["hidden"], "b": ["hidden"]}
-    assert resolver.resolve("b", sight=sight("mine"), afresh=True) == {"b": ["mine"]}
+    assert resolver.resolve("a", "b", sight=sight("hidden")) == {"a": ["mine"], "b": ["hidden"]}
+    assert resolver.matched == ["a", "b"]
+
+
+def test_new_topics_resolve_all_by_the_rights_of_the_sender() -> None:
+    resolver = Resolver()
+    resolver.resolve("a", "b", sight=sight("mine"))
+    assert resolver.resolve("a", "b", sight=sight("hidden"), afresh=True) == {
+        "a": ["hidden"],
+        "b": ["hidden"],
+    }
+
+
+def test_an_expression_that_nobody_has_any_more_is_forgotten() -> None:
+    resolver = Resolver()
+    resolver.resolve("a", sight=sight("mine"))
+    assert resolver.resolve("b", sight=sight("mine")) == {"b": ["mine"]}
+    assert resolver.resolve("a", "b", sight=sight("hidden")) == {"a": ["hidden"], "b": ["mine"]}
+
+
+def test_rights_that_changed_before_a_new_expression_came_still_count_for_the_others() -> None:
+    resolver = Resolver()
+    resolver.resolve("a", sight=sight("mine", generation=1))
+    after = sight(generation=2)
+    assert resolver.resolve("a", "b", sight=after) == {"a": ["mine"], "b": []}
+    assert resolver.topics.is_outdated(after, NOW_MS + REFRESH_INTERVAL_MS)
 
 
 def test_changed_rights_count_after_the_interval() -> None:

@@ -170,8 +170,8 @@ class Simulation:
         for first, last, delivery_count in acquired:
             for each in range(first, last + 1):
                 self.deliveries[place, each] += 1
-                assert (place, each) not in self.done, "what is done was given out again"
-                assert (place, each) not in self.holders, "given out twice at a time"
+                assert (place, each) not in self.done, "a finished record was given out again"
+                assert (place, each) not in self.holders, "a record was given out to two members at a time"
                 assert delivery_count <= LIMITS.delivery_count_limit
                 self.holders[place, each] = client.name
         return [(place, first, last) for first, last, _ in acquired]
@@ -386,7 +386,9 @@ class Simulation:
         if fate < 0.7 and client.name in self.group.members:
             self.group_records += share_heartbeat.leave(self.group, client.name)
         if fate < 0.9:
-            self.release(client.name)  # otherwise the machine is down, and the request is never sent
+            self.release(
+                client.name
+            )  # Otherwise the member's machine is down, and the request is never sent.
 
     def _time(self, _: list[Client]) -> None:
         if self.random.random() < 0.4:

@@ -25,7 +25,7 @@ def accept(partition: SharePartition, first_offset: int, last_offset: int) -> No
 def test_nothing_was_handed_out() -> None:
     partition = SharePartition(3)
     for first_offset, last_offset in ((3, 3), (4, 8), (2**40, 2**40)):
-        with pytest.raises(InvalidRecordState, match="no offset is in flight"):
+        with pytest.raises(InvalidRecordState, match="the group has acquired no offset"):
             accept(partition, first_offset, last_offset)
     accept(partition, 0, 2)
 

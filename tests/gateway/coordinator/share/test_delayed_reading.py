@@ -132,7 +132,9 @@ class DelayedReading(RuleBasedStateMachine):
         assert len(got) <= max_records or not is_strict
         used = distance if self.delays is None else given_out
         if free and used < LIMITS.max_record_locks and not (self.delays is not None and is_full):
-            assert min(free) in got or (got and meanwhile), "it is due and there is room, but nobody gets it"
+            assert min(free) in got or (got and meanwhile), (
+                "a record is due and there is room, but no member gets it"
+            )
         if self.delays is not None:
             given_out = sum(known.delivery_count > 0 and not known.is_done for known in self.known.values())
             assert given_out <= LIMITS.max_record_locks or not any(count == 1 for *_, count in acquired)
@@ -234,7 +236,9 @@ def test_many_waiting_records_in_front_hold_no_member_up() -> None:
         acquired = found.acquire(
             "a", [(first, first + 9)], 100, limits, 0, delays=delays, read_from=found.next_offset(delays)
         )
-        assert acquired == [Acquired(first, first + 4, 1)], "as many as there are locks"
+        assert acquired == [Acquired(first, first + 4, 1)], (
+            "the member must get as many records as there are locks"
+        )
         found.acknowledge("a", [Acknowledgement(first, first + 4, (1,))], limits, 0)
     assert (found.start_offset, len(found.runs)) == (0, 2)
     delays.release(100)

@@ -52,7 +52,7 @@ class SharedReading(RuleBasedStateMachine):
         self.log: list[tuple[int, int]] = []
         self.log_end_offset = 0
         self.done: set[int] = set()
-        """The offsets whose end is stored: no member may get them again."""
+        """The offsets that are durably accepted, rejected or archived: no member may get them again."""
 
     def _store(self, changed: Sequence[StateBatch], start_before: int) -> None:
         if changed or self.real.start_offset != start_before:
@@ -102,7 +102,7 @@ class SharedReading(RuleBasedStateMachine):
         assert inside.issuperset(offset for offset, _ in each)
         end_before = self.naive.end_offset - self.naive.start_offset
         if batches and end_before < LIMITS.max_record_locks:
-            assert each, "something is available and there is room, but nothing was acquired"
+            assert each, "a record is available and there is room, but no record was acquired"
 
     @rule(data=st.data(), member_id=MEMBERS)
     def acknowledge(self, data: st.DataObject, member_id: str) -> None:
@@ -181,7 +181,7 @@ class SharedReading(RuleBasedStateMachine):
             states.replay(again, self.now_ms)
         return states.partitions[KEY]
 
-    # --- what must always hold
+    # --- properties that must always hold
 
     @invariant()
     def is_as_the_naive_one(self) -> None:

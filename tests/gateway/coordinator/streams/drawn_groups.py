@@ -82,7 +82,9 @@ def groups(draw: st.DrawFn) -> Group:
 
 @st.composite
 def changed_groups(draw: st.DrawFn) -> Group:
-    """Draw a group with an assignment that one change has outdated: members that came and went, partitions, replicas."""
+    """Draw a group whose assignment is out of date after one change: members joined or left, or the number of
+    partitions or of standby replicas changed.
+    """
     group = draw(fresh_groups()).settled()
     staying = draw(st.lists(st.sampled_from(sorted(group.members)), unique=True, min_size=1))
     members = {name: group.members[name] for name in sorted(staying)}

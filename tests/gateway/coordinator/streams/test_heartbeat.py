@@ -77,7 +77,7 @@ class TestJoining:
         assert scene.group.group_epoch == FIRST_EPOCH + 1
         assert scene.group.members["a"].value.client_tags == (("area", "a"), ("zone", "z"))
         scene.stay("a")
-        assert scene.group.members["a"].value.client_tags, "null means as before"
+        assert scene.group.members["a"].value.client_tags, "client_tags of null must leave the tags unchanged"
         assert scene.group.group_epoch == FIRST_EPOCH + 1
 
 
@@ -308,7 +308,9 @@ class TestEndpoints:
         reply = scene.stay("a")
         assert reply.endpoints is not None
         found = {each.endpoint: dict(each.active) for each in reply.endpoints}
-        assert [each.endpoint for each in reply.endpoints] == [there, here], "the member that asks comes last"
+        assert [each.endpoint for each in reply.endpoints] == [there, here], (
+            "the endpoint of the member that asks must come last"
+        )
         for topic in ("lines", "words"):
             assert sorted(found[here].get(topic, ()) + found[there].get(topic, ())) == [0, 1, 2]
         known = asking("a", scene.epochs["a"], endpoint_epoch=reply.endpoint_epoch)

@@ -1,4 +1,4 @@
-"""The steps of a member towards its target, and whose tasks it may have meanwhile."""
+"""The steps of a member towards its target, and the tasks that the member may have meanwhile."""
 
 from __future__ import annotations
 

@@ -51,9 +51,9 @@ class Client:
     producer: Producer
     version: int
     wrote: set[tuple[str, int]] = field(default_factory=set)
-    """The partitions that it added since its last transaction was decided."""
+    """The partitions that the client added since its last transaction was decided."""
     asked: EndRequest | None = None
-    """Its last EndTxn, which it may repeat."""
+    """The client's last EndTxn, which the client may repeat."""
     was_answered: bool = True
 
 
@@ -170,7 +170,7 @@ class Machine(RuleBasedStateMachine):
             client.wrote, client.asked, client.was_answered = set(), request, False
             return
         if asks_again and request.client_version >= 2:
-            # a client whose end is confirmed must find the same end in the markers
+            # The markers must have the end that was confirmed to the client.
             assert before.state is COMPLETED[PREPARE_COMMIT] or not request.commit
         if is_answered:
             client.producer = Producer(before.producer_id, before.producer_epoch)

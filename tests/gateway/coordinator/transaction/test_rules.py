@@ -124,7 +124,9 @@ def test_when_the_epochs_are_used_up_another_id_follows(claimed: Producer) -> No
     current = transaction(producer_epoch=LAST_EPOCH_TO_BUMP)
     assert rules.begin_needs_producer_id(current, claimed)
     assert not rules.begin_needs_producer_id(transaction(producer_epoch=LAST_EPOCH_TO_BUMP - 1), NOBODY)
-    assert not rules.begin_needs_producer_id(current, Producer(8, LAST_EPOCH_TO_BUMP)), "it is refused"
+    assert not rules.begin_needs_producer_id(current, Producer(8, LAST_EPOCH_TO_BUMP)), (
+        "a request that will be refused needs no new producer id"
+    )
     after = begin(current, claimed, fresh=20)
     assert isinstance(after, Transaction)
     assert (after.producer_id, after.producer_epoch, after.previous_producer_id) == (20, 0, 7)
@@ -246,7 +248,7 @@ def test_outcomes_of_an_end(state: TransactionState, commit: bool) -> None:
 @pytest.mark.parametrize("commit", [COMMIT, ABORT])
 @pytest.mark.parametrize("state", END_OF_V1)
 def test_an_end_of_a_successor_is_not_taken_for_ones_own(state: TransactionState, commit: bool) -> None:
-    """A successor of version 1 keeps the epoch that it got, one above that of the instance that it fenced."""
+    """A successor of version 1 keeps its first epoch, which is one above the epoch of the instance that it fenced."""
     successor = transaction(state, client_version=1, producer_epoch=4)
     assert end(successor, 3, commit, 2) == FENCED
 

@@ -83,7 +83,7 @@ async def test_refused_without_the_right_and_answered_with_it(
 
 
 class TestRefusals:
-    """A refusal repeats what the request names, and tells nothing about it."""
+    """A refusal repeats the names in the request, and reveals nothing about them."""
 
     async def test_reassignments(self, rights: Rights, client: Asking) -> None:
         named = [{"name": name, "partitions": REASSIGNED[0]["partitions"]} for name in ("t", "none")]

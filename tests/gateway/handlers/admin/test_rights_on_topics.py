@@ -1,4 +1,6 @@
-"""Topics are seen, created, changed and deleted by clients with the right; a refusal tells nothing else."""
+"""Topics are seen, created, changed and deleted by clients with the right; a refusal does not reveal whether
+the topic exists.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a request names is split into what its client may use and what is refused."""
+"""The names in a request are split into those that the client may use and those that are refused."""
 
 from __future__ import annotations
 

@@ -261,7 +261,7 @@ class TestRepeats:
         for _ in range(3):
             assert await gateway.answer(kept) == await handled(node, 9, kept)
             assert await gateway.answer(other) == await handled(node, 9, other)
-        assert gateway.decoded == MAX_CHANGES + 3, "the last shape that was learned is kept"
+        assert gateway.decoded == MAX_CHANGES + 3, "the last remembered shape must be kept"
 
     @pytest.mark.parametrize("group_id", ["g" * 126, "g" * 127, "g" * 400, "g" * MAX_FRAME_BYTES, "ü" * 90])
     @pytest.mark.parametrize("version", [7, 9])

@@ -1,4 +1,4 @@
-"""Groups and their offsets need rights on the group and its topics; a refusal tells nothing else."""
+"""Groups and their offsets need rights on the group and its topics; a refusal does not reveal what exists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""StreamsGroupHeartbeat and StreamsGroupDescribe of a node: tasks, internal topics, and what other APIs say of the group."""
+"""StreamsGroupHeartbeat and StreamsGroupDescribe of a node: tasks, internal topics, and the answers of other
+APIs about the group.
+"""
 
 from __future__ import annotations
 
@@ -150,7 +152,9 @@ async def test_members_are_told_why_a_topic_can_not_be_created(node: Node) -> No
         f"Internal topics are missing: {GROUP}-counts-changelog; Creation failed: {GROUP}-counts-changelog ("
     )
     node.clock.time_ms += 10_000
-    assert "Creation failed" not in (await beat(node, 2)).status[0].status_detail, "it is tried again"
+    assert "Creation failed" not in (await beat(node, 2)).status[0].status_detail, (
+        "the old failure must not be reported once the creation is tried again"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Records are written to and read from topics that the client may write to and read; a refusal tells nothing else."""
+"""Records are written to and read from topics that the client may write to and read; a refusal does not
+reveal whether the topic exists.
+"""
 
 from __future__ import annotations
 

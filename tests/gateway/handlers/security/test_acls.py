@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,6 +13,7 @@ import pytest
 from gateway.handlers.answering.api import CloseConnection
 from gateway.handlers.security import create_acls, delete_acls, describe_acls
 from gateway.metadata import acls as stored_acls
+from gateway.runtime.loop import slices
 from gateway.runtime.loop.log_rate_limit import AUDIT
 from gateway.security.acls.access import CLUSTER_NAME, EverythingAllowed
 from gateway.security.acls.codes import Operation, ResourceType
@@ -204,6 +206,29 @@ class TestFilters:
             ["a"],
             ["b"],
         ]
+
+
+async def test_a_deletion_that_looks_at_much_lets_requests_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    turns = 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    async with open_node(tmp_path, AUTHORIZER, "super.users=User:ANONYMOUS") as node:
+        await create(node, *(row(f"t{number}") for number in range(30)))
+        monkeypatch.setattr(slices, "SLICE_S", -1.0)
+        counting = asyncio.create_task(count_turns())
+        await asyncio.sleep(0)  # the slice of this turn has the usual length
+        filters = [wanted(principal_filter=f"User:{name}") for name in "bcd"]
+        answers = await delete(node, *filters, wanted())
+        counting.cancel()
+    assert [len(answer) for answer in answers] == [0, 0, 0, 30]
+    assert turns > 4 * 30
 
 
 async def test_without_an_authorizer_security_is_disabled(node: Node) -> None:

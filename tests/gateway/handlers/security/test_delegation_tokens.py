@@ -115,6 +115,19 @@ async def test_a_token_is_created_renewed_described_and_expired(tmp_path: Path) 
         assert await ann.renew(token["hmac"]) == (ErrorCode.delegation_token_not_found.value, 0)
 
 
+async def test_a_token_lives_as_long_as_it_is_asked_for(tmp_path: Path) -> None:
+    """Periods on the wire have 64 bits; 30 days need more than 31 of them."""
+    year = f"={365 * DAY_MS}"
+    settings = (f"delegation.token.max.lifetime.ms{year}", f"delegation.token.expiry.time.ms{year}")
+    async with open_node(tmp_path, KEY, *settings) as node:
+        ann = Client(node)
+        token = await ann.create(lifetime_ms=90 * DAY_MS)
+        assert token["max_timestamp"] == NOW_MS + 90 * DAY_MS
+        assert await ann.renew(token["hmac"], 60 * DAY_MS) == (NONE, NOW_MS + 60 * DAY_MS)
+        assert await ann.expire(token["hmac"], 30 * DAY_MS) == (NONE, NOW_MS + 30 * DAY_MS)
+        assert await ann.renew(token["hmac"], 10**15) == (NONE, NOW_MS + 90 * DAY_MS)
+
+
 async def test_no_token_lives_longer_than_its_lifetime(tmp_path: Path) -> None:
     async with open_node(tmp_path, KEY) as node:
         ann = Client(node)
@@ -175,6 +188,9 @@ async def test_what_is_refused(tmp_path: Path) -> None:
         ann, eve = Client(node), Client(node, "eve")
         wrong_type = await ann.create(renewers=["bob"], renewer_type="Group")
         assert wrong_type["error_code"] == ErrorCode.invalid_principal_type.value
+        assert [wrong_type[name] for name in ("issue_timestamp", "expiry_timestamp", "max_timestamp")] == [
+            -1
+        ] * 3
         many = await ann.create(renewers=["bob"] * (MAX_RENEWERS + 1))
         assert many["error_code"] == ErrorCode.invalid_request.value
         token = await ann.create()

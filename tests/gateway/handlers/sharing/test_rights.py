@@ -1,4 +1,4 @@
-"""Share groups need rights on the group and its topics; a refusal tells nothing else."""
+"""Share groups need rights on the group and its topics; a refusal does not reveal what exists."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ async def test_a_fetch_reads_topics_that_the_client_may_read(
     assert errors == {mine: NONE, hidden: TOPIC_DENIED, nobodys: UNKNOWN_ID}
     assert found[mine]["acquired_records"]
     assert not found[hidden]["acquired_records"]
-    # the session keeps the topic, whose right is asked for again
+    # The session keeps the topic, so each request checks the right on it again.
     rights.allow(READ, TOPIC, "hidden")
     found = rows(await fetch(client, [], epoch=1))
     assert found[hidden]["error_code"] == NONE

@@ -21,7 +21,7 @@ MOST_SPECIFIC_FIRST: tuple[Entity, ...] = (
 
 
 def limits(*entities: Entity) -> Limits:
-    """Return limits of 1, 2, 3, ... for these entities."""
+    """Return the limits of these entities: 1 for the first, 2 for the second, and so on."""
     made = Limits()
     for number, entity in enumerate(entities, 1):
         made.change(entity, float(number))

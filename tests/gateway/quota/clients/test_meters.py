@@ -4,13 +4,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.quota.clients.limits import DEFAULT, Limits, Quota
-from gateway.quota.clients.meters import IDLE_MS, Meters
+from gateway.quota.clients.meters import IDLE_MS, LONGEST_NAME, Meters
 
 NOW_MS = 1_700_000_000_000
 
 
 class Meter:
-    """A meter that is told apart by its identity."""
+    """A meter that is equal only to itself."""
 
 
 def quota_of(client_id: str, limits: Limits) -> Quota:
@@ -39,6 +39,18 @@ def test_a_client_with_a_quota_under_its_name_has_its_own_meter_always() -> None
     meters: Meters[Meter] = Meters(Meter, 1)
     others = [meters.of(quota_of(name, limits), NOW_MS) for name in ("a", "b")]
     assert meters.of(quota_of("named", limits), NOW_MS) not in others
+
+
+def test_long_names_are_told_apart_and_not_remembered() -> None:
+    limits = Limits()
+    limits.change((None, DEFAULT), 1.0)
+    meters: Meters[Meter] = Meters(Meter, 9)
+    names = ["c" * 32_000 + end for end in "ab"]
+    first, second = (meters.of(quota_of(name, limits), NOW_MS) for name in names)
+    assert first is not second
+    assert meters.of(quota_of(names[0], limits), NOW_MS) is first
+    remembered = [name for key in meters._meters for name in key]
+    assert max(map(len, remembered)) <= LONGEST_NAME
 
 
 def test_idle_meters_make_room() -> None:

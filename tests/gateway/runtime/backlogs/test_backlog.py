@@ -301,7 +301,7 @@ class TestHolding:
             done = asyncio.Event()
             second.when_resolved(done.set)
             await asyncio.wait_for(done.wait(), 10)
-            assert second.failed, "refused, which acks=0 is told by closing the connection"
+            assert second.failed, "a refused batch with acks=0 must close the connection"
             await commit(node, "slow", 1)
             await node.services.upkeep.backlog.measure_all()
             assert first.answer == b""

@@ -323,7 +323,7 @@ class TestRewrite:
             loaded = groups.shards.at(0)
             rewrite = asyncio.create_task(rewriting.rewrite(loaded, node.clock))
             await asyncio.sleep(0)
-            assert partition.log.log_end_offset > 30, "it has begun"
+            assert partition.log.log_end_offset > 30, "the rewrite must have begun"
             partition.log.outage.begin("a test says so")
             with pytest.raises(Unavailable):
                 await commit(groups, "group-29", 2)

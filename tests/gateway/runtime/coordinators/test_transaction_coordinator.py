@@ -175,7 +175,9 @@ class TestTransactions:
             await client.transact(Attempt("a"), commit=True)
             assert client.producer.producer_epoch == 0
             assert client.producer.producer_id != request.producer.producer_id
-            assert await transactions.end(NAME, request) == client.producer, "asked again"
+            assert await transactions.end(NAME, request) == client.producer, (
+                "a repeated EndTxn must get the same answer"
+            )
             await client.transact(Attempt("b"), commit=True)
             assert outcomes(node) == {"a": COMMITTED, "b": COMMITTED}
 

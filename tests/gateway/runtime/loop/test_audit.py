@@ -12,7 +12,15 @@ from typing import Any
 import pytest
 
 from gateway.runtime.loop import audit as audit_module
-from gateway.runtime.loop.audit import INTERVAL_S, KINDS, AuditLog, Refusal, Requester
+from gateway.runtime.loop.audit import (
+    INTERVAL_S,
+    KINDS,
+    LONGEST_TEXT,
+    AuditLog,
+    FailedLogin,
+    Refusal,
+    Requester,
+)
 from gateway.runtime.loop.log_output import JSON, TEXT, begin_audit, handler_for
 from gateway.runtime.loop.log_rate_limit import AUDIT
 
@@ -83,6 +91,19 @@ def test_a_refusal_is_written_at_once_and_its_repeats_are_counted(
     assert lines(caplog) == []
 
 
+def test_long_texts_of_clients_are_not_remembered(timers: Timers, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    log = AuditLog(timers, is_on=True)
+    for end in "ab":
+        client = ALICE._replace(client_id="c" * 32_000 + end)
+        log.refused(refusal("r" * 32_000 + end)._replace(requester=client))
+    (line,) = lines(caplog)
+    assert line["resource"] == "r" * LONGEST_TEXT + "…"
+    assert line["client_id"] == "c" * LONGEST_TEXT + "…"
+    timers.pass_interval()
+    assert lines(caplog) == [line]
+
+
 def test_a_flood_is_counted_only(
     timers: Timers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -92,9 +113,36 @@ def test_a_flood_is_counted_only(
     for number in range(50):
         log.refused(refusal(f"topic-{number}"))
     assert len(lines(caplog)) == 10
-    assert len(log._repeats) == 10
+    assert len(log._refusals.counts) == 10
     timers.pass_interval()
     assert lines(caplog) == [{"event": "refused", "others": 40}]
+
+
+def test_failed_logins_are_counted_apart_from_refusals(
+    timers: Timers, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level(logging.INFO, AUDIT)
+    monkeypatch.setattr(audit_module, "KINDS", 2)
+    log = AuditLog(timers, is_on=True)
+    failed = FailedLogin("User:alice", "192.0.2.7", "EXTERNAL", "PLAIN", "x" * 600)
+    for login in (failed, failed, failed._replace(principal=None), failed._replace(address="192.0.2.8")):
+        log.login_failed(login)
+    log.refused(refusal())
+    known, unknown, refused = lines(caplog)
+    line = {
+        "event": "login_failed",
+        "principal": "User:alice",
+        "address": "192.0.2.7",
+        "listener": "EXTERNAL",
+        "mechanism": "PLAIN",
+        "reason": "x" * 512 + "…",
+        "count": 1,
+    }
+    assert known == line
+    assert unknown == {**line, "principal": None}
+    assert refused["event"] == "refused"
+    timers.pass_interval()
+    assert lines(caplog) == [line, {"event": "login_failed", "others": 1}]
 
 
 def test_what_was_counted_is_written_at_the_end(timers: Timers, caplog: pytest.LogCaptureFixture) -> None:
@@ -127,6 +175,7 @@ def test_nothing_is_written_where_it_is_off(timers: Timers, caplog: pytest.LogCa
     log = AuditLog(timers, is_on=False)
     log.refused(refusal())
     log.changed(ALICE, "created topic", ["t"])
+    log.login_failed(FailedLogin(None, "192.0.2.7", "EXTERNAL", "PLAIN", "why"))
     log.close()
     assert lines(caplog) == []
     assert not timers.due

@@ -13,8 +13,8 @@ def test_a_kind_of_line_is_limited_per_second_and_the_rest_counted() -> None:
     now = [100.0]
     limit = LineLimit(lambda: now[0], lines_per_second=2)
     assert [limit.filter(record(1)) for _ in range(5)] == [True, True, False, False, False]
-    assert limit.filter(record(2)), "another kind is not held back"
-    assert limit.filter(record(1, logging.ERROR)), "errors pass"
+    assert limit.filter(record(2)), "lines of another kind must pass"
+    assert limit.filter(record(1, logging.ERROR)), "errors must always pass"
     now[0] = 101.0
     later = record(1)
     assert limit.filter(later)

@@ -317,7 +317,7 @@ class TestRefusals:
                 ErrorCode.not_coordinator,
             ]
             assert groups.shards.at(0) is not loaded
-            assert offsets(groups) == {"durable": 7, "a": 1}, "what was written before it stays"
+            assert offsets(groups) == {"durable": 7, "a": 1}, "the records written before must stay"
             assert await outcomes(commit(node, "a", 3), commit(node, "b", 4)) == [ErrorCode.none] * 2
             after = offsets(groups)
         async with open_node(tmp_path, *ONE_PARTITION, "message.max.bytes=4096") as node:

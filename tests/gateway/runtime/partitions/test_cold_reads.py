@@ -99,7 +99,7 @@ async def test_a_block_that_several_want_is_read_once(opened: Make) -> None:
     told: list[int] = []
     for number in range(5):
         cold_reads.want([block("a", 3)], lambda number=number: told.append(number))  # type: ignore[misc]
-    assert told == [], "never at once"
+    assert told == [], "the callback must never run at once"
     disk.gate.set()
     await settled(cold_reads)
     assert told == [0, 1, 2, 3, 4]

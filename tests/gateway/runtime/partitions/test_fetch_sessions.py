@@ -21,7 +21,7 @@ def test_a_full_cache_refuses_until_the_oldest_is_stale() -> None:
     cache.touch(first, EVICTION_AGE_MS - 1)
     third = cache.create(True, EVICTION_AGE_MS)
     assert third is not None
-    assert cache.get(second.session_id) is None, "the longest idle one went"
+    assert cache.get(second.session_id) is None, "the longest idle session must be evicted"
     assert cache.get(first.session_id) is first
     assert (len(cache), cache.evictions) == (2, 1)
 

@@ -74,7 +74,7 @@ class FakeLog:
 
 
 class Owner:
-    """The owner of a log, which the flusher tells about finished flushes."""
+    """The owner of a log, to which the flusher reports finished flushes."""
 
     def __init__(self, log: Any) -> None:
         self.log = log
@@ -162,7 +162,7 @@ async def test_whoever_waits_is_told_after_the_owner_and_when_the_own_round_is_o
     log.gate.set()
     await flusher.idle()
     assert owner.told == [True]
-    assert heard == [2], "what was appended during a round is told after the next"
+    assert heard == [2], "records that were appended during a round must wait for the next round"
     assert flusher.rounds == 2
 
 
@@ -325,17 +325,19 @@ async def test_a_lone_flush_runs_in_the_event_loop_while_the_disk_is_quick() -> 
 
     disk.takes_s = 0.0001
     ways = [await flush_alone() for _ in range(60)]
-    assert ways[0] != here, "nothing is known of a new disk"
+    assert ways[0] != here, "no flush of a new disk was measured yet"
     assert ways[-20:] == [here] * 20
     disk.takes_s = 0.05
     assert await flush_alone() == here
-    assert await flush_alone() != here, "a slow one counts at once"
+    assert await flush_alone() != here, "a slow flush must count at once"
     disk.takes_s = 0.0001
     ways = [await flush_alone() for _ in range(200)]
-    assert ways[:20] == [way for way in ways[:20] if way != here], "and is remembered for a while"
+    assert ways[:20] == [way for way in ways[:20] if way != here], (
+        "a slow flush must be remembered for a while"
+    )
     assert ways[-20:] == [here] * 20
     flusher.disk_is_busy = True
-    assert await flush_alone() != here, "others read from the disk"
+    assert await flush_alone() != here, "cold reads use the disk"
     flusher.disk_is_busy = False
     assert await flush_alone() == here
     log.broken = True

@@ -61,7 +61,7 @@ async def test_an_offset_is_decided_by_its_flush(tmp_path: Path, flusher: Flushe
     )
     assert told == []
     await flusher.idle()
-    assert told == [(True, 1)], "what is acknowledged is visible"
+    assert told == [(True, 1)], "acknowledged records must be visible"
 
 
 async def test_in_page_cache_mode_it_follows_the_write(tmp_path: Path, flusher: Flusher) -> None:
@@ -113,7 +113,7 @@ async def test_watchers_hear_of_the_high_watermark_and_of_the_end(tmp_path: Path
     served.close()
     assert heard == [1, 1]
     served.append(BATCH, 1000)
-    assert heard == [1, 1], "nobody waits any more"
+    assert heard == [1, 1], "no request may wait any more"
 
 
 TRANSACTIONAL = build_batch(

@@ -8,7 +8,7 @@ from gateway.metadata.acls import create_acls, delete_acls
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
-from gateway.security.acls.entry import AclEntry, AclFilter
+from gateway.security.acls.entry import AclEntry
 from tests.gateway.handlers.support import Node, open_node
 
 AUTHORIZER = "authorizer.class.name=org.apache.kafka.metadata.authorizer.StandardAuthorizer"
@@ -36,7 +36,7 @@ def test_a_change_counts_before_it_is_answered(tmp_path: Path) -> None:
             await create(node, ENTRY)
             assert may_read(node)
             await node.services.topics.metadata_log.commit(
-                lambda image: delete_acls(image.acls, [AclFilter()])
+                lambda image: delete_acls(image.acls, [image.acls.by_id])
             )
             assert not may_read(node)
 
@@ -50,7 +50,7 @@ def test_entries_count_after_a_restart(tmp_path: Path) -> None:
         async with open_node(tmp_path, AUTHORIZER) as node:
             assert may_read(node)
             await node.services.topics.metadata_log.commit(
-                lambda image: delete_acls(image.acls, [AclFilter()])
+                lambda image: delete_acls(image.acls, [image.acls.by_id])
             )
             assert not may_read(node)
 

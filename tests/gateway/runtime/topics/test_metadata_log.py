@@ -169,7 +169,9 @@ class TestAtStart:
         shutil.rmtree(tmp_path / "data" / "t-0")
         shutil.copytree(saved, tmp_path / "data" / "t-0")
         async with open_node(tmp_path / "data") as node:
-            assert node.services.partitions.registry.get("t", 0) is None, "its name is not free yet"
+            assert node.services.partitions.registry.get("t", 0) is None, (
+                "the partition's name must not be free for a new log yet"
+            )
             async with asyncio.timeout(10):
                 while (partition := node.services.partitions.registry.get("t", 0)) is None:
                     await asyncio.sleep(0)

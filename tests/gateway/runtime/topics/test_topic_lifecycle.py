@@ -51,7 +51,9 @@ async def test_records_under_an_unknown_topic_id_are_kept(tmp_path: Path) -> Non
     records = await written(tmp_path)
     (tmp_path / "orders-0" / PARTITION_METADATA).write_bytes(encode_partition_metadata(uuid.UUID(int=9)))
     async with open_node(tmp_path) as node:
-        assert node.services.partitions.registry.get("orders", 0) is None, "its name is not free yet"
+        assert node.services.partitions.registry.get("orders", 0) is None, (
+            "the partition's name must not be free for a new log yet"
+        )
         async with asyncio.timeout(10):
             while node.services.partitions.registry.get("orders", 0) is None:
                 await asyncio.sleep(0)

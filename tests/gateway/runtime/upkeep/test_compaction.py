@@ -1,5 +1,5 @@
-"""When compaction gives up a partition: after damage at once, after several dead worker processes, for a full
-disk never.
+"""When compaction gives up a partition: at once after damage, after several dead worker processes, and never
+for a full disk.
 """
 
 from __future__ import annotations

@@ -90,14 +90,16 @@ async def test_below_the_reserve_producers_are_refused_and_topics_can_be_deleted
         disk.free = MIN_FREE_BYTES - 1
         room.check_free_space()
         assert await error_of(node, second) == STORAGE_ERROR
-        assert await error_of(node, first) == 0, "the log has it already"
+        assert await error_of(node, first) == 0, (
+            "a duplicate must be answered, because the log has its original"
+        )
         assert await error_of(node, b"short") != 0
         assert room.refused_batches == 1
         await create(node, "made")
         await delete(node, "made")
         disk.free = PLENTY
         room.check_free_space()
-        assert await error_of(node, third) == RETRY, "the one before it was refused"
+        assert await error_of(node, third) == RETRY, "a batch after a refused one must be refused"
         assert [await error_of(node, sent) for sent in (second, third)] == [0, 0]
 
 

@@ -16,10 +16,12 @@ from tests.gateway.handlers.support import open_node
 
 def test_it_waits_for_the_end_of_many_deletions() -> None:
     freed = FreedMemory()
-    assert not freed.give_back_if_due(GIVE_BACK_AFTER, 0), "more may be deleted"
-    assert not freed.give_back_if_due(GIVE_BACK_AFTER, 7), "their files are not"
+    assert not freed.give_back_if_due(GIVE_BACK_AFTER, 0), "more partitions may be deleted soon"
+    assert not freed.give_back_if_due(GIVE_BACK_AFTER, 7), (
+        "the files of the deleted partitions still wait for deletion"
+    )
     assert freed.give_back_if_due(GIVE_BACK_AFTER, 0)
-    assert not freed.give_back_if_due(GIVE_BACK_AFTER, 0), "once is enough"
+    assert not freed.give_back_if_due(GIVE_BACK_AFTER, 0), "the memory must be given back only once"
 
 
 def test_a_few_deletions_are_not_worth_it_until_they_are_many() -> None:

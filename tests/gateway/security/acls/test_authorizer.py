@@ -1,4 +1,4 @@
-"""The authorizer decides as the naive model does, whatever entries come and go."""
+"""The authorizer decides as the naive model does, whatever entries are added and removed."""
 
 from __future__ import annotations
 

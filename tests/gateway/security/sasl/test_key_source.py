@@ -1,4 +1,4 @@
-"""When the keys of tokens are read: caching, rotation, and an endpoint that is away."""
+"""The times at which the keys of tokens are read: caching, rotation, and an endpoint that does not answer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Timers:
 
 
 class Endpoint:
-    """Gives the keys that the test sets, or fails."""
+    """An endpoint that answers with the keys that the test sets, or fails."""
 
     def __init__(self) -> None:
         self.answer: KeySet | Exception = keys("first")

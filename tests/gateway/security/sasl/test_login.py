@@ -162,7 +162,7 @@ def test_nothing_is_served_without_a_login_that_lasts(
             name = "User:bob" if outcome == "bob" else "User:alice"
             try:
                 if outcome == "wrong":
-                    raise LoginRefused
+                    raise LoginRefused("the password is wrong")
                 if outcome != "more":
                     login.succeed(LoggedIn(name), 0, now_s)
                     assert principal in {"", name}

@@ -44,7 +44,7 @@ async def test_a_login_takes_one_message() -> None:
 async def test_a_refused_token_is_answered_and_the_next_message_ends_the_login() -> None:
     login = insecure().begin()
     assert await login.step(first_message(unsecured_token(sub="alice", exp=1))) == Step(INVALID_TOKEN)
-    with pytest.raises(LoginRefused, match="it has expired"):
+    with pytest.raises(LoginRefused, match="the token has expired"):
         await login.step(b"\x01")
 
 

@@ -38,3 +38,11 @@ async def test_anything_else_is_refused(token: bytes, reason: str) -> None:
     with pytest.raises(LoginRefused, match=reason) as refused:
         await MECHANISM.begin().step(token)
     assert "secret" not in str(refused.value)
+
+
+async def test_only_a_user_that_exists_is_named() -> None:
+    """A password that was typed in place of the name must not reach the audit log."""
+    for name, principal in (("alice", "User:alice"), ("secret", None)):
+        with pytest.raises(LoginRefused) as refused:
+            await MECHANISM.begin().step(f"\0{name}\0wrong".encode())
+        assert refused.value.principal == principal

@@ -88,7 +88,7 @@ def test_names_of_the_mechanisms() -> None:
         (b"n,,", b"", b"AAAA", b",x=y"),
     ],
 )
-async def test_what_kafka_accepts_is_accepted(
+async def test_what_the_standard_or_kafka_accepts_is_accepted(
     gs2: bytes, extensions: bytes, channel: bytes, last_extensions: bytes
 ) -> None:
     client = ScramClient(SHA_256, "ann", "pencil", gs2=gs2, extensions=extensions)
@@ -104,6 +104,8 @@ async def test_what_kafka_accepts_is_accepted(
         b"p=tls-unique,,n=ann,r=x",
         b"n,a=bob,n=ann,r=x",
         b"n,,m=x,n=ann,r=x",
+        b"n,,n=ann,r=x,m=y",
+        b"n,,n=ann,r=x,a=b,m=y",
         b"n,,n=a=nn,r=x",
         b"n,,n=,r=x",
         b"n,,n=ann,r=",
@@ -172,6 +174,13 @@ async def test_a_delegation_token_logs_its_owner_in() -> None:
     for user, extensions in (("ann", b",tokenauth=true"), ("token", b"")):
         with pytest.raises(LoginRefused):
             await log_in(ScramClient(SHA_512, user, "hmac", extensions=extensions))
+
+
+@pytest.mark.parametrize(("user", "principal"), [("ann", "User:ann"), ("nobody", None)])
+async def test_only_a_user_that_exists_is_named(user: str, principal: str | None) -> None:
+    with pytest.raises(LoginRefused) as refused:
+        await log_in(ScramClient(SHA_256, user, "wrong"))
+    assert refused.value.principal == principal
 
 
 def test_the_text_of_a_credential_has_no_key() -> None:

@@ -8,6 +8,7 @@ import contextlib
 import hashlib
 import hmac
 import json
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -16,6 +17,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.security.sasl import signed_tokens
 from gateway.security.sasl.key_set import KeySet, KeysUnusable, parse_key_set
 from gateway.security.sasl.signed_tokens import SignedTokens
 from gateway.security.sasl.tokens import LONGEST_TOKEN, ClaimRules, Token, TokenRefused, Tokens
@@ -75,13 +77,38 @@ class TestSignatures:
         tokens = signed(issuer(algorithm).jwk())
         assert examined(tokens, issuer(algorithm).token(**CLAIMS)) == ALICE
         other = Issuer("first", algorithm)
-        assert refusal(tokens, other.token(**CLAIMS)) == "its signature is wrong"
+        assert refusal(tokens, other.token(**CLAIMS)) == "the token's signature is wrong"
 
     @pytest.mark.parametrize("changed", [0, 1, 2])
     def test_a_changed_part_is_refused(self, changed: int) -> None:
         parts = issuer().token(**CLAIMS).split(".")
         parts[changed] = issuer().token({"typ": "at+jwt"}, **CLAIMS | {"sub": "mallory"}).split(".")[changed]
         assert "signature is wrong" in refusal(signed(), ".".join(parts))
+
+    @pytest.mark.parametrize(("algorithm", "threads"), [("ES256", 0), ("ES384", 2), ("ES512", 2)])
+    def test_few_threads_verify_the_signatures_that_take_long(
+        self, monkeypatch: pytest.MonkeyPatch, algorithm: str, threads: int
+    ) -> None:
+        """A stranger with a made-up signature must not keep the event loop busy, nor all threads."""
+        running, most = 0, 0
+
+        async def to_thread(work: Callable[..., bytes], *arguments: Any) -> bytes:
+            nonlocal running, most
+            running += 1
+            most = max(most, running)
+            await asyncio.sleep(0)
+            running -= 1
+            return work(*arguments)
+
+        async def examine_many() -> None:
+            monkeypatch.setattr(signed_tokens.asyncio, "to_thread", to_thread)
+            tokens, token = signed(issuer(algorithm).jwk()), issuer(algorithm).token(**CLAIMS)
+            assert await asyncio.gather(*(tokens.examine(token) for _ in range(5))) == [ALICE] * 5
+            with pytest.raises(TokenRefused, match="signature is wrong"):
+                await tokens.examine(token[:-4] + "AAAA")
+
+        asyncio.run(examine_many())
+        assert most == threads
 
     def test_an_empty_signature_is_refused(self) -> None:
         head, claims, _ = issuer().token(**CLAIMS).split(".")
@@ -92,9 +119,9 @@ class TestSignatures:
     )
     def test_an_algorithm_that_is_not_on_the_list_is_refused(self, algorithm: object) -> None:
         token = issuer().token({"alg": algorithm}, **CLAIMS)
-        assert refusal(signed(), token).startswith(("its algorithm", "it has no signature"))
+        assert refusal(signed(), token).startswith(("the token's algorithm", "the token has no signature"))
         assert refusal(signed(), token.rpartition(".")[0] + ".").startswith(
-            ("its algorithm", "it has no signature")
+            ("the token's algorithm", "the token has no signature")
         )
 
     def test_the_public_key_is_no_shared_secret(self) -> None:
@@ -118,7 +145,7 @@ class TestSignatures:
     def test_a_key_in_the_header_is_not_used(self) -> None:
         mallory = Issuer("first")
         token = mallory.token({"jwk": mallory.jwk(), "jku": "https://mallory.example/keys"}, **CLAIMS)
-        assert refusal(signed(), token) == "its signature is wrong"
+        assert refusal(signed(), token) == "the token's signature is wrong"
 
     @pytest.mark.parametrize(
         "token", ["", "a", "a.b", "a.b.c.d", "a.b.c", "..", "!.b.c", "x" * (LONGEST_TOKEN + 1), "e30.e30.e30"]
@@ -139,7 +166,7 @@ class TestKeyNames:
         assert examined(tokens, issuer(key_id="second").token(**CLAIMS)) == ALICE
         assert (
             refusal(tokens, issuer(key_id="second").token({"kid": "first"}, **CLAIMS))
-            == "its signature is wrong"
+            == "the token's signature is wrong"
         )
         assert refusal(tokens, issuer().token({"kid": "third"}, **CLAIMS)) == "no such key"
 
@@ -198,7 +225,7 @@ class TestClaims:
         assert examined(signed(), issuer().token(**CLAIMS | {"exp": NOW_S - 29})) == Token(
             "alice", (NOW_S - 29) * 1000
         )
-        assert refusal(signed(), issuer().token(**CLAIMS | {"exp": NOW_S - 30})) == "it has expired"
+        assert refusal(signed(), issuer().token(**CLAIMS | {"exp": NOW_S - 30})) == "the token has expired"
 
     def test_a_token_is_not_valid_before_nbf(self) -> None:
         assert examined(signed(), issuer().token(**CLAIMS, nbf=NOW_S + 30)) == ALICE

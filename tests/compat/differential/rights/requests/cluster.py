@@ -41,5 +41,5 @@ def unregister_broker(stage: Stage) -> None:
 
 @row(DESCRIBE_CLUSTER, cases=(0, 3, 4))
 def api_versions(stage: Stage, version: int) -> None:
-    """Ask for versions after the login, which needs no right."""
+    """Send ApiVersions after the login; this API needs no right."""
     stage.user.call("api_versions", version, client_software_name="rights", client_software_version="1")

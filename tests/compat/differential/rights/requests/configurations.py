@@ -38,7 +38,9 @@ def describe_configs(stage: Stage, version: int) -> None:
 
 @row(DESCRIBE_CLUSTER_CONFIGS)
 def describe_configs_of_other_kinds(stage: Stage) -> None:
-    """Describe what stands behind the configurations of the cluster, also a kind that does not exist."""
+    """Describe the resources whose configurations the rights on the cluster guard, and a type of resource
+    that does not exist.
+    """
     for kind, name in (
         (BROKER, ""),
         (BROKER, "77"),

@@ -1,4 +1,4 @@
-"""FindCoordinator, the classic protocol of groups, and what administers groups."""
+"""FindCoordinator, the requests of the classic protocol, and the requests that administer groups."""
 
 from __future__ import annotations
 

@@ -84,7 +84,9 @@ def _coordinated(stage: Stage) -> None:
 
 @row(WRITE_TOPIC, WRITE_TRANSACTION, cases=(9, 12), prepare=_coordinated)
 def produce_in_a_transaction(stage: Stage, version: int) -> None:
-    """Produce with a transactional id whose producer id nobody has: whoever has all rights gets another error."""
+    """Produce with a transactional id whose producer id nobody has: a client that has all rights gets another
+    error.
+    """
     for transactional_id in stage.transactional_ids:
         data = _produced(stage, version, Batch(records(1), attributes=0x10).of(2**40, 0, 0))
         stage.user.call(
@@ -119,7 +121,9 @@ def fetch(stage: Stage, version: int) -> None:
 
 @row(READ_TOPIC, prepare=_filled)
 def fetch_in_a_session(stage: Stage) -> None:
-    """Fetch in a session that is older than the entries: each fetch of the session is judged anew."""
+    """Fetch in a session that is older than the entries: the rights are checked anew for each fetch of the
+    session.
+    """
     open_, closed = (
         fetch_request(topic, max_wait=0, session_epoch=0)["topics"][0] for topic in (stage.open, stage.closed)
     )
@@ -138,7 +142,9 @@ def fetch_in_a_session(stage: Stage) -> None:
 
 @row(READ_TOPIC, prepare=_filled)
 def fetch_that_waits(stage: Stage) -> None:
-    """Take the right away, or give it, while a fetch waits: the fetch keeps what it had at its beginning."""
+    """Take the right away, or give it, while a fetch waits: the fetch keeps the right that it had at its
+    beginning.
+    """
     for before, after in (((READ_TOPIC,), ()), ((), (READ_TOPIC,))):
         stage.change(allowed=before)
         end = stage.admin.produce(stage.open, Batch(records(1)))["responses"][0]["partition_responses"][0]

@@ -52,6 +52,6 @@ def describe_user_scram_credentials(stage: Stage) -> None:
 
 @row(ALTER_CLUSTER)
 def alter_user_scram_credentials(stage: Stage) -> None:
-    """Delete what does not exist, for two users."""
+    """Delete credentials that do not exist, of two users."""
     deletions = [{"name": stage.name(suffix), "mechanism": 1} for suffix in ("nobody", "no-other")]
     stage.user.call("alter_user_scram_credentials", 0, deletions=deletions, upsertions=[])

@@ -49,7 +49,9 @@ def init_producer_id_of_a_transactional_id(stage: Stage, version: int) -> None:
 
 @row(WRITE_TRANSACTION, WRITE_TOPIC, cases=(0, 3, 4, 5), prepare=_coordinated)
 def add_partitions_to_txn(stage: Stage, version: int) -> None:
-    """Add partitions as a client does, all of the four topics and then one of them, for a producer that nobody is."""
+    """Add partitions as a client does, first of all four topics and then of one topic, with a producer id
+    that no producer has.
+    """
     for transactional_id in stage.transactional_ids:
         for names in (stage.topics, stage.topics[:1]):
             topics = [{"name": name, "partitions": [0]} for name in names]
@@ -128,7 +130,7 @@ def write_txn_markers_as_an_administrator(stage: Stage) -> None:
 
 
 def _with_transactions(stage: Stage) -> None:
-    """Leave one open transaction of each id: it has the topics open and closed."""
+    """Leave one open transaction of each id: the partitions of the topics `open` and `closed` take part in it."""
     for suffix in ("tid", "other-tid"):
         producer = TransactionalProducer(stage.admin, suffix)
         producer.init()
@@ -147,7 +149,7 @@ def list_transactions(stage: Stage, version: int) -> None:
     stage.user.call("list_transactions", version, duration_filter=-1, only_own=True)
 
 
-# Which entries let a client write to some topic: InitProducerId without a transactional id.
+# The cases in which InitProducerId without a transactional id depends on the right to write to any topic.
 
 TOPIC, WRITE, ALL, DENY, ALLOW = 2, 4, 2, 2, 3
 ENTRIES: dict[str, tuple[tuple[str, int, int], ...]] = {

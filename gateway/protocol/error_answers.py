@@ -1,0 +1,314 @@
+"""Builds the answer that refuses a whole request of any API with one error, as Kafka's `getErrorResponse` does.
+
+Every error code of such an answer is the same. Rows of the request that an answer repeats stand in `_ROWS`; other arrays are empty,
+and all other fields have the default of Kafka's message definitions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, get_args, get_origin
+
+from kio.schema.errors import ErrorCode
+from kio.schema.index import api_key_map, schema_name_map
+
+from gateway.protocol.messages import ZERO_DURATION, encode_response, response_type
+
+_PRODUCE: Final = 0
+NOT_MADE: Final = frozenset({"fetch_snapshot", "update_raft_voter"})
+"""The APIs whose answers can't be built, because kio lacks the default of a tagged field.
+
+Only controllers serve them.
+"""
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_NO_TIME: Final = _EPOCH - timedelta(milliseconds=1)
+_ITSELF: Final = ""
+"""The placeholder for a row that is a plain value, such as the name of a group."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """The rows of an answer that repeat rows of the request.
+
+    `answer`: the name of the answer's array. `request`: the name of the request's array, or a function that returns its rows.
+    `copied`: the name of the request's field, by the name of the answer's. `values`: the fields that have another value than their default.
+    `last_version`: the last version of which the answer has these rows.
+    """
+
+    answer: str
+    request: str | Callable[[Any], Iterable[Any]]
+    copied: Mapping[str, str]
+    inner: _Rows | None = None
+    values: Mapping[str, Any] | None = None
+    last_version: int | None = None
+
+    def of(self, request: Any) -> Iterable[Any]:
+        """Return the rows of the request; none when its version lacks them or they are null."""
+        if callable(self.request):
+            return self.request(request)
+        return getattr(request, self.request, None) or ()
+
+
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+def _moved_dirs(request: Any) -> list[Any]:
+    return [topic for directory in request.dirs for topic in directory.topics]
+
+
+def _named_topics(request: Any) -> list[Any]:
+    return [replace(topic, name=topic.name or "") for topic in request.topics or ()]
+
+
+def _named_users(request: Any) -> list[str]:
+    return sorted({row.name for row in (*request.deletions, *request.upsertions)})
+
+
+_INDEX: Final = {"partition_index": _ITSELF}
+_GROUPS: Final = _Rows("groups", "group_ids", {"group_id": _ITSELF})
+_CONFIGS: Final = _Rows("responses", "resources", _same("resource_type", "resource_name"))
+_COMMITTED: Final = _Rows(
+    "topics", "topics", _same("name", "topic_id"), _Rows("partitions", "partitions", _same("partition_index"))
+)
+_SHARE_STATE: Final = _Rows(
+    "results", "topics", _same("topic_id"), _Rows("partitions", "partitions", _same("partition"))
+)
+_NO_NODE: Final = {"node_id": -1, "host": "", "port": -1}
+_ROWS: Final[dict[str, tuple[_Rows, ...]]] = {
+    "produce": (
+        _Rows(
+            "responses",
+            "topic_data",
+            _same("name", "topic_id"),
+            _Rows("partition_responses", "partition_data", _same("index"), values={"base_offset": -1}),
+        ),
+    ),
+    "fetch": (
+        _Rows(
+            "responses",
+            "topics",
+            _same("topic"),
+            _Rows(
+                "partitions",
+                "partitions",
+                {"partition_index": "partition"},
+                values={"high_watermark": -1, "records": b""},
+            ),
+            last_version=12,
+        ),
+    ),
+    "list_offsets": (
+        _Rows("topics", "topics", _same("name"), _Rows("partitions", "partitions", _same("partition_index"))),
+    ),
+    "metadata": (_Rows("topics", _named_topics, _same("name", "topic_id")),),
+    "offset_commit": (_COMMITTED,),
+    "offset_fetch": (
+        _Rows(
+            "topics",
+            "topics",
+            _same("name"),
+            _Rows("partitions", "partition_indexes", _INDEX, values={"committed_offset": -1}),
+            last_version=1,
+        ),
+        _Rows("groups", "groups", _same("group_id")),
+    ),
+    "find_coordinator": (_Rows("coordinators", "coordinator_keys", {"key": _ITSELF}, values=_NO_NODE),),
+    "describe_groups": (_Rows("groups", "groups", {"group_id": _ITSELF}),),
+    "create_topics": (_Rows("topics", "topics", _same("name")),),
+    "delete_topics": (
+        _Rows("responses", "topic_names", {"name": _ITSELF}, last_version=5),
+        _Rows("responses", "topics", _same("name", "topic_id")),
+    ),
+    "delete_records": (
+        _Rows(
+            "topics",
+            "topics",
+            _same("name"),
+            _Rows("partitions", "partitions", _same("partition_index"), values={"low_watermark": -1}),
+        ),
+    ),
+    "offset_for_leader_epoch": (
+        _Rows("topics", "topics", _same("topic"), _Rows("partitions", "partitions", _same("partition"))),
+    ),
+    "add_partitions_to_txn": (
+        _Rows(
+            "results_by_topic_v3_and_below",
+            "v3_and_below_topics",
+            _same("name"),
+            _Rows("results_by_partition", "partitions", _INDEX),
+        ),
+    ),
+    "write_txn_markers": (
+        _Rows(
+            "markers",
+            "markers",
+            _same("producer_id"),
+            _Rows("topics", "topics", _same("name"), _Rows("partitions", "partition_indexes", _INDEX)),
+        ),
+    ),
+    "txn_offset_commit": (_COMMITTED,),
+    "create_acls": (_Rows("results", "creations", {}),),
+    "delete_acls": (_Rows("filter_results", "filters", {}),),
+    "describe_configs": (_Rows("results", "resources", _same("resource_type", "resource_name")),),
+    "alter_configs": (_CONFIGS,),
+    "alter_replica_log_dirs": (
+        _Rows("results", _moved_dirs, {"topic_name": "name"}, _Rows("partitions", "partitions", _INDEX)),
+    ),
+    "create_partitions": (_Rows("results", "topics", _same("name")),),
+    "delete_groups": (_Rows("results", "groups_names", {"group_id": _ITSELF}),),
+    "elect_leaders": (
+        _Rows(
+            "replica_election_results",
+            "topic_partitions",
+            _same("topic"),
+            _Rows("partition_result", "partitions", {"partition_id": _ITSELF}),
+        ),
+    ),
+    "incremental_alter_configs": (_CONFIGS,),
+    "alter_partition_reassignments": (
+        _Rows(
+            "responses", "topics", _same("name"), _Rows("partitions", "partitions", _same("partition_index"))
+        ),
+    ),
+    "list_partition_reassignments": (
+        _Rows("topics", "topics", _same("name"), _Rows("partitions", "partition_indexes", _INDEX)),
+    ),
+    "alter_client_quotas": (
+        _Rows("entries", "entries", {}, _Rows("entity", "entity", _same("entity_type", "entity_name"))),
+    ),
+    "describe_user_scram_credentials": (_Rows("results", "users", {}),),
+    "alter_user_scram_credentials": (_Rows("results", _named_users, {"user": _ITSELF}),),
+    "describe_producers": (
+        _Rows("topics", "topics", _same("name"), _Rows("partitions", "partition_indexes", _INDEX)),
+    ),
+    "describe_transactions": (
+        _Rows("transaction_states", "transactional_ids", {"transactional_id": _ITSELF}),
+    ),
+    "consumer_group_describe": (_GROUPS,),
+    "describe_topic_partitions": (_Rows("topics", "topics", _same("name")),),
+    "share_group_describe": (_GROUPS,),
+    "initialize_share_group_state": (_SHARE_STATE,),
+    "read_share_group_state": (_SHARE_STATE,),
+    "write_share_group_state": (_SHARE_STATE,),
+    "delete_share_group_state": (_SHARE_STATE,),
+    "read_share_group_state_summary": (_SHARE_STATE,),
+    "streams_group_describe": (_GROUPS,),
+    "describe_share_group_offsets": (_Rows("groups", "groups", _same("group_id")),),
+}
+"""The rows of answers, by API."""
+
+_VALUES: Final[dict[str, dict[str, Any]]] = {
+    "find_coordinator": _NO_NODE,
+    "join_group": {"protocol_name": None},
+    "init_producer_id": {"producer_epoch": -1},
+    "create_delegation_token": {
+        **dict.fromkeys(("principal_type", "token_requester_principal_type"), "User"),
+        **dict.fromkeys(("principal_name", "token_requester_principal_name"), "ANONYMOUS"),
+        **dict.fromkeys(("issue_timestamp", "expiry_timestamp", "max_timestamp"), _NO_TIME),
+    },
+    "describe_client_quotas": {"entries": None},
+    "streams_group_heartbeat": dict.fromkeys(
+        ("active_tasks", "standby_tasks", "warmup_tasks", "partitions_by_user_endpoint")
+    ),
+}
+"""The fields of answers, by API, that have another value than their default."""
+
+_REPEATED: Final = {"fetch": {"session_id": "session_id"}}
+"""The fields of answers, by API, that repeat those of the request."""
+
+_ZEROS: Final[dict[str, Any]] = {
+    "string": "",
+    "bytes": b"",
+    "records": b"",
+    "bool": False,
+    "timedelta_i32": ZERO_DURATION,
+    "timedelta_i64": ZERO_DURATION,
+    "datetime_i64": _EPOCH,
+    "uuid": None,
+}
+"""The zeros of types that are no numbers."""
+
+
+def has_messages(api_key: int, version: int) -> bool:
+    """Return whether an API has messages in this version, so that a request can be answered with an error."""
+    name = api_key_map.get(api_key, "")
+    return name not in NOT_MADE and version in schema_name_map.get(name, {})
+
+
+def error_answer(
+    api_key: int, version: int, correlation_id: int, request: Any, error: ErrorCode, message: str
+) -> bytes:
+    """Return the frame of the answer with this error in every row; empty for a Produce without an answer (acks=0)."""
+    if api_key == _PRODUCE and request.acks == 0:
+        return b""
+    refusal = _Refusal(version, error, message)
+    name = api_key_map[api_key]
+    values = {**_VALUES.get(name, {}), **_copied(request, _REPEATED.get(name, {}))}
+    response = refusal.entity(response_type(api_key, version), request, _ROWS.get(name, ()), values)
+    return encode_response(api_key, correlation_id, response)
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    """Builds the entities of one answer."""
+
+    version: int
+    error: ErrorCode
+    message: str
+
+    def entity(self, entity_type: Any, request: Any, rows: Iterable[_Rows], values: Mapping[str, Any]) -> Any:
+        found = {each.answer: each for each in rows if self._has(each, request)}
+        made: dict[str, Any] = {}
+        for field in fields(entity_type):
+            each = found.get(field.name)
+            if each is not None:
+                made[field.name] = self._rows(_item_type(field.type), request, each)
+            elif field.metadata.get("kafka_type") == "error_code":
+                made[field.name] = self.error
+            elif field.name == "error_message":
+                made[field.name] = self.message
+            elif field.name in values:
+                made[field.name] = _fitting(field, values[field.name])
+            elif field.default is MISSING:
+                made[field.name] = _zero(field)
+        return entity_type(**made)
+
+    def _has(self, rows: _Rows, request: Any) -> bool:
+        if rows.last_version is not None and self.version > rows.last_version:
+            return False
+        return callable(rows.request) or hasattr(request, rows.request)
+
+    def _rows(self, item_type: Any, request: Any, rows: _Rows) -> tuple[Any, ...]:
+        inner = () if rows.inner is None else (rows.inner,)
+        return tuple(
+            self.entity(item_type, row, inner, {**(rows.values or {}), **_copied(row, rows.copied)})
+            for row in rows.of(request)
+        )
+
+
+def _copied(row: Any, names: Mapping[str, str]) -> dict[str, Any]:
+    """Return the fields of a row of the answer that repeat fields of the request's row."""
+    if not is_dataclass(row):
+        return dict.fromkeys(names, row)
+    return {name: getattr(row, source) for name, source in names.items() if hasattr(row, source)}
+
+
+def _item_type(annotation: Any) -> Any:
+    return get_args(annotation)[0]
+
+
+def _fitting(field: Field[Any], value: Any) -> Any:
+    """Return the value, or the zero of a field that can't be null."""
+    return value if value is not None or type(None) in get_args(field.type) else _zero(field)
+
+
+def _zero(field: Field[Any]) -> Any:
+    """Return the default of a field for which Kafka's definition names none."""
+    options = [option for option in get_args(field.type) if option is not type(None)]
+    if get_origin(field.type) is tuple or (options and get_origin(options[0]) is tuple):
+        return ()
+    kafka_type = field.metadata.get("kafka_type")
+    return None if kafka_type is None else _ZEROS.get(kafka_type, 0)

@@ -1,0 +1,21 @@
+"""Returns the warning about a listener's certificate that must be renewed soon."""
+
+from __future__ import annotations
+
+from typing import Final
+
+WARNING_DAYS: Final = 14
+"""The days before the expiry of a certificate in which the gateway warns of it."""
+_DAY_MS: Final = 86_400_000
+
+
+def age_warning(valid_until_ms: int, now_ms: int) -> str | None:
+    """Return the warning about a certificate that has expired or expires soon; None for any other."""
+    left_ms = valid_until_ms - now_ms
+    if left_ms < 0:
+        return "the certificate has expired, so clients refuse it"
+    days = left_ms // _DAY_MS
+    if days >= WARNING_DAYS:
+        return None
+    left = "less than a day" if not days else "1 day" if days == 1 else f"{days} days"
+    return f"the certificate expires in {left}; replace it before, otherwise clients refuse it"

@@ -1,0 +1,75 @@
+"""Limits the time that handshakes and logins of new connections take in each turn of the event loop.
+
+A handshake costs a signature, and a thousand handshakes may arrive in one turn: they would hold up every
+other client for a second. So the work of a turn ends after a slice. The remaining work waits for the next
+turn, in the order of arrival.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from time import perf_counter
+
+logger = logging.getLogger(__name__)
+
+
+class HandshakeTurns:
+    """The slices of one event loop, and the work that waits for one."""
+
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, slice_s: float, seconds: Callable[[], float] = perf_counter
+    ) -> None:
+        """Begin without waiting work. `seconds` measures the time that work takes."""
+        self._loop = loop
+        self._slice_s = slice_s
+        self._seconds = seconds
+        self._spent_s = 0.0
+        """The time spent in this turn."""
+        self._has_begun = False
+        """Whether the end of this turn is scheduled."""
+        self._waiting: deque[Callable[[], None]] = deque()
+
+    def __len__(self) -> int:
+        """Return the number of handshakes and login steps that wait."""
+        return len(self._waiting)
+
+    def has_time(self) -> bool:
+        """Return whether work may run now: this turn has time left, and no other work waits for it."""
+        return self._spent_s < self._slice_s and not self._waiting
+
+    def wait(self, resume: Callable[[], None]) -> None:
+        """Call `resume` in a turn that has time left. `resume` must run its work inside of `measured`."""
+        self._waiting.append(resume)
+        self._end_soon()
+
+    @contextlib.contextmanager
+    def measured(self) -> Iterator[None]:
+        """Count the time of the `with` block against this turn."""
+        began_s = self._seconds()
+        try:
+            yield
+        finally:
+            self._spent_s += self._seconds() - began_s
+            self._end_soon()
+
+    def _end_soon(self) -> None:
+        if not self._has_begun:
+            self._has_begun = True
+            self._loop.call_soon(self._end)
+
+    def _end(self) -> None:
+        """Begin the next turn with the work that waited longest."""
+        self._has_begun = False
+        self._spent_s = 0.0
+        waiting = self._waiting
+        while waiting and self._spent_s < self._slice_s:
+            resume = waiting.popleft()
+            try:
+                resume()
+            except Exception:
+                # An error of one handshake must not stop the others.
+                logger.exception("a handshake failed in the gateway")
