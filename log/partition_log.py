@@ -281,13 +281,11 @@ class PartitionLog:
     def find(
         self, offset: int, max_bytes: int, *, upper_bound: int, min_one_batch: bool = True
     ) -> FileRegion | None:
-        """Return the place of the batches from the one that holds `offset` on: at most `max_bytes`, all below
-        `upper_bound`.
+        """Return the place of the batches from the one that holds `offset` on: at most `max_bytes`, all below `upper_bound`.
 
         The last batch may be cut, the first one never. If the first is larger than `max_bytes`, it is returned whole
         with `min_one_batch`, and otherwise nothing is. Returns None when there is nothing to read. A result never spans
-        segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read` and
-        `ReplicaManager.readFromLog`.
+        segments. Raises OffsetOutOfRange, StorageFailed. Source: Kafka's `LogSegment.read`, `ReplicaManager.readFromLog`.
         """
         self.outage.check()
         if not self.log_start_offset <= offset <= self.log_end_offset:

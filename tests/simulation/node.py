@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 
 DATA = "/data"
 START_PATIENCE_S = 600.0
+STORE_PATIENCE_S = 3_000.0
+"""The same where a start waits for a store whose calls fail."""
 AMID_PATIENCE_S = 5.0
 NAME = "gateway"
 
@@ -63,6 +65,10 @@ class Node:
         )
 
     @property
+    def _patience_s(self) -> float:
+        return START_PATIENCE_S if self._plan.store is None else STORE_PATIENCE_S
+
+    @property
     def is_up(self) -> bool:
         return self._process is not None and self._process.alive
 
@@ -88,7 +94,7 @@ class Node:
             )
         starting = process.begin(gateway.start())
         over = asyncio.ensure_future(self._is_over.wait())
-        patience_s = START_PATIENCE_S if killed_after_s is None else killed_after_s
+        patience_s = self._patience_s if killed_after_s is None else killed_after_s
         await asyncio.wait({starting, over}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)
         over.cancel()
         if not process.alive:
@@ -97,7 +103,7 @@ class Node:
             self.kill()
             return False
         if not starting.done():
-            raise AssertionError(f"the gateway did not start within {START_PATIENCE_S} s")
+            raise AssertionError(f"the gateway did not start within {self._patience_s} s")
         error = starting.exception()
         if error is not None:
             self._note_failed_start(error)
@@ -183,7 +189,7 @@ class Node:
         assert gateway is not None
         self.gateway = None
         stopping = process.begin(gateway.stop())
-        await asyncio.wait({stopping}, timeout=START_PATIENCE_S)
+        await asyncio.wait({stopping}, timeout=self._patience_s)
         if not stopping.done():
             raise AssertionError("the gateway did not stop")
         self.counts["stops"] += 1

@@ -60,7 +60,7 @@ FAULTY_STORES: Final = (
     Faults(
         fails_before=0.05, fails_after=0.05, lands_late=0.02, silent=0.01, conflicts=0.02, stale_listing=0.2
     ),
-    Faults(slow=0.05, slow_latency_s=40.0, fails_after=0.2, conflicts=0.1),
+    Faults(slow=0.05, slow_latency_s=10.0, fails_after=0.1, conflicts=0.1),
 )
 
 
