@@ -98,6 +98,11 @@ class FaultProxy:
         with self._lock:
             self._planned[method].extend(faults)
 
+    def forget_plans(self) -> None:
+        """Let all further requests pass."""
+        with self._lock:
+            self._planned.clear()
+
     def release(self) -> None:
         """Send the requests that LATE holds to the store, and return when it has carried them out."""
         with self._lock:
