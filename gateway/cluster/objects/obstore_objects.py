@@ -27,7 +27,7 @@ from gateway.cluster.objects.objects import (
     check_key,
     check_prefix,
 )
-from gateway.cluster.objects.s3_errors import NO_SUCH_KEY, answer_in, meaning
+from gateway.cluster.objects.s3_errors import NO_ETAG, NO_SUCH_KEY, answer_in, meaning
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode
@@ -204,7 +204,5 @@ class ObstoreObjects:
 
     def _checked(self, key: str, version: str | None) -> str:
         if version is None:
-            raise Refused(
-                f"{self._where}/{key}: the store gives objects no ETag, which the cluster depends on; use a store that does"
-            )
+            raise Refused(f"{self._where}/{key}: {NO_ETAG}")
         return version
