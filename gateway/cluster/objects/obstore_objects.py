@@ -119,7 +119,8 @@ class ObstoreObjects:
         last = after
         while True:
             try:
-                page = await asyncio.wait_for(iterator.__anext__(), self._timeout_s)
+                async with asyncio.timeout(self._timeout_s):
+                    page = await iterator.__anext__()
             except StopAsyncIteration:
                 return
             except (BaseError, OSError) as error:
@@ -195,7 +196,9 @@ class ObstoreObjects:
 
     async def _answered(self, request: Awaitable[T]) -> T:
         """Wait for an answer, at most for the timeout; TimeoutError is an OSError."""
-        return await asyncio.wait_for(request, self._timeout_s)
+        # wait_for of Python 3.11 would ignore a cancellation that comes together with the answer
+        async with asyncio.timeout(self._timeout_s):
+            return await request
 
     def _failure(self, key: str, error: Exception) -> StoreFailed | Refused:
         if isinstance(error, TimeoutError):
