@@ -59,6 +59,8 @@ GC_THRESHOLD = 50_000
 scan them all the time.
 """
 STOP_TIMEOUT_S = 10.0
+STORE_TIMEOUT_S = 30.0
+"""How long a stop waits for a bucket; then the gateway gives up the records that are not confirmed and not acknowledged."""
 EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
 
 
@@ -246,12 +248,18 @@ class Gateway:
 
         If a start failed before it wrote anything, the mark of the last clean stop stays valid.
         """
+        giving_up = asyncio.get_running_loop().call_later(
+            STORE_TIMEOUT_S, self._flusher.give_up, f"the store did not answer for {STORE_TIMEOUT_S:.0f} s"
+        )
         if self._services is not None:
             await self._stop_services(self._services)
         await self._flusher.idle()
+        giving_up.cancel()
         self._flusher.stop()
+        # A log may have gone offline with records that are not durable.
+        is_durable = all(log.recovery_point == log.log_end_offset for log in self._log_directory.logs())
         self._log_directory.close(clean=True)
-        await self.home.leave(is_clean=True)
+        await self.home.leave(is_clean=is_durable)
 
     async def _stop_services(self, services: Services) -> None:
         await self._control.stop()

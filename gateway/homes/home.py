@@ -32,4 +32,4 @@ class Home(Protocol):
         """Wait until the gateway must stop serving at once, although nobody stopped it. Raises Ended."""
 
     async def leave(self, *, is_clean: bool) -> None:
-        """End the gateway's hold on its home; the data directory is closed. After a clean stop everything in it is durable."""
+        """End the gateway's hold on its home; the data directory is closed. After a clean stop all of its records are durable."""

@@ -16,6 +16,14 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
+from gateway.cluster.wal.sessions import (
+    CorruptRegistration,
+    RegisteredSession,
+    decode_registration,
+    encode_registration,
+)
+from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
 from gateway.config.iso_duration import parse_iso_duration
 from gateway.config.setting import InvalidValueError, render
@@ -164,6 +172,12 @@ def _seen(data: bytes) -> None:
         asyncio.run(load_seen(Path(file.name)))
 
 
+def _registration(data: bytes) -> None:
+    registered = decode_registration(data, 7)
+    if decode_registration(encode_registration(registered), 7) != registered:
+        raise Breach(f"encoding {registered} again gives another session")
+
+
 def _producer_snapshot() -> bytes:
     table = ProducerTable(retained_batches=3)
     for number in range(3):
@@ -228,6 +242,16 @@ READERS = (
     Reader(_seen, (StoreWentBack,), (b'{"store_id":"s","next_producer_id":5}',)),
     Reader(parse_due_ms, (), (b"1700000000000",)),
     Reader(_names, (CorruptNames,), (_names_snapshot(),), SEALED),
+    Reader(
+        lambda data: decode_boundary(data, "wal/1/7/boundary"),
+        (CorruptWalObject, IncompatibleFormat),
+        (encode_boundary(12),),
+    ),
+    Reader(
+        _registration,
+        (CorruptRegistration, IncompatibleFormat),
+        (encode_registration(RegisteredSession(7, 1, bytes(range(16)), "cluster", 1, 5, "host", "0.1")),),
+    ),
 )
 
 

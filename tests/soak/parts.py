@@ -21,6 +21,7 @@ PARTS = (
     Part("disk", "tests.faults.soak", "a disk that fails, tears, forgets and flips bits", 2),
     Part("names", "tests.properties.random_names", "what is remembered of producer names, beside a model", 1),
     Part("simulation", "tests.simulation", "whole gateways with their clients in virtual time", 4),
+    Part("bucket", "tests.properties.wal_soak", "gateways that follow each other in a failing bucket", 1),
     Part("planted faults", "tests.simulation.plant", "mistakes planted in the code, which must be found", 2),
     Part("random tests", "tests.soak.random_tests", "the random tests of make test, from new seeds", 2),
     Part(

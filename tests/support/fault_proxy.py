@@ -54,6 +54,7 @@ class Answer(NamedTuple):
 
     status: str
     body: bytes = b""
+    headers: tuple[str, ...] = ()
 
     @staticmethod
     def error(status: str, code: str, message: str = "") -> Answer:
@@ -97,6 +98,11 @@ class FaultProxy:
         """Let the next requests of a method (PUT, GET, DELETE) meet these faults or answers."""
         with self._lock:
             self._planned[method].extend(faults)
+
+    def forget_plans(self) -> None:
+        """Let all further requests pass."""
+        with self._lock:
+            self._planned.clear()
 
     def release(self) -> None:
         """Send the requests that LATE holds to the store, and return when it has carried them out."""
@@ -195,5 +201,6 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, bytes]:
 
 
 def _message(answer: Answer) -> bytes:
-    head = f"HTTP/1.1 {answer.status}\r\nContent-Length: {len(answer.body)}\r\nConnection: close\r\n\r\n"
-    return head.encode() + answer.body
+    size = f"Content-Length: {len(answer.body)}"
+    head = (f"HTTP/1.1 {answer.status}", size, "Connection: close", *answer.headers, "", "")
+    return "\r\n".join(head).encode() + answer.body

@@ -110,7 +110,9 @@ class DirectoryObjects:
     async def _in_thread(self, key: str, work: Callable[[], T]) -> T:
         running = asyncio.get_running_loop().run_in_executor(self._threads, work)
         try:
-            return await asyncio.wait_for(running, self._timeout_s)
+            # wait_for of Python 3.11 would ignore a cancellation that comes together with the answer
+            async with asyncio.timeout(self._timeout_s):
+                return await running
         except TimeoutError:
             raise StoreFailed(
                 f"{self._files.root / key}: the file system did not answer in {self._timeout_s} s"

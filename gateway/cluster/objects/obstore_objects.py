@@ -27,7 +27,7 @@ from gateway.cluster.objects.objects import (
     check_key,
     check_prefix,
 )
-from gateway.cluster.objects.s3_errors import NO_SUCH_KEY, answer_in, meaning
+from gateway.cluster.objects.s3_errors import NO_ETAG, NO_SUCH_KEY, answer_in, meaning
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode
@@ -119,7 +119,8 @@ class ObstoreObjects:
         last = after
         while True:
             try:
-                page = await asyncio.wait_for(iterator.__anext__(), self._timeout_s)
+                async with asyncio.timeout(self._timeout_s):
+                    page = await iterator.__anext__()
             except StopAsyncIteration:
                 return
             except (BaseError, OSError) as error:
@@ -195,7 +196,9 @@ class ObstoreObjects:
 
     async def _answered(self, request: Awaitable[T]) -> T:
         """Wait for an answer, at most for the timeout; TimeoutError is an OSError."""
-        return await asyncio.wait_for(request, self._timeout_s)
+        # wait_for of Python 3.11 would ignore a cancellation that comes together with the answer
+        async with asyncio.timeout(self._timeout_s):
+            return await request
 
     def _failure(self, key: str, error: Exception) -> StoreFailed | Refused:
         if isinstance(error, TimeoutError):
@@ -204,7 +207,5 @@ class ObstoreObjects:
 
     def _checked(self, key: str, version: str | None) -> str:
         if version is None:
-            raise Refused(
-                f"{self._where}/{key}: the store gives objects no ETag, which the cluster depends on; use a store that does"
-            )
+            raise Refused(f"{self._where}/{key}: {NO_ETAG}")
         return version

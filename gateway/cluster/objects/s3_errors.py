@@ -16,6 +16,8 @@ _CODE: Final = re.compile(r"<Code>([A-Za-z0-9._-]{1,100})</Code>")
 _MESSAGE: Final = re.compile(r"<Message>([^<]{1,300})")
 _NOWHERE: Final = "redirect without LOCATION"
 """What obstore says about a redirect of S3 (301 PermanentRedirect), whose body it drops."""
+_ETAG_MISSING: Final = "ETag Header missing"
+NO_ETAG: Final = "the store gives objects no ETag, which the cluster depends on; use a store that does"
 _ROLES: Final = "//169.254."
 """The address of the services that give a machine its role's credentials. obstore asks there when it has no others."""
 _NO_CREDENTIALS: Final = "no credentials were found; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run on a machine that has a role. "
@@ -83,6 +85,8 @@ def meaning(where: str, text: str) -> StoreFailed | Refused:
         return StoreFailed(f"{where}: {_NO_CREDENTIALS}{_in_words(text)}")
     if _NOWHERE in text:
         return Refused(f"{where}: {_REGION} (the store answered with a redirect)")
+    if _ETAG_MISSING in text:
+        return Refused(f"{where}: {NO_ETAG}")
     answer = answer_in(text)
     sentence = _REFUSALS.get(answer.code)
     if sentence is None and not answer.code:

@@ -160,6 +160,9 @@ class Flusher:
         """Wait until everything now in the log is durable. Raises StorageFailed."""
         await wait_until_flushed(self, log, owner, self._dirty)
 
+    def give_up(self, reason: str) -> None:
+        """Do nothing: a flush of the local disk ends by itself."""
+
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
         """Flush a ticket in a thread of its own, at once; return its error."""
         log = owner.log

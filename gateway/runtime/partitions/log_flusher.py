@@ -62,6 +62,9 @@ class LogFlusher(Protocol):
     async def idle(self) -> None:
         """Wait until nothing is left to flush."""
 
+    def give_up(self, reason: str) -> None:
+        """Stop waiting for a bucket that does not answer: take all logs with records that are not durable offline."""
+
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
         """Make a ticket durable beside the rounds; return its error, None for success.
 

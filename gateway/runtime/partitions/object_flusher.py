@@ -88,14 +88,14 @@ class ObjectFlusher:
         """The unsent bytes from which on `_go_on` need not wait until time is up."""
         self._is_blocked = False
         """Whether only a confirmation, or the end of a read, lets anything go on."""
-        self._fenced_by: str | None = None
+        self._ended_by: str | None = None
         self._idle = IdleWaiters(lambda: not (self._rounds or self._is_gathering))
         self.after_round: list[Callable[[], None]] = []
         self.disk_is_busy = False
         self.inline_limit_s = 0.0
         self.rounds = 0
         self.failures = 0
-        wal.on_fenced.append(self._fence)
+        wal.on_fenced.append(self.give_up)
 
     @property
     def unwritten(self) -> Unwritten:
@@ -218,7 +218,7 @@ class ObjectFlusher:
 
     def _may_begin(self) -> bool:
         """Return whether a round may begin now. If not, `_go_on` will be called."""
-        if self._fenced_by is not None or not (self._unwritten.unsent_bytes or self._commits):
+        if self._ended_by is not None or not (self._unwritten.unsent_bytes or self._commits):
             return True
         limits, unsent_bytes = self._limits, self._unwritten.unsent_bytes
         if self._in_flight >= limits.puts_in_flight:
@@ -256,10 +256,10 @@ class ObjectFlusher:
             self._finish(current)  # nothing of it is under way, so it waits for no other round
             return
         self._rounds.append(current)
-        if self._fenced_by is None:
+        if self._ended_by is None:
             self._reading = current
         else:
-            self._fail_all(self._fenced_by)
+            self._fail_all(self._ended_by)
 
     # --- objects
 
@@ -303,7 +303,7 @@ class ObjectFlusher:
 
     def _confirmed(self, current: ObjectRound) -> None:
         """Note that the oldest object in flight is ours."""
-        if self._fenced_by is not None:
+        if self._ended_by is not None:
             return
         self._in_flight -= 1
         current.objects_out -= 1
@@ -326,9 +326,14 @@ class ObjectFlusher:
 
     # --- the end of the session
 
-    def _fence(self, reason: str) -> None:
-        """Fail everything: another gateway leads the partitions now."""
-        self._fenced_by = reason
+    def give_up(self, reason: str) -> None:
+        """Fail everything, now and from now on, at the end of the session or when the store does not answer at a stop.
+
+        An object in flight may come to be ours all the same. Then nobody is told, and the next start finds its records.
+        """
+        if self._ended_by is not None:
+            return
+        self._ended_by = reason
         self._in_flight = 0
         self._reading = None
         self._fail_all(reason)

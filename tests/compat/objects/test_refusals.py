@@ -125,3 +125,16 @@ async def test_a_403_without_a_body_of_a_proxy(server: Server, proxy: FaultProxy
     proxy.plan("GET", Fault.STRANGE_403)
     with pytest.raises(Refused, match="the store denies access"):
         await server.objects("test", port=proxy.port).get("a")
+
+
+async def test_a_store_without_etags(refusing: FaultProxy) -> None:
+    refusing.plan("PUT", Answer("200 OK"))
+    settings = {
+        "endpoint": f"http://127.0.0.1:{refusing.port}",
+        "access_key_id": "x",
+        "secret_access_key": "x",
+    }
+    with pytest.raises(
+        Refused, match="gives objects no ETag, which the cluster depends on; use a store that does"
+    ):
+        await ObstoreObjects(BUCKET, "test", settings).create("a", b"")

@@ -220,3 +220,17 @@ async def test_many_buffers_are_written_whole(tmp_path: Path) -> None:
     objects = DirectoryObjects(tmp_path)
     await objects.create("a", buffers)
     assert await objects.get("a") == b"".join(buffers)
+
+
+async def test_a_cancelled_call_ends_though_its_answer_comes_at_the_same_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    running: asyncio.Future[bytes] = loop.create_future()
+    monkeypatch.setattr(loop, "run_in_executor", lambda *_: running)
+    call = asyncio.create_task(DirectoryObjects(tmp_path).get("a/1"))
+    await asyncio.sleep(0)
+    running.set_exception(Missing("a/1"))
+    call.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await call

@@ -8,7 +8,7 @@ import pytest
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
 from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sealing import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier
+from gateway.cluster.wal.sealing import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
 from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode, encode
@@ -124,6 +124,17 @@ class TestSeal:
         sealed = in_virtual_time(seal(objects(bucket), 1, 4, 2, "taken over"))
         assert sealed.end_seq == 1
         assert "the gateway waits to seal session 4 of node 1" in caplog.text
+
+
+class TestSealedAt:
+    def test_only_the_place_of_the_seal_counts(self) -> None:
+        async def scene() -> None:
+            store = objects(filled(0, 1))
+            await seal(store, 1, 4, 2, "taken over")
+            assert [await sealed_at(store, 1, 4, seq) for seq in range(4)] == [False, False, True, False]
+            assert not await sealed_at(store, 1, 5, 0)
+
+        in_virtual_time(scene())
 
 
 class TestBoundary:
