@@ -168,9 +168,16 @@ class Server:
 
         def door() -> TlsDoor:
             connection = Connection(self, listener.name, tls.principal if knows_clients else _unknown)
-            return TlsDoor(self.loop, guard(connection), tls.context, timeout_s, self._turns)
+            return TlsDoor(
+                self.loop, guard(connection), tls.context, timeout_s, self._turns, self._note_refused
+            )
 
         return door
+
+    def _note_refused(self, connection: Connection, reason: str) -> None:
+        """Note a client whose certificate is missing or not accepted."""
+        if self._logins is not None:
+            self._logins.note_refused_certificate(connection, reason)
 
     def _set_options(self, bound_socket: socket.socket) -> None:
         """Set the options that accepted sockets inherit from the listening one."""
