@@ -40,7 +40,8 @@ KEEPALIVE_PROBES = 4
 dropped.
 """
 HELD_SHARE = 4
-"""The share of the request memory that bytes may fill before their turn; beyond it, connections read little at a time.
+"""The share of the request memory that bytes of requests which may not begin yet may fill; beyond this share,
+connections read little at a time.
 """
 LITTLE_BYTES = 4 << 10
 RECEIVE_BUFFER_BYTES = 256 << 10
