@@ -52,7 +52,7 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
 
 
 def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
-    """Return all pages of an answer, at least one. Raises what `ask` raises."""
+    """Return all pages of an answer, at least one. Raises the errors of `ask`."""
     pages = []
     following: Request[A] | None = request
     while following is not None:

@@ -29,12 +29,12 @@ Address = tuple[str, int]
 
 
 def topic_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the topics whose names begin with what was typed; internal topics only when that begins with `_`."""
+    """Return the topics whose names begin with the typed text; internal topics only when the text begins with `_`."""
     return _offered(ctx, incomplete, "topic")
 
 
 def group_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Return the groups whose names begin with what was typed."""
+    """Return the groups whose names begin with the typed text."""
     return _offered(ctx, incomplete, "group")
 
 

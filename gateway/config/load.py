@@ -20,6 +20,8 @@ FILE_VARIABLE = "SEQGATE_CONFIG"
 OTHER_PREFIXES = ("SEQGATE_SPARK_", "SEQGATE_TEST_", "SEQGATE_KILL_")
 """The prefixes of environment variables that are no settings: those of spark_kafka_compat and of the tests."""
 
+_USER_OF_URL = re.compile(r"//[^/\s]*@")
+"""The user and the password in a URL."""
 _EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - refused as an address, never bound
 
 
@@ -84,7 +86,7 @@ def _parse(name: str, text: str, origin: str) -> SettingValue:
     try:
         return setting.parse(text)
     except InvalidValueError as error:
-        shown = "***" if setting.sensitive else repr(text)
+        shown = "***" if setting.sensitive else repr(_USER_OF_URL.sub("//***@", text))
         says_enough = isinstance(error, RefusedValueError | EmptyItemError)
         why = f": {error}" if says_enough else f"; allowed: {setting.allowed()}"
         raise ConfigError(f"Setting {name} can't be {shown} ({origin}){why}.") from None

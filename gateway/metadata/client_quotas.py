@@ -176,7 +176,7 @@ def _value_complaint(entity: QuotaEntity, key: str, value: float) -> str | None:
 
 
 def shown(entity: QuotaEntity) -> str:
-    """Return an entity for people."""
+    """Return the text of an entity for a message."""
     return ", ".join(f"{kind} {'<default>' if name is None else name}" for kind, name in entity) or "nobody"
 
 

@@ -239,25 +239,43 @@ def has_messages(api_key: int, version: int) -> bool:
 
 
 def error_answer(
-    api_key: int, version: int, correlation_id: int, request: Any, error: ErrorCode, message: str
+    api_key: int,
+    version: int,
+    correlation_id: int,
+    request: Any,
+    error: ErrorCode,
+    message: str,
+    *,
+    most_rows: int,
 ) -> bytes:
-    """Return the frame of the answer with this error in every row; empty for a Produce without an answer (acks=0)."""
+    """Return the frame of the answer in which everything has this error.
+
+    It is empty when a Produce wants no answer (acks=0), and when the answer would have more rows than `most_rows`.
+    """
     if api_key == _PRODUCE and request.acks == 0:
         return b""
-    refusal = _Refusal(version, error, message)
+    refusal = _Refusal(version, error, message, most_rows)
     name = api_key_map[api_key]
     values = {**_VALUES.get(name, {}), **_copied(request, _REPEATED.get(name, {}))}
-    response = refusal.entity(response_type(api_key, version), request, _ROWS.get(name, ()), values)
+    try:
+        response = refusal.entity(response_type(api_key, version), request, _ROWS.get(name, ()), values)
+    except _TooManyRowsError:
+        return b""
     return encode_response(api_key, correlation_id, response)
 
 
-@dataclass(frozen=True, slots=True)
+class _TooManyRowsError(Exception):
+    """The answer would have more rows than it may."""
+
+
+@dataclass(slots=True)
 class _Refusal:
     """Builds the entities of one answer."""
 
     version: int
     error: ErrorCode
     message: str
+    rows_left: int
 
     def entity(self, entity_type: Any, request: Any, rows: Iterable[_Rows], values: Mapping[str, Any]) -> Any:
         found = {each.answer: each for each in rows if self._has(each, request)}
@@ -283,10 +301,14 @@ class _Refusal:
 
     def _rows(self, item_type: Any, request: Any, rows: _Rows) -> tuple[Any, ...]:
         inner = () if rows.inner is None else (rows.inner,)
-        return tuple(
-            self.entity(item_type, row, inner, {**(rows.values or {}), **_copied(row, rows.copied)})
-            for row in rows.of(request)
-        )
+        made = []
+        for row in rows.of(request):
+            self.rows_left -= 1
+            if self.rows_left < 0:
+                raise _TooManyRowsError
+            values = {**(rows.values or {}), **_copied(row, rows.copied)}
+            made.append(self.entity(item_type, row, inner, values))
+        return tuple(made)
 
 
 def _copied(row: Any, names: Mapping[str, str]) -> dict[str, Any]:

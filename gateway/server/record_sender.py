@@ -169,8 +169,8 @@ class RecordSender:
         return False
 
     def _brought_in(self, ready: int) -> None:
-        """Continue, and do not ask the page cache again: where memory is so short that it dropped the records, `send`
-        waits for the disk.
+        """Continue to send, without asking the page cache again. If memory is so short that the records were
+        dropped from the cache, `send` waits for the disk.
         """
         self._wanted = None
         self._ready = ready

@@ -25,6 +25,8 @@ REFUSED_BYTES: Final = 1024
 """The largest request (bytes) in place of a token that is decoded. A larger one gets no answer, because the
 client has not logged in yet. Kafka decodes requests of any size.
 """
+REFUSED_ROWS: Final = 32
+"""A request whose refusal would have more rows gets no answer, either. Otherwise a few bytes would make a large answer."""
 _size = Struct(">i").pack
 
 
@@ -105,6 +107,7 @@ def illegal_state_answer(header: RequestHeader, frame: memoryview) -> bytes:
         request_body(header, frame),
         ErrorCode.illegal_sasl_state,
         f"{request_name(header.api_key, header.api_version)} came instead of the next token of the login",
+        most_rows=REFUSED_ROWS,
     )
 
 

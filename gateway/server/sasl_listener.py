@@ -57,6 +57,11 @@ class Logins:
         self.tasks: set[asyncio.Task[None]] = set()
         """The tasks of logins that wait, for example until a file is read again."""
 
+    def note_refused_certificate(self, peer: Peer, reason: str) -> None:
+        """Count and audit a client whose certificate is missing or not accepted: it failed to log in with TLS."""
+        self.failed.total += 1
+        self.audit.login_failed(FailedLogin(None, peer.peer_host, peer.listener_name, "TLS", reason))
+
 
 class SaslListener:
     """The mechanisms and limits of one listener."""

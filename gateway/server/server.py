@@ -40,7 +40,8 @@ KEEPALIVE_PROBES = 4
 dropped.
 """
 HELD_SHARE = 4
-"""The share of the request memory that bytes may fill before their turn; beyond it, connections read little at a time.
+"""The share of the request memory that bytes of requests which may not begin yet may fill; beyond this share,
+connections read little at a time.
 """
 LITTLE_BYTES = 4 << 10
 RECEIVE_BUFFER_BYTES = 256 << 10
@@ -168,9 +169,16 @@ class Server:
 
         def door() -> TlsDoor:
             connection = Connection(self, listener.name, tls.principal if knows_clients else _unknown)
-            return TlsDoor(self.loop, guard(connection), tls.context, timeout_s, self._turns)
+            return TlsDoor(
+                self.loop, guard(connection), tls.context, timeout_s, self._turns, self._note_refused
+            )
 
         return door
+
+    def _note_refused(self, connection: Connection, reason: str) -> None:
+        """Note a client whose certificate is missing or not accepted."""
+        if self._logins is not None:
+            self._logins.note_refused_certificate(connection, reason)
 
     def _set_options(self, bound_socket: socket.socket) -> None:
         """Set the options that accepted sockets inherit from the listening one."""

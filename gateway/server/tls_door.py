@@ -24,11 +24,12 @@ logger = logging.getLogger(__name__)
 
 SHUTDOWN_TIMEOUT_S: Final = 10.0
 """Time (s) in which a client must read its last answers and answer the end of TLS, before its socket is closed."""
+_NO_CERTIFICATE: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
 _NO_TLS: Final = {
     "HTTP_REQUEST": "it sent an HTTP request without TLS",
     "HTTPS_PROXY_REQUEST": "it sent an HTTP request without TLS",
     "WRONG_VERSION_NUMBER": "what it sent is not TLS; a Kafka client needs security.protocol=SSL",
-    "PEER_DID_NOT_RETURN_A_CERTIFICATE": "it showed no certificate, which ssl.client.auth=required asks for",
+    _NO_CERTIFICATE: "it showed no certificate, which ssl.client.auth=required asks for",
     "UNSUPPORTED_PROTOCOL": "it speaks no version of TLS that ssl.enabled.protocols allows",
     "NO_SHARED_CIPHER": "it has no cipher suite in common with the listener",
 }
@@ -44,7 +45,10 @@ class TlsDoor(asyncio.Protocol):
         context: Callable[[], ssl.SSLContext],
         timeout_s: float,
         turns: HandshakeTurns,
+        note_refused: Callable[[Connection, str], None],
     ) -> None:
+        """`note_refused` is called for a client whose certificate is missing or not accepted, with the reason."""
+        self._note_refused = note_refused
         self._loop = loop
         self._connection = connection
         self._context = context
@@ -83,7 +87,10 @@ class TlsDoor(asyncio.Protocol):
         if connection.is_open:
             return
         if error is not None:
-            logger.warning("refused a TLS handshake of %s: %s", connection.name, _reason(error))
+            reason = _reason(error)
+            logger.warning("refused a TLS handshake of %s: %s", connection.name, reason)
+            if _is_of_certificate(error):
+                self._note_refused(connection, reason)
         connection.connection_lost(None)
 
 
@@ -151,6 +158,13 @@ class Handshake:
         if alert and not self._transport.get_write_buffer_size():
             with contextlib.suppress(OSError):
                 os.write(self._transport.get_extra_info("socket").fileno(), alert)
+
+
+def _is_of_certificate(error: BaseException) -> bool:
+    """Return whether a handshake failed because of the client's certificate."""
+    return isinstance(error, ssl.SSLCertVerificationError) or (
+        isinstance(error, ssl.SSLError) and error.reason == _NO_CERTIFICATE
+    )
 
 
 def _reason(error: BaseException) -> str:

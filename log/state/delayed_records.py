@@ -114,7 +114,7 @@ class DelayedRecords:
             self._undecided.setdefault(transaction_of, []).append(offset)
 
     def end_transaction(self, producer_id: int, *, commit: bool) -> None:
-        """End a producer's transaction. Aborted records no longer wait, and hold nothing."""
+        """End a producer's transaction. Aborted records no longer wait, and the log is no longer held for them."""
         offsets = self._undecided.pop(producer_id, [])
         if not commit:
             self._discard_all(offsets)

@@ -67,7 +67,8 @@ async def _repeat(
     members: Sequence[Member], frames: Callable[[Member], bytes], error_at: int, seconds: float
 ) -> tuple[int, float]:
     """Let every member send its frame over and over, at least once; return the number of answers and the time."""
-    encoded = [frames(member) for member in members]  # the first frame of its kind takes long
+    # Encode before the measurement, because the first frame of each kind takes long.
+    encoded = [frames(member) for member in members]
     begun_s = time.monotonic()
     deadline = begun_s + seconds
 
@@ -129,7 +130,7 @@ def _compare(directory: Path, offsets_partitions: int, arguments: argparse.Names
             brokers.append(running.enter_context(KafkaBroker(directory / "kafka", settings)))
         for broker in brokers:
             create_topic(broker, TOPIC, partitions=1, flush_messages=PAGE_CACHE)
-            # the first run warms the JVM up
+            # The first run warms the JVM up, and is not counted.
             asyncio.run(measure(broker, **sizes, seconds=2 * arguments.seconds))
         for durability, flush_messages in DURABILITIES.items():
             samples: dict[str, list[Sample]] = {broker.name: [] for broker in brokers}

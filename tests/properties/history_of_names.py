@@ -62,8 +62,8 @@ class Forgetting:
     offset: int
     epoch: int
     is_open: bool = False
-    """Whether the partition was loaded since. If the eviction was not durable by then, the name is known
-    again.
+    """Whether the partition was loaded since the eviction. If the eviction was not durable by then, the name
+    is known again.
     """
     is_written: bool = False
     """Whether the eviction is durable, so that the name may be added again."""

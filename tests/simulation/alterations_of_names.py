@@ -160,7 +160,7 @@ def _tell(history: History, index: int, row: int, sequence: int) -> list[Event]:
 
 
 def tell_too_much(history: History, chance: Random) -> list[Event] | None:
-    """Report a sequence id whose record is not stored."""
+    """Report a sequence id as persisted although its record is not stored."""
     found = _told(history, last=False)
     if not found:
         return None

@@ -61,7 +61,7 @@ class Rights:
 
 @dataclass
 class Run:
-    """One run and what it found."""
+    """One run and its findings."""
 
     seed: int
     duration_s: float = 6.0

@@ -22,7 +22,7 @@ CLOCK_JUMPS_MS = (-3_600_000, 600_000)
 
 
 class Director:
-    """Follows the plan until it is told to end, then repairs everything."""
+    """Follows the plan until `end` is called, which repairs everything."""
 
     def __init__(self, loop: SimulatedLoop, network: Network, node: Node, plan: Plan, chance: Random) -> None:
         self.faults: Counter[str] = Counter()

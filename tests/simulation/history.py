@@ -232,7 +232,7 @@ class OffsetsCommitted(Event):
 
 @dataclass(frozen=True)
 class OffsetsFetched(Event):
-    """What OffsetFetch (require_stable) answered; -1 where nothing is committed."""
+    """The answer of OffsetFetch (with require_stable); -1 for a partition without a committed offset."""
 
     group: str
     offsets: tuple[tuple[TopicPartition, int], ...]

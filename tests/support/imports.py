@@ -1,4 +1,4 @@
-"""Reads from their source which files of the five packages import which."""
+"""Finds the imports among the files of the five packages, from their source."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ def _compiled(source: Path, class_path: str) -> Path:
         assert done.returncode == 0, f"{source}: {done.stdout}{done.stderr}"
         try:
             made.rename(directory)
-        except OSError:  # another process compiled it first
+        except OSError:  # another process compiled the source file first
             shutil.rmtree(made)
     return directory
 

@@ -21,6 +21,7 @@ LONG_FILES = (
     "fuzzing/test_guided.py",
     "system/commands/test_groups.py",
     "compat/groups/test_share_groups.py",
+    "compat/security/matrix/test_clients.py",
     "system/demo/test_demo.py",
     "simulation/test_simulation.py",
     "compat/groups/test_streams.py",

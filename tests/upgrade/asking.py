@@ -29,7 +29,7 @@ def place(topic: str, index: int = 0) -> str:
 
 
 def split_place(text: str) -> tuple[str, int]:
-    """Return topic and partition of such a name."""
+    """Return the topic and the index in the manifest's name of a partition."""
     topic, _, index = text.rpartition("/")
     return topic, int(index)
 

@@ -20,14 +20,14 @@ class AclRow(msgspec.Struct, frozen=True):
 
 
 class AclOutcome(msgspec.Struct, frozen=True):
-    """An entry that a command wanted; `error` is the reason if the cluster refused it."""
+    """An entry that a command wanted to add or remove; `error` is the reason if the cluster refused the entry."""
 
     entry: AclRow
     error: str | None
 
 
 def row_of(entry: AclEntry) -> AclRow:
-    """Return an entry as it is printed."""
+    """Return the output row of an entry."""
     return AclRow(
         entry.resource_type.name,
         entry.name,

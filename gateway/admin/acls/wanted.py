@@ -24,7 +24,7 @@ _IDEMPOTENT: Final = {ResourceType.CLUSTER: (Operation.IDEMPOTENT_WRITE,)}
 
 
 class WrongOptions(ValueError):
-    """Options that make no entries. The message says what is missing or wrong."""
+    """Options from which no entries can be made. The message says which option is missing or wrong."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +137,7 @@ def _pattern(kind: ResourceType, pattern_type: PatternType) -> PatternType:
 def filters(
     resources: Sequence[Resource], pattern_type: PatternType, principal: str | None
 ) -> list[AclFilter]:
-    """Return the filters for all entries of resources; without resources for those of all resources."""
+    """Return filters that find all entries of these resources; without resources, the entries of every resource."""
     if not resources:
         return [AclFilter(pattern_type=pattern_type, principal=principal)]
     return [AclFilter(kind, name, pattern_type, principal) for kind, name in resources]

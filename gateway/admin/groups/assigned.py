@@ -1,4 +1,4 @@
-"""Writes what is assigned to a member of a group: partitions by topic, or tasks by subtopology."""
+"""Writes the assignment of a group member as text: partitions by topic, or tasks by subtopology."""
 
 from __future__ import annotations
 

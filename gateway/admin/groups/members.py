@@ -1,4 +1,4 @@
-"""The members of groups, and what is assigned to them."""
+"""The members of groups, with their assignments."""
 
 from __future__ import annotations
 

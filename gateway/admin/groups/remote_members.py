@@ -28,8 +28,8 @@ NO_OFFSET: Final = -1
 
 
 class Members(NamedTuple):
-    """The members of a group, its epoch, the protocol or assignor that shares the partitions out, and what only a streams group
-    has.
+    """The members of a group, its epoch, the protocol or assignor that shares the partitions out, and the
+    fields that only a streams group has.
     """
 
     members: list[GroupMember]

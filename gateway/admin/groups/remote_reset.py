@@ -27,7 +27,7 @@ from gateway.admin.request import ControlError
 
 
 def reset_offsets(cluster: Cluster, request: ResetOffsetsRequest) -> OffsetReset:
-    """Find the new offsets of the group, and commit them in one request when the request says so."""
+    """Find the new offsets of the group, and commit them in one request if `execute` is set."""
     row = listed(cluster).get(request.group)
     state = None if row is None else str(row.get("group_state") or "Unknown")
     if row is not None and group_type(row) == SHARE:

@@ -35,7 +35,7 @@ _REFUSED: Final = {
 
 
 async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> OffsetReset:
-    """Find the new offsets of the group, and commit all of them at once when the request says so. Raises ControlError."""
+    """Find the new offsets of the group, and commit all of them at once if `execute` is set. Raises ControlError."""
     services = gateway.services
     shard = await durable_shard(services, request.group)
     group = None if shard is None else find_group(shard, request.group)

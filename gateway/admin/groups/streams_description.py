@@ -10,7 +10,7 @@ from gateway.admin.groups.messages import GroupMember, StreamsMember, StreamsSta
 
 
 class StreamsDescription(NamedTuple):
-    """The members of a streams group, its epoch, and what only a streams group has."""
+    """The members of a streams group, its epoch, and the fields that only a streams group has."""
 
     members: list[GroupMember]
     group_epoch: int

@@ -26,7 +26,7 @@ class _SeenByTheGateway:
         return await load_seen(self._path)
 
     async def save(self, last_seen: LastSeen) -> None:
-        """Save nothing: only the gateway writes its file, and it may be claiming now."""
+        """Save nothing: only the gateway writes the file, and the gateway may be claiming a block now."""
 
 
 def gateway_source(services: Services) -> BlockSource:

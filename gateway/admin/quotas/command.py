@@ -208,7 +208,7 @@ def _numbers(texts: Mapping[str, str]) -> dict[str, float]:
 
 
 def _shown(entity: Mapping[str, str | None]) -> str:
-    """Return an entity for people."""
+    """Return the text of an entity for a message."""
     words = {USER: "user", CLIENT_ID: "client id", IP: "address"}
     return ", ".join(
         f"default {words.get(kind, kind)}" if name is None else f"{words.get(kind, kind)} {shown(name)}"

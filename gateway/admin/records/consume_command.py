@@ -154,7 +154,7 @@ def _printer(topic: str, fields: str, separator: str, null: str, *, as_json: boo
 
 
 def _harmless(line: bytes, separator: str) -> bytes:
-    """Escape what a terminal would take for commands."""
+    """Escape characters that a terminal would interpret as commands."""
     text = line.decode(errors="backslashreplace").removesuffix("\n")
     return (separator.join(map(shown, text.split(separator))) + "\n").encode()
 

@@ -61,7 +61,10 @@ class ClientSecurity:
 
     @property
     def login_name(self) -> str:
-        """The user name as kafka-python needs it: it does not escape what SCRAM has escaped."""
+        """The user name for kafka-python.
+
+        SCRAM requires that `=` and `,` are escaped, which kafka-python does not do.
+        """
         if self.mechanism not in _SCRAM:
             return self.username
         return self.username.replace("=", "=3D").replace(",", "=2C")

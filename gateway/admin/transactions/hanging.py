@@ -74,7 +74,10 @@ def _open_after(partition: Partition, lowest: int) -> list[ProducerEntry]:
 
 
 async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> TransactionAbort:
-    """Write and persist the marker that aborts a transaction in one partition, when the request says so. Raises ControlError."""
+    """Write and persist the marker that aborts a transaction in one partition, if `execute` is set.
+
+    Raises ControlError.
+    """
     services = gateway.services
     partition, name = _partition(services, request), f"{request.topic}-{request.partition}"
     producer_id = next(

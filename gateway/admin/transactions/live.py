@@ -58,7 +58,7 @@ def describe_transaction(gateway: LiveGateway, request: DescribeTransactionReque
 
 
 async def abort_transaction(gateway: LiveGateway, request: AbortTransactionRequest) -> TransactionAbort:
-    """Fence the producer and abort its transaction durably, when the request says so. Raises ControlError."""
+    """Fence the producer and abort its transaction durably, if `execute` is set. Raises ControlError."""
     services = gateway.services
     transactional_id = request.transactional_id
     before = _find(services, transactional_id)

@@ -128,7 +128,7 @@ def _first_offset(producers: Iterable[Any], producer_id: int) -> int | None:
 
 
 def abort_transaction(cluster: Cluster, request: AbortTransactionRequest) -> TransactionAbort:
-    """Fence the producer and abort its transaction, when the request says so."""
+    """Fence the producer and abort its transaction, if `execute` is set."""
     name = request.transactional_id
     before = _described(cluster, name)
     _check_is_open(before, request)

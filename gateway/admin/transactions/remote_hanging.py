@@ -93,7 +93,7 @@ def _row(leader: int, place: Any, producer: Any, name: str | None, reason: str) 
 
 
 def abort_hanging(cluster: Cluster, request: AbortHangingRequest) -> TransactionAbort:
-    """Write the marker that aborts a transaction in one partition, when the request says so."""
+    """Write the marker that aborts a transaction in one partition, if `execute` is set."""
     (place,) = led_partitions(cluster, request.topic, request.partition)
     name = f"{place.topic}-{place.partition}"
     producers = cluster.admin.describe_producers([place])[place].active_producers

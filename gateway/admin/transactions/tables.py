@@ -110,7 +110,7 @@ def print_hanging(rows: Sequence[HangingTransaction], offline_partitions: Sequen
 
 
 def print_abort(planned: TransactionAbort) -> None:
-    """Print what an abort would end."""
+    """Print the transaction that an abort would end."""
     _print_partitions(planned.partitions)
     more = planned.partition_count - len(planned.partitions)
     if more:
@@ -134,7 +134,7 @@ def print_abort(planned: TransactionAbort) -> None:
 
 
 def print_aborted(done: TransactionAbort) -> None:
-    """Print what an abort did."""
+    """Print the outcome of an abort."""
     partitions = counted(done.partition_count, "partition")
     if done.fenced_by is None:
         print_lines(f"Aborted in {partitions}.")

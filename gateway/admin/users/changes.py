@@ -1,4 +1,4 @@
-"""The decisions of `seqgate users` on the metadata, and its rows. They raise ControlError."""
+"""The decisions of `seqgate users` on the metadata, and its rows. Each function raises ControlError."""
 
 from __future__ import annotations
 

@@ -113,7 +113,9 @@ class ConsumerMember:
 
     @property
     def deadline_ms(self) -> int:
-        """The time at which the member is removed unless it acts."""
+        """The time at which the member is removed, unless before it sends a heartbeat, revokes partitions,
+        joins or syncs.
+        """
         return min(
             self.session_deadline_ms,
             self.revocation_deadline_ms,

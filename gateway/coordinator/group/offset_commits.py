@@ -50,9 +50,7 @@ class OffsetCommits:
             return ErrorCode.none
         error = self.check(committer, records, now_ms)
         if error is ErrorCode.rebalance_in_progress:
-            return (
-                ErrorCode.none
-            )  # during a rebalance, members may commit the records that they read before it
+            return ErrorCode.none  # members may commit what they read before the rebalance
         if error in {ErrorCode.group_id_not_found, ErrorCode.stale_member_epoch}:
             return ErrorCode.illegal_generation
         return error

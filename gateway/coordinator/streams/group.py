@@ -79,7 +79,7 @@ class StreamsMember:
 
     @property
     def deadline_ms(self) -> int:
-        """The time at which the member is removed unless it acts."""
+        """The time at which the member is removed, unless before it sends a heartbeat or revokes tasks."""
         return min(self.session_deadline_ms, self.revocation_deadline_ms)
 
     def clock_was_set(self, by_ms: int) -> None:

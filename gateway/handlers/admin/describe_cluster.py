@@ -1,7 +1,8 @@
 """DescribeCluster (key 60, versions 0-2): list the brokers, which is this node only.
 
-From v1 on a client asks for brokers or for controllers; this node only knows brokers. The client needs no right; without
-DESCRIBE on the cluster it may do nothing there. Source: Kafka's AuthHelper.computeDescribeClusterResponse.
+From v1 on a client asks for brokers or for controllers; this node only knows brokers. The client needs no
+right. Without DESCRIBE on the cluster, the answer lists no authorized operations. Source: Kafka's
+AuthHelper.computeDescribeClusterResponse.
 """
 
 from __future__ import annotations

@@ -161,7 +161,7 @@ class _Named:
     creates: bool
     """Whether the request creates unknown topics."""
     not_created: AbstractSet[str] = NOTHING
-    """The unknown names of topics that the client may not create, although the request would."""
+    """The unknown names of topics that the request would create, but that the client may not create."""
 
     @classmethod
     def of(

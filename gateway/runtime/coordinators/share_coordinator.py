@@ -91,7 +91,7 @@ class ShareCoordinator:
         )
 
     def limits(self, group_id: str) -> ShareLimits:
-        """Return how many records a group may acquire, and for how long."""
+        """Return the limits on the records that a group acquires, such as their number and the time of a lock."""
         return self._group_configs.of(group_id).share
 
     # --- beginning and end

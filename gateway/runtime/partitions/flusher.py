@@ -27,7 +27,7 @@ from log import Durability, FlushTicket, PartitionLog
 logger = logging.getLogger(__name__)
 
 TICKETS_PER_THREAD = 4
-"""Below this many files a second thread costs more than it saves."""
+"""The number of files below which a further thread costs more time than it saves."""
 PACE_MEMORY = 0.95
 """The share of a slow flush's time that is still remembered after the next flush."""
 

@@ -88,7 +88,7 @@ class DelegationTokens:
 
     def _credential(self, hashing: ScramHash, token_id: str) -> asyncio.Future[ScramCredential]:
         found = self._credentials.get((token_id, hashing))
-        if found is None:
+        if found is None or (found.done() and (found.cancelled() or found.exception() is not None)):
             password = base64.b64encode(self.password(token_id))
             found = asyncio.get_running_loop().run_in_executor(None, _derived, hashing, password)
             self._credentials[token_id, hashing] = found

@@ -29,7 +29,7 @@ CHECK_EVERY_S: Final = 0.1
 CHECKS_BETWEEN_TRIES: Final = 10
 """Checks after a failed reopening before the next attempt."""
 ENOUGH_BYTES: Final = 1 << 20
-"""Free bytes below which nothing is reopened, whatever the reserve."""
+"""Free bytes below which no partition is reopened, whatever the reserve is."""
 
 
 class DiskRoom:

@@ -22,7 +22,7 @@ GIVE_BACK_AFTER: Final = 500
 SPARSE_TABLE_BYTES: Final = 8 << 10
 """Size up to which a table is not worth rebuilding."""
 SPARSE_ENTRY_BYTES: Final = 400
-"""Bytes of a table for each of its entries that show that the table was several times as full."""
+"""Bytes per entry above which a table counts as sparse: it was several times as full before."""
 
 
 class FreedMemory:

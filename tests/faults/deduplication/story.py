@@ -46,7 +46,7 @@ CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 STOPPED_CLEANLY = 0.2
 """The share of gateway starts that follow SIGTERM."""
 DELETED_BEFORE = 0.5
-"""In rounds that delete records: the share of gateway ends before which records are deleted."""
+"""The share of stops and kills of the gateway before which records are deleted, in rounds that delete records."""
 PLAIN, TRANSACTIONAL = "lines", "transactional-lines"
 
 

@@ -20,7 +20,10 @@ def test_a_reset_in_the_middle_of_everything_leaves_nothing(scene: Scene) -> Non
 
 
 def test_one_who_says_nothing_any_more_is_closed(tmp_path: Path) -> None:
-    """A machine that lost its power leaves such a socket. TCP keep-alive finds one with a long poll."""
+    """A machine that lost its power leaves a socket that never answers.
+
+    TCP keep-alive finds such a socket, also during a long poll.
+    """
     with running(tmp_path / "data", **{"connections.max.idle.ms": "500"}) as scene:
         files = scene.open_files()
         with scene.connections(50) as silent:

@@ -35,6 +35,12 @@ def test_a_sensitive_value_is_not_shown(name: str) -> None:
         assert SECRET not in told(name, text)
 
 
+def test_a_password_in_a_url_is_not_shown() -> None:
+    message = refusal(None, None, f"sasl.oauthbearer.jwks.endpoint.url=https://me:{SECRET}@idp.example/keys")
+    assert "https://***@idp.example/keys" in message
+    assert SECRET not in message
+
+
 def test_a_flag_with_a_wrong_sign_shows_its_name_only() -> None:
     message = refusal(None, None, f"ssl.key.password:{SECRET}")
     assert "ssl.key.password" in message

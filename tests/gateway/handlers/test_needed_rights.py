@@ -251,7 +251,7 @@ LIST_OPERATIONS: Final = {"Metadata", "DescribeCluster", "DescribeTopicPartition
 
 
 class Recording:
-    """An access that notes what it is asked, and allows all rights but some."""
+    """An access that records the rights that it is asked for, and allows all rights except some."""
 
     is_on = True
     generation = 0

@@ -125,8 +125,8 @@ class TestDeleteRecords:
         assert await self.delete(node, (0, 2), (0, 6)) == [(0, 6, "none")]
 
     async def test_a_topic_deleted_meanwhile(self, node: Node, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Here the disk is not held: the topic's deletion waits for the flush in flight, and would wait for
-        ever.
+        """The disk is not held in this test. Otherwise the topic's deletion would wait for ever for the flush
+        in flight.
         """
         await produce(node)
 

@@ -21,7 +21,7 @@ MADE = [api for api in API_KEYS if api not in NOT_MADE]
 def refused(api: str, version: int, request: Plain) -> Plain:
     body = memoryview(encode_body(api, version, request))
     decoded = request_schema(API_KEYS[api], version).read(body, 0)[0]
-    frame = error_answer(API_KEYS[api], version, 7, decoded, ILLEGAL, "not now")
+    frame = error_answer(API_KEYS[api], version, 7, decoded, ILLEGAL, "not now", most_rows=8)
     answer = decode(api, version, frame[4:], correlation_id=7)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert not answer.trailing
@@ -69,6 +69,13 @@ def test_rows_of_plain_values() -> None:
     assert [row["group_id"] for row in answer["results"]] == ["a", "b"]
 
 
+def test_an_answer_with_too_many_rows_is_not_made() -> None:
+    topics = [{"name": name, "partitions": [{"partition_index": 0}]} for name in "ab"]
+    decoded = request_schema(2, 1).read(memoryview(encode_body("list_offsets", 1, {"topics": topics})), 0)[0]
+    assert error_answer(2, 1, 7, decoded, ILLEGAL, "", most_rows=4)
+    assert error_answer(2, 1, 7, decoded, ILLEGAL, "", most_rows=3) == b""
+
+
 def test_users_are_named_once_in_order() -> None:
     request = {
         "deletions": [{"name": "b"}, {"name": "a"}],
@@ -91,7 +98,7 @@ def test_a_fetch_session_is_named(version: int) -> None:
 
 def test_a_produce_that_wants_no_answer_gets_none() -> None:
     decoded = request_schema(0, 9).read(memoryview(encode_body("produce", 9, {"acks": 0})), 0)[0]
-    assert error_answer(0, 9, 1, decoded, ILLEGAL, "") == b""
+    assert error_answer(0, 9, 1, decoded, ILLEGAL, "", most_rows=3) == b""
 
 
 def test_what_has_no_messages() -> None:

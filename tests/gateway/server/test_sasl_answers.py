@@ -7,7 +7,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import CloseConnection
 from gateway.protocol.frames import MalformedRequest, parse_request_header
-from gateway.server.sasl_answers import REFUSED_BYTES, illegal_state_answer
+from gateway.server.sasl_answers import REFUSED_BYTES, REFUSED_ROWS, illegal_state_answer
 from tests.support.wire import Plain, decode, encode
 
 VERSIONS_99 = b"\0\x12\0\x63\0\0\0\1\0\1c\0\1\1\0"
@@ -33,6 +33,11 @@ def test_a_request_is_refused_in_its_form() -> None:
 def test_a_large_request_is_not_decoded() -> None:
     assert refused_groups("x" * (REFUSED_BYTES - 100))
     assert refused_groups("x" * REFUSED_BYTES) == b""
+
+
+def test_a_request_of_many_rows_makes_no_large_answer() -> None:
+    assert refused_groups(*["a"] * REFUSED_ROWS)
+    assert refused_groups(*["a"] * (REFUSED_ROWS + 1)) == b""
 
 
 def test_a_version_of_api_versions_that_is_too_new_is_refused_in_version_0() -> None:

@@ -13,7 +13,7 @@ from tests.faults.directory_life import ROOT, new_disk
 
 
 class Noting(Storage):
-    """Notes the fsyncs."""
+    """A storage that records the fsyncs."""
 
     def __init__(self) -> None:
         super().__init__()

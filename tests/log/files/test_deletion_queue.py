@@ -14,7 +14,7 @@ from tests.log.support import NOW_MS
 
 
 class Stubborn(Storage):
-    """Fails to delete paths that contain "stays"."""
+    """A storage that fails to delete paths that contain "stays"."""
 
     def delete(self, path: str) -> None:
         if "stays" in path:

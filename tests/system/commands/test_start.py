@@ -13,7 +13,7 @@ import pytest
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
 
 UNUSED = {"typer", "click", "rich", "pydantic", "kafka", "gateway.cli", "gateway.demo", "redis"}
-"""What a gateway that serves must not import: commands need it, or a setting asks for it."""
+"""The modules that a gateway must not import when it serves, because only commands or certain settings need them."""
 
 
 def test_serve_imports_only_what_a_gateway_needs(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from pathlib import Path
@@ -11,9 +12,12 @@ import pytest
 from gateway.admin.client import ask
 from gateway.admin.pids.messages import ClaimBlockRequest
 from gateway.admin.status.messages import StatusRequest
+from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire
+from tests.system.server.test_connections import eventually
 from tests.system.server.test_logins import FAILED, WRONG, Guarded, log_in
+from tests.system.server.test_tls import Secured
 
 AUTHORIZER = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
 
@@ -72,6 +76,33 @@ def test_a_failed_login_is_written_without_what_may_be_a_password(tmp_path: Path
         ("127.0.0.1", "SASL_PLAINTEXT", "PLAIN", reason)
     }
     assert "secret" not in path.read_text()
+
+
+def test_a_certificate_that_is_refused_is_written(tmp_path: Path) -> None:
+    path = tmp_path / "audit.log"
+    secured = Secured(
+        tmp_path,
+        ssl_client_auth="required",
+        authorizer_class_name=AUTHORIZER,
+        seqgate_audit_file=str(path),
+    )
+    with secured.gateway:
+        foreign = Authority("Others").client("ann").write_pem(tmp_path / "foreign.pem")
+        for shown in (None, foreign):
+            with contextlib.suppress(OSError), secured.client(shown) as client:
+                assert not client.recv(1)
+        with secured.connect() as client:
+            client.sendall(b"no TLS at all")
+            assert not client.recv(1)
+        eventually(lambda: len(path.read_text().splitlines()) >= 2, "the refusals")
+        assert ask(tmp_path / "data", StatusRequest()).failed_logins == 2
+        secured.gateway.stop()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert [(line["event"], line["principal"], line["mechanism"], line["listener"]) for line in lines] == [
+        ("login_failed", None, "TLS", "SSL")
+    ] * 2
+    assert lines[0]["reason"] == "it showed no certificate, which ssl.client.auth=required asks for"
+    assert lines[1]["reason"].startswith("its certificate is not accepted: ")
 
 
 def test_a_file_that_cannot_be_written_to_is_refused(tmp_path: Path) -> None:

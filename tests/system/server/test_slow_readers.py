@@ -156,7 +156,7 @@ def test_one_that_goes_away_half_way_leaves_nothing_behind(filled: GatewayProces
             receive_exactly(reader, 100_000)
     deadline = time.monotonic() + DEADLINE_S
     while len(list(descriptors.iterdir())) > before + 1:
-        assert time.monotonic() < deadline, "sockets are left open"
+        assert time.monotonic() < deadline, "the gateway must close its sockets"
         with Wire(filled.bootstrap) as wire:
             wire.call("api_versions", 0)
 

@@ -19,6 +19,7 @@ from gateway.handlers.security import (
 )
 from gateway.handlers.security.token_requests import NO_TIME
 from gateway.metadata.tokens import MAX_RENEWERS
+from gateway.runtime.topics import delegation_tokens
 from gateway.security.acls.codes import Operation, ResourceType
 from gateway.security.sasl.exchange import LoggedIn, LoginRefused
 from gateway.security.sasl.scram import Scram
@@ -253,6 +254,21 @@ async def test_a_token_logs_its_owner_in_until_it_expires(tmp_path: Path, hashin
         node.clock.time_ms += HOUR_MS + 1
         with pytest.raises(LoginRefused):
             await log_in(node, token_id, password, hashing)
+
+
+async def test_a_login_that_fails_in_the_gateway_may_be_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    async with open_node(tmp_path, KEY) as node:
+        token = await Client(node).create()
+        with monkeypatch.context() as short:
+            short.setattr(delegation_tokens, "_derived", fail)
+            with pytest.raises(MemoryError):
+                await log_in(node, token["token_id"], token["hmac"], ScramHash.SHA_256)
+        assert await log_in(node, token["token_id"], token["hmac"], ScramHash.SHA_256)
 
 
 async def test_expired_tokens_are_removed_for_good(tmp_path: Path) -> None:

@@ -198,7 +198,9 @@ async def test_records_of_coordinators_are_not_decoded_again(tmp_path: Path, dee
 async def test_the_log_of_a_deleted_topic_is_freed_without_the_garbage_collector(
     tmp_path: Path, configs: dict[str, str | None]
 ) -> None:
-    """The gateway hides the objects of open partitions from the garbage collector."""
+    """The gateway hides the objects of open partitions from the garbage collector, so a deleted log must be
+    freed without it.
+    """
     async with open_node(tmp_path) as node:
         await create(node, "orders", configs=configs)
         append(node)

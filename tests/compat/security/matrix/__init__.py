@@ -1,0 +1,1 @@
+"""Every client with every way to authenticate itself, with rights and without."""
