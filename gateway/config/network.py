@@ -88,7 +88,7 @@ NETWORK_SETTINGS = (
         maximum=1000,
         section=_NETWORK,
         doc="Time of each turn of the event loop for the TLS handshakes and logins of new connections, all together. Beyond it they wait for the "
-        "next turn, in the order of their arrival, so that clients which hammer a listener do not hold up those that are connected.",
+        "next turns, each address in its turn, so that clients which hammer a listener do not hold up those that are connected.",
     ),
     Setting(
         name="socket.request.max.bytes",

@@ -2,7 +2,7 @@
 
 A handshake costs a signature, and a thousand handshakes may arrive in one turn: they would hold up every
 other client for a second. So the work of a turn ends after a slice. The remaining work waits for the next
-turn, in the order of arrival.
+turns. The addresses that wait take turns, so that a crowd at one address does not delay other addresses.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from time import perf_counter
 
@@ -31,19 +31,20 @@ class HandshakeTurns:
         """The time spent in this turn."""
         self._has_begun = False
         """Whether the end of this turn is scheduled."""
-        self._waiting: deque[Callable[[], None]] = deque()
+        self._waiting: OrderedDict[str, deque[Callable[[], None]]] = OrderedDict()
+        """The work that waits, by the address of the client; the address whose turn is next comes first."""
 
     def __len__(self) -> int:
         """Return the number of handshakes and login steps that wait."""
-        return len(self._waiting)
+        return sum(map(len, self._waiting.values()))
 
     def has_time(self) -> bool:
         """Return whether work may run now: this turn has time left, and no other work waits for it."""
         return self._spent_s < self._slice_s and not self._waiting
 
-    def wait(self, resume: Callable[[], None]) -> None:
-        """Call `resume` in a turn that has time left. `resume` must run its work inside of `measured`."""
-        self._waiting.append(resume)
+    def wait(self, host: str, resume: Callable[[], None]) -> None:
+        """Call `resume`, for the client at `host`, in a turn that has time left. `resume` must run its work inside of `measured`."""
+        self._waiting.setdefault(host, deque()).append(resume)
         self._end_soon()
 
     @contextlib.contextmanager
@@ -62,12 +63,15 @@ class HandshakeTurns:
             self._loop.call_soon(self._end)
 
     def _end(self) -> None:
-        """Begin the next turn with the work that waited longest."""
+        """Begin the next turn with the work that waited."""
         self._has_begun = False
         self._spent_s = 0.0
         waiting = self._waiting
         while waiting and self._spent_s < self._slice_s:
-            resume = waiting.popleft()
+            host, of_host = waiting.popitem(last=False)
+            resume = of_host.popleft()
+            if of_host:
+                waiting[host] = of_host
             try:
                 resume()
             except Exception:

@@ -123,7 +123,7 @@ class SaslDoor:
             with turns.measured():
                 return self._step(token, form)
         deferred = Deferred(holds_back=True)
-        turns.wait(partial(self._take_turn, token, form, deferred))
+        turns.wait(self._connection.peer_host, partial(self._take_turn, token, form, deferred))
         return deferred
 
     def _take_turn(self, token: bytes, form: TokenForm, deferred: Deferred) -> None:

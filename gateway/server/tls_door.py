@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import select
 import ssl
 from collections.abc import Callable
 from functools import partial
@@ -25,6 +26,8 @@ logger = logging.getLogger(__name__)
 SHUTDOWN_TIMEOUT_S: Final = 10.0
 """Time (s) in which a client must read its last answers and answer the end of TLS, before its socket is closed."""
 _NO_CERTIFICATE: Final = "PEER_DID_NOT_RETURN_A_CERTIFICATE"
+_HANDSHAKE: Final = b"\x16"
+"""The first byte of a TLS record that holds a part of a handshake."""
 _NO_TLS: Final = {
     "HTTP_REQUEST": "it sent an HTTP request without TLS",
     "HTTPS_PROXY_REQUEST": "it sent an HTTP request without TLS",
@@ -61,7 +64,7 @@ class TlsDoor(asyncio.Protocol):
         if not self._connection.meet(accepted):
             return
         done: asyncio.Future[Any] = self._loop.create_future()
-        handshake = Handshake(self._context(), accepted, self._turns)
+        handshake = Handshake(self._context(), accepted, self._connection.peer_host, self._turns)
         done.add_done_callback(partial(self._handshake_done, handshake))
         protocol = SSLProtocol(
             self._loop,
@@ -108,8 +111,12 @@ class Handshake:
     loop's protocol uses this object as the TLS context of the connection.
     """
 
-    def __init__(self, context: ssl.SSLContext, transport: asyncio.Transport, turns: HandshakeTurns) -> None:
+    def __init__(
+        self, context: ssl.SSLContext, transport: asyncio.Transport, host: str, turns: HandshakeTurns
+    ) -> None:
+        """`host` is the address of the client."""
         context.sslobject_class = Handshaking
+        self._host = host
         self._context = context
         self._transport = transport
         self._turns = turns
@@ -134,7 +141,7 @@ class Handshake:
         """
         if self._incoming.pending and not self._has_turn and not self._turns.has_time():
             self._transport.pause_reading()
-            self._turns.wait(self._take_turn)
+            self._turns.wait(self._host, self._take_turn)
             raise ssl.SSLWantReadError
         try:
             with self._turns.measured():
@@ -148,10 +155,20 @@ class Handshake:
     def _take_turn(self) -> None:
         if self.resume is None or self._transport.is_closing():
             return
+        if _has_hung_up(self._transport) and self._holds_handshake():
+            # the event loop does not notice, because it has read nothing from the client since
+            self._transport.abort()
+            return
         self._transport.resume_reading()
         self._has_turn = True
         self.resume(0)
         self._has_turn = False
+
+    def _holds_handshake(self) -> bool:
+        """Return whether the waiting bytes are TLS; other bytes cost little and are refused with their reason."""
+        waiting = self._incoming.read()
+        self._incoming.write(waiting)
+        return waiting[:1] == _HANDSHAKE
 
     def _send_alert(self) -> None:
         alert = self._outgoing.read()
@@ -165,6 +182,15 @@ def _is_of_certificate(error: BaseException) -> bool:
     return isinstance(error, ssl.SSLCertVerificationError) or (
         isinstance(error, ssl.SSLError) and error.reason == _NO_CERTIFICATE
     )
+
+
+def _has_hung_up(transport: asyncio.Transport) -> bool:
+    """Return whether the client has closed the connection, as the system reports it."""
+    if not hasattr(select, "POLLRDHUP"):
+        return False
+    asked = select.poll()
+    asked.register(transport.get_extra_info("socket").fileno(), select.POLLRDHUP)
+    return bool(asked.poll(0))
 
 
 def _reason(error: BaseException) -> str:

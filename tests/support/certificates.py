@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.asymmetric import ec, rsa
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
@@ -23,11 +23,14 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 DAY = dt.timedelta(days=1)
 
 
+Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
+
+
 @dataclass(frozen=True)
 class Certified:
     """A private key with its certificate."""
 
-    key: ec.EllipticCurvePrivateKey
+    key: Key
     certificate: x509.Certificate
 
     @property
@@ -84,17 +87,23 @@ class Authority:
         return path
 
     def listener(
-        self, common_name: str = "localhost", *, days: int = 30, names: Sequence[str] = ("localhost",)
+        self,
+        common_name: str = "localhost",
+        *,
+        days: int = 30,
+        names: Sequence[str] = ("localhost",),
+        rsa_bits: int = 0,
     ) -> Certified:
         """Return a key with a certificate for a listener on the loopback.
 
-        The certificate has these names beside the address.
+        The certificate has these names beside the address. With `rsa_bits` the key is an RSA key of this size.
         """
         addresses = [
             *(x509.DNSName(each) for each in names),
             x509.IPAddress(ipaddress.ip_address("127.0.0.1")),
         ]
-        return self._certified(name(common_name), x509.SubjectAlternativeName(addresses), days)
+        key = rsa.generate_private_key(65537, rsa_bits) if rsa_bits else None
+        return self._certified(name(common_name), x509.SubjectAlternativeName(addresses), days, key)
 
     def client(
         self, subject: x509.Name | str, *, usage: x509.ObjectIdentifier = ExtendedKeyUsageOID.CLIENT_AUTH
@@ -103,15 +112,17 @@ class Authority:
         subject = name(subject) if isinstance(subject, str) else subject
         return self._certified(subject, x509.ExtendedKeyUsage([usage]), 30)
 
-    def _certified(self, subject: x509.Name, extension: x509.ExtensionType, days: int) -> Certified:
-        key = ec.generate_private_key(ec.SECP256R1())
+    def _certified(
+        self, subject: x509.Name, extension: x509.ExtensionType, days: int, key: Key | None = None
+    ) -> Certified:
+        key = key or ec.generate_private_key(ec.SECP256R1())
         builder = self._builder(subject, key.public_key(), issuer=self.certificate.subject, days=days)
         signed = builder.add_extension(extension, critical=False).sign(self._key, hashes.SHA256())
         return Certified(key, signed)
 
     @staticmethod
     def _builder(
-        subject: x509.Name, key: ec.EllipticCurvePublicKey, *, issuer: x509.Name, days: int
+        subject: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey, *, issuer: x509.Name, days: int
     ) -> x509.CertificateBuilder:
         now = dt.datetime.now(dt.UTC)
         return (

@@ -1,4 +1,4 @@
-"""Unmodified clients that log in with signed tokens (OAUTHBEARER), and tokens that get nobody in."""
+"""Tokens that get nobody in (OAUTHBEARER), keys that change, and Kafka's tools with a token."""
 
 from __future__ import annotations
 
@@ -9,11 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Consumer, KafkaException, Producer
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from kafka import KafkaConsumer, KafkaProducer
-from kafka.errors import KafkaError
-from kafka.net.sasl.oauth import AbstractTokenProvider
 
 from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
@@ -21,7 +18,6 @@ from tests.support.kafka_tools import run_tool
 from tests.support.tokens import Issuer, key_set, unsecured_token
 
 TIMEOUT_S = 60.0
-VALUES = [f"value {number}".encode() for number in range(100)]
 
 
 @dataclass(frozen=True)
@@ -75,58 +71,6 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         folder / "data", settings=settings, also_listen=[f"SASL_SSL://127.0.0.1:{port}"]
     ) as gateway:
         yield Endpoint(gateway, f"127.0.0.1:{port}", authorities, issuer, keys)
-
-
-class Provider(AbstractTokenProvider):
-    def __init__(self, token: str) -> None:
-        self._token = token
-
-    def token(self) -> str:
-        return self._token
-
-
-def test_librdkafka(endpoint: Endpoint) -> None:
-    producer = Producer({**endpoint.settings(), "enable.idempotence": True})
-    for value in VALUES:
-        producer.produce("librdkafka", value, partition=0)
-    assert producer.flush(TIMEOUT_S) == 0
-    consumer = Consumer({**endpoint.settings(), "group.id": "g", "auto.offset.reset": "earliest"})
-    consumer.subscribe(["librdkafka"])
-    found: list[bytes] = []
-    while len(found) < len(VALUES):
-        message = consumer.poll(TIMEOUT_S)
-        assert message is not None
-        assert message.error() is None, message.error()
-        found.append(message.value() or b"")
-    consumer.close()
-    assert found == VALUES
-
-
-def test_kafka_python(endpoint: Endpoint) -> None:
-    secured: dict[str, Any] = {
-        "bootstrap_servers": endpoint.bootstrap,
-        "security_protocol": "SASL_SSL",
-        "ssl_cafile": str(endpoint.authorities),
-        "sasl_mechanism": "OAUTHBEARER",
-        "sasl_oauth_token_provider": Provider(endpoint.token()),
-    }
-    producer = KafkaProducer(**secured)
-    for value in VALUES:
-        producer.send("kafka-python", value, partition=0)
-    producer.flush(TIMEOUT_S)
-    producer.close()
-    consumer = KafkaConsumer("kafka-python", auto_offset_reset="earliest", **secured)
-    found: list[bytes] = []
-    while len(found) < len(VALUES):
-        for rows in consumer.poll(1000).values():
-            found += [row.value for row in rows]
-    consumer.close()
-    assert found == VALUES
-    with pytest.raises(KafkaError):
-        KafkaProducer(
-            **secured | {"sasl_oauth_token_provider": Provider(endpoint.token(aud="x"))},
-            bootstrap_timeout_ms=3000,
-        )
 
 
 @pytest.mark.parametrize(

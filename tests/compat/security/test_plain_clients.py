@@ -1,9 +1,8 @@
-"""Unmodified clients that log in with PLAIN, with TLS and without: they produce and consume, and learn of a wrong password."""
+"""Unmodified clients that log in with PLAIN without TLS: they produce and consume, and learn of a wrong password."""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +15,6 @@ from confluent_kafka.admin import AdminClient
 from kafka import KafkaConsumer, KafkaProducer
 from kafka.errors import KafkaError
 
-from tests.support.certificates import Authority
 from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.kafka_tools import run_tool
 
@@ -24,7 +22,7 @@ TIMEOUT_S = 60.0
 RECORDS = 300
 VALUES = [f"value {number}".encode() + b"x" * 1000 for number in range(RECORDS)]
 USER, PASSWORD = "writer", 'se"cr et;='
-PROTOCOLS = ["SASL_PLAINTEXT", "SASL_SSL"]
+PROTOCOL = "SASL_PLAINTEXT"
 MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 LIFETIME_MS = 1_500
 
@@ -40,22 +38,19 @@ def escaped(value: str) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """Listeners on which clients log in, by their protocols."""
+    """Listeners on which clients log in, by their names."""
 
     gateway: GatewayProcess
     bootstraps: dict[str, str]
-    authorities: Path
 
 
 @pytest.fixture(scope="module")
 def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
     folder = tmp_path_factory.mktemp("plain")
-    authority = Authority()
-    bootstraps = {protocol: f"127.0.0.1:{free_port()}" for protocol in (*PROTOCOLS, "AGAIN")}
+    bootstraps = {protocol: f"127.0.0.1:{free_port()}" for protocol in (PROTOCOL, "AGAIN")}
     settings = {
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,SASL_SSL:SASL_SSL,AGAIN:SASL_PLAINTEXT",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,SASL_PLAINTEXT:SASL_PLAINTEXT,AGAIN:SASL_PLAINTEXT",
         "sasl.enabled.mechanisms": "PLAIN",
-        "ssl.keystore.location": str(authority.listener().write_pem(folder / "own.pem")),
         "listener.name.again.plain.connections.max.reauth.ms": str(LIFETIME_MS),
     }
     for name in bootstraps:
@@ -65,19 +60,17 @@ def endpoint(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Endpoint]:
         settings=settings,
         also_listen=[f"{name}://{address}" for name, address in bootstraps.items()],
     ) as gateway:
-        yield Endpoint(gateway, bootstraps, authority.write(folder / "ca.pem"))
+        yield Endpoint(gateway, bootstraps)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_kafka_python(endpoint: Endpoint, protocol: str) -> None:
+def test_kafka_python(endpoint: Endpoint) -> None:
     own = {
-        "bootstrap_servers": endpoint.bootstraps[protocol],
-        "security_protocol": protocol,
-        "ssl_cafile": str(endpoint.authorities),
+        "bootstrap_servers": endpoint.bootstraps[PROTOCOL],
+        "security_protocol": PROTOCOL,
         "sasl_mechanism": "PLAIN",
         "sasl_plain_username": USER,
     }
-    topic = f"kafka-python-{protocol}"
+    topic = "kafka-python"
     producer = KafkaProducer(**own, sasl_plain_password=PASSWORD)
     for value in VALUES:
         producer.send(topic, value, partition=0)
@@ -94,16 +87,14 @@ def test_kafka_python(endpoint: Endpoint, protocol: str) -> None:
         KafkaProducer(**own, sasl_plain_password="wrong", bootstrap_timeout_ms=5000)
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_aiokafka(endpoint: Endpoint, protocol: str) -> None:
+def test_aiokafka(endpoint: Endpoint) -> None:
     own = {
-        "bootstrap_servers": endpoint.bootstraps[protocol],
-        "security_protocol": protocol,
-        "ssl_context": ssl.create_default_context(cafile=endpoint.authorities),
+        "bootstrap_servers": endpoint.bootstraps[PROTOCOL],
+        "security_protocol": PROTOCOL,
         "sasl_mechanism": "PLAIN",
         "sasl_plain_username": USER,
     }
-    topic = f"aiokafka-{protocol}"
+    topic = "aiokafka"
 
     async def run() -> list[bytes]:
         async with AIOKafkaProducer(**own, sasl_plain_password=PASSWORD) as producer:
@@ -126,17 +117,15 @@ def test_aiokafka(endpoint: Endpoint, protocol: str) -> None:
         asyncio.run(refused())
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_librdkafka(endpoint: Endpoint, protocol: str) -> None:
+def test_librdkafka(endpoint: Endpoint) -> None:
     own = {
-        "bootstrap.servers": endpoint.bootstraps[protocol],
-        "security.protocol": protocol,
-        "ssl.ca.location": str(endpoint.authorities),
+        "bootstrap.servers": endpoint.bootstraps[PROTOCOL],
+        "security.protocol": PROTOCOL,
         "sasl.mechanism": "PLAIN",
         "sasl.username": USER,
         "sasl.password": PASSWORD,
     }
-    topic = f"librdkafka-{protocol}"
+    topic = "librdkafka"
     producer = Producer({**own, "enable.idempotence": True})
     for value in VALUES:
         producer.produce(topic, value, partition=0)
@@ -160,11 +149,9 @@ def test_librdkafka(endpoint: Endpoint, protocol: str) -> None:
     assert any("Invalid username or password" in error for error in errors), errors
 
 
-def properties(folder: Path, endpoint: Endpoint, protocol: str, password: str = PASSWORD) -> Path:
+def properties(folder: Path, password: str = PASSWORD) -> Path:
     lines = {
-        "security.protocol": protocol,
-        "ssl.truststore.type": "PEM",
-        "ssl.truststore.location": str(endpoint.authorities),
+        "security.protocol": PROTOCOL,
         "sasl.mechanism": "PLAIN",
         "sasl.jaas.config": jaas(username=USER, password=password).replace("\\", "\\\\"),
     }
@@ -173,11 +160,10 @@ def properties(folder: Path, endpoint: Endpoint, protocol: str, password: str = 
     return path
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_jvm_tools(endpoint: Endpoint, tmp_path: Path, protocol: str) -> None:
-    config = properties(tmp_path, endpoint, protocol)
-    topic = f"jvm-{protocol}"
-    at = ("--bootstrap-server", endpoint.bootstraps[protocol], "--command-config", config, "--topic", topic)
+def test_jvm_tools(endpoint: Endpoint, tmp_path: Path) -> None:
+    config = properties(tmp_path)
+    topic = "jvm"
+    at = ("--bootstrap-server", endpoint.bootstraps[PROTOCOL], "--command-config", config, "--topic", topic)
     text = "\n".join(value.decode() for value in VALUES)
     run_tool("kafka-console-producer", *at, stdin=text).expect_success()
     read = run_tool(
@@ -186,13 +172,12 @@ def test_jvm_tools(endpoint: Endpoint, tmp_path: Path, protocol: str) -> None:
     assert read.stdout.splitlines() == text.splitlines()
 
 
-@pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_a_jvm_client_with_a_wrong_password_gets_an_authentication_error(
-    endpoint: Endpoint, tmp_path: Path, protocol: str
+    endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    config = properties(tmp_path, endpoint, protocol, "wrong")
+    config = properties(tmp_path, "wrong")
     done = run_tool(
-        *("kafka-topics", "--bootstrap-server", endpoint.bootstraps[protocol]),
+        *("kafka-topics", "--bootstrap-server", endpoint.bootstraps[PROTOCOL]),
         *("--command-config", config, "--list"),
     )
     assert done.exit_code != 0
@@ -202,7 +187,7 @@ def test_a_jvm_client_with_a_wrong_password_gets_an_authentication_error(
 def test_jvm_clients_log_in_again_over_several_lifetimes_and_lose_nothing(
     endpoint: Endpoint, tmp_path: Path
 ) -> None:
-    config = properties(tmp_path, endpoint, "SASL_PLAINTEXT")
+    config = properties(tmp_path)
     at = ("--bootstrap-server", endpoint.bootstraps["AGAIN"], "--command-config", config)
     sent = 600
     run_tool("kafka-topics", *at, "--create", "--topic", "again").expect_success()

@@ -5,6 +5,7 @@ resources.
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
 import struct
 import threading
@@ -201,6 +202,11 @@ class Scene:
         """Return the memory of the gateway's process."""
         status = Path(f"/proc/{self.gateway.pid}/status").read_text()
         return int(status.split("VmRSS:")[1].split()[0]) << 10
+
+    def processor_s(self) -> float:
+        """Return the processor time (s) that the gateway's process has used."""
+        user, system = Path(f"/proc/{self.gateway.pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
     def open_files(self) -> int:
         """Return the number of the gateway's open files and sockets."""

@@ -28,11 +28,11 @@ class Scene:
             self.now_s += seconds
             self.done.append(name)
 
-    def arrive(self, name: str, seconds: float = 0.002) -> None:
+    def arrive(self, name: str, seconds: float = 0.002, host: str = "192.0.2.1") -> None:
         if self.turns.has_time():
             self.work(name, seconds)
         else:
-            self.turns.wait(partial(self.work, name, seconds))
+            self.turns.wait(host, partial(self.work, name, seconds))
 
     def turn(self) -> list[str]:
         """Let the loop turn once; return what was done in the turn."""
@@ -63,6 +63,18 @@ def test_who_comes_later_does_not_overtake_those_who_wait() -> None:
     assert scene.turn() == ["g", "late"]
 
 
+def test_a_crowd_at_one_address_does_not_go_before_others() -> None:
+    scene = Scene()
+    for name in "abcdefghi":
+        scene.arrive(name)
+    scene.arrive("other", host="192.0.2.2")
+    scene.arrive("other's second", host="192.0.2.2")
+    assert scene.turn() == ["d", "other", "e"]
+    assert scene.turn() == ["other's second", "f", "g"]
+    assert scene.turn() == ["h", "i"]
+    assert len(scene.turns) == 0
+
+
 def test_a_quiet_listener_begins_each_handshake_at_once() -> None:
     scene = Scene()
     for _ in range(10):
@@ -84,7 +96,7 @@ def test_work_that_has_become_void_takes_no_time() -> None:
     scene = Scene()
     scene.arrive("long", 1.0)
     for _ in range(3):
-        scene.turns.wait(lambda: None)
+        scene.turns.wait("192.0.2.1", lambda: None)
     scene.arrive("last")
     assert scene.turn() == ["last"]
 
@@ -92,6 +104,6 @@ def test_work_that_has_become_void_takes_no_time() -> None:
 def test_a_failure_does_not_stop_those_who_wait() -> None:
     scene = Scene()
     scene.arrive("long", 1.0)
-    scene.turns.wait(lambda: 1 / 0)  # type: ignore[arg-type, return-value]
+    scene.turns.wait("192.0.2.1", lambda: 1 / 0)  # type: ignore[arg-type, return-value]
     scene.arrive("last")
     assert scene.turn() == ["last"]
