@@ -88,6 +88,10 @@ class FlushTicket:
             and not (self.paths or self.captures or self.last)
         )
 
+    def is_just_written(self) -> bool:
+        """Return whether all ranges are among the last bytes written, so that they come from memory. Call this on the event loop."""
+        return all(self.storage.was_just_written(part.file, part.position) for part in self.ranges)
+
     def read(self, part: FileRange, position: int, size_bytes: int) -> bytes:
         """Return bytes of one of the ranges; any thread may call. Raises OSError, also where the file has fewer bytes."""
         storage, file = self.storage, part.file

@@ -87,7 +87,7 @@ class Storage:
 
     def read(self, file: DataFile, size_bytes: int, position: int) -> bytes:
         """Return up to `size_bytes` bytes at `position`, fewer at the end of the file. Raises NotCached unless `waits`."""
-        if not self.waits and self.tells_cached and not self._was_just_written(file, position):
+        if not self.waits and self.tells_cached and not self.was_just_written(file, position):
             return self._read_cached(file, size_bytes, position)
         descriptor = file.descriptor
         if descriptor < 0:
@@ -143,7 +143,7 @@ class Storage:
 
     def is_cached(self, file: DataFile, position: int, size_bytes: int) -> bool:
         """Return whether these bytes, at least one, can be read without waiting for the disk. Checks samples only."""
-        if not self.tells_cached or self._was_just_written(file, position):
+        if not self.tells_cached or self.was_just_written(file, position):
             return True
         if file.retired and file.descriptor < 0:
             return True  # a read of this file fails without waiting
@@ -216,7 +216,8 @@ class Storage:
         # The inode of a file that this process wrote to is in memory.
         return file.descriptor >= 0 or file.written_from != NEVER or file.path in self._brought_in
 
-    def _was_just_written(self, file: DataFile, position: int) -> bool:
+    def was_just_written(self, file: DataFile, position: int) -> bool:
+        """Return whether the bytes from `position` on are among the last that this process wrote."""
         return (
             position >= file.written_from
             and self._bytes_written - file.written_after < 2 * JUST_WRITTEN_BYTES

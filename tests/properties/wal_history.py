@@ -36,8 +36,9 @@ QUIET_S: Final = 600.0
 _TOPIC: Final = UUID(int=7)
 FLAKY: Final = Faults(fails_before=0.1, fails_after=0.1, conflicts=0.05)
 LATE: Final = Faults(lands_late=0.2, silent=0.1, slow=0.1, late_s=60.0)
+SLUGGISH: Final = Faults(lands_late=0.4, late_s=0.5)
 HOSTILE: Final = Faults(fails_before=0.2, fails_after=0.2, lands_late=0.1, conflicts=0.1, stale_listing=0.5)
-_WEATHERS: Final = (CALM, ROUGH, FLAKY, LATE, HOSTILE)
+_WEATHERS: Final = (CALM, ROUGH, FLAKY, LATE, SLUGGISH, HOSTILE)
 
 
 class Pausable:
@@ -153,7 +154,7 @@ class _Gateway:
         self.life: Life | None = None
         self.is_ending = False
         self.task = asyncio.get_running_loop().create_task(self._live())
-        self._collects = chance.random() < 0.5
+        self._collects = chance.random() < 0.7
 
     async def _live(self) -> None:
         """Start as a gateway does, then put objects until the end."""
@@ -171,7 +172,7 @@ class _Gateway:
                 self._put()
             is_busy = len(self.life.put) < BUSY_OBJECTS
             await asyncio.sleep(self._chance.choice((0.0, 0.01, 0.1, 2.0)) if is_busy else QUIET_S / 5)
-            if self._collects and self._chance.random() < 0.3:
+            if self._collects and self._chance.random() < 0.6:
                 await self._collect()
             while self.wal.in_flight > 20:
                 await asyncio.sleep(1)

@@ -6,7 +6,7 @@ import random
 from typing import Final
 
 FIRST_S: Final = 0.05
-MOST_S: Final = 5.0
+MOST_S: Final = 2.0
 _DOUBLINGS: Final = 10
 """After this many the delay is at its limit for long."""
 

@@ -38,8 +38,7 @@ CALL_LIMIT_S: Final = 60.0
 _EXPECTED: Final = (StoreFailed, Refused, TimeoutError, OSError)
 """Failures of a call. A store that refuses calls may take them again once somebody mends its settings."""
 NEVER_S: Final = float("-inf")
-_WAITS: Final = frozenset({Outcome.UNKNOWN, Outcome.UNREAD, Outcome.MISSING})
-"""What a pause follows: the store is in trouble, or contradicts itself."""
+_FAILED: Final = frozenset({Outcome.UNKNOWN, Outcome.UNREAD})
 
 
 class SessionFenced(Exception):
@@ -190,7 +189,7 @@ class SessionWal:
 
     async def _make_ours(self, pending: _Pending) -> None:
         """Call the store until the object is ours or the session is fenced."""
-        backoff = Backoff(self._chance)
+        creates, looks = Backoff(self._chance), Backoff(self._chance)
         step = Step.CREATE
         while step is not Step.REST:
             if step is Step.CREATE:
@@ -200,8 +199,11 @@ class SessionWal:
             if self.is_fenced:
                 return
             step = self._rules.after(pending.seq, outcome)
-            if outcome in _WAITS:
-                await asyncio.sleep(backoff.next_s())
+            if outcome in _FAILED:
+                await asyncio.sleep(looks.next_s())
+            elif outcome is Outcome.MISSING:  # the store answers, but it may be in trouble with creates
+                looks.reset()
+                await asyncio.sleep(creates.next_s())
         if self.is_fenced:
             self._fence(sentence)
         else:

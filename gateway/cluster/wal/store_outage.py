@@ -41,7 +41,7 @@ class StoreOutage:
             away_s,
             self._failures,
             what,
-            error or type(error).__name__,
+            str(error) or type(error).__name__,
         )
 
     def succeeded(self) -> None:

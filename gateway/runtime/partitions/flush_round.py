@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
@@ -31,25 +31,32 @@ class Unserved:
 class FlushRound:
     """The tickets of one round, its logs' owners, and the requests that wait for it."""
 
-    def __init__(
-        self,
-        owners: Collection[LogOwner],
-        entries: list[tuple[PartitionLog, FlushTicket]],
-        waiting: list[Waiting],
-    ) -> None:
-        self.owners = owners
-        self.entries = entries
-        self.tickets = dict(entries)
+    def __init__(self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[Waiting]) -> None:
+        """Take the ticket of each log that has something to flush."""
+        self.owners = dirty.values()
+        self.entries: list[tuple[PartitionLog, FlushTicket]] = []
+        for log in dirty:
+            try:
+                ticket = log.prepare_flush()
+            except Exception:
+                logger.exception("a flush of %s-%d can't begin", log.topic, log.partition)
+                continue
+            if ticket is not None:
+                self.entries.append((log, ticket))
+        self.tickets = dict(self.entries)
         """The tickets of the round, without those that decide no more about requests which come now."""
         self.waiting = waiting
         self.errors: dict[FlushTicket, OSError] = {}
         self.failed_files: set[FlushTicket] = set()
         """The tickets with an error whose records are durable all the same: only their side files could not be written."""
 
-    def take_back(self) -> int:
-        """Give every log its ticket back; return how many tickets failed."""
+    def finish(self, after_round: Iterable[Callable[[], None]]) -> int:
+        """Give every log its ticket back; then tell the owners, then the requests, then whoever wants to know that a round is over.
+
+        Return how many tickets failed.
+        """
         failures = 0
-        # An error of one log must not stop the other logs.
+        # An error of one log or one answer must not stop the other logs and answers.
         for log, ticket in self.entries:
             error = self.errors.get(ticket)
             try:
@@ -60,6 +67,23 @@ class FlushRound:
                     self._fail(log, ticket, error)
             except Exception:
                 logger.exception("%s-%d can't take its flush back", log.topic, log.partition)
+        for owner in self.owners:
+            try:
+                owner.flush_finished()
+            except Exception:
+                logger.exception(
+                    "the work after a flush of %s-%d failed", owner.log.topic, owner.log.partition
+                )
+        for waiting in self.waiting:
+            try:
+                waiting.resolve()
+            except Exception:
+                logger.exception("an answer that waited for a flush failed")
+        for finished in after_round:
+            try:
+                finished()
+            except Exception:
+                logger.exception("the work after a flush round failed")
         return failures
 
     def fail(self, ticket: FlushTicket, error: OSError) -> None:
@@ -78,41 +102,6 @@ class FlushRound:
             log.fail_flush(ticket, error, has_records=True)
         else:
             log.fail_flush(ticket, error)
-
-    def tell(self, after_round: Iterable[Callable[[], None]]) -> None:
-        """Tell the owners, then the requests, then whoever wants to know that a round is over."""
-        # An error of one answer must not stop the other answers.
-        for owner in self.owners:
-            try:
-                owner.flush_finished()
-            except Exception:
-                logger.exception(
-                    "the work after a flush of %s-%d failed", owner.log.topic, owner.log.partition
-                )
-        for waiting in self.waiting:
-            try:
-                waiting.resolve()
-            except Exception:
-                logger.exception("an answer that waited for a flush failed")
-        for finished in after_round:
-            try:
-                finished()
-            except Exception:
-                logger.exception("the work after a flush round failed")
-
-
-def tickets_of(logs: Iterable[PartitionLog]) -> list[tuple[PartitionLog, FlushTicket]]:
-    """Return the ticket of each log that has something to flush."""
-    entries = []
-    for log in logs:
-        try:
-            ticket = log.prepare_flush()
-        except Exception:
-            logger.exception("a flush of %s-%d can't begin", log.topic, log.partition)
-            continue
-        if ticket is not None:
-            entries.append((log, ticket))
-    return entries
 
 
 async def wait_until_flushed(
@@ -137,18 +126,18 @@ class IdleWaiters:
 
     def __init__(self, is_idle: Callable[[], bool]) -> None:
         self._is_idle = is_idle
-        self._waiting: list[asyncio.Future[None]] = []
+        self.waiting: list[asyncio.Future[None]] = []
 
     async def wait(self) -> None:
         """Wait until the flusher is idle."""
         while not self._is_idle():
             done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-            self._waiting.append(done)
+            self.waiting.append(done)
             await done
 
     def tell(self) -> None:
         """Wake all who wait; each of them looks again."""
-        waiting, self._waiting = self._waiting, []
+        waiting, self.waiting = self.waiting, []
         for done in waiting:
             if not done.done():
                 done.set_result(None)

@@ -20,7 +20,7 @@ from functools import partial
 from typing import Final
 
 from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, tickets_of, wait_until_flushed
+from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
 from log import Durability, FlushTicket, PartitionLog
 
@@ -187,8 +187,8 @@ class Flusher:
             return
         logs, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
-        entries = tickets_of(logs)
-        current = FlushRound(logs.values(), entries, waiting)
+        current = FlushRound(logs, waiting)
+        entries = current.entries
         self._running = current
         self.rounds += 1
         if not entries:
@@ -229,11 +229,10 @@ class Flusher:
     def _finish_round(self) -> None:
         current = self._running
         assert current is not None
-        self.failures += current.take_back()
         self._running = None
-        current.tell(self.after_round)
+        self.failures += current.finish(self.after_round)
         if self._dirty:
             if not self._scheduled:
                 self._schedule()
-        else:
+        elif self._idle.waiting:
             self._idle.tell()

@@ -24,7 +24,7 @@ from typing import Protocol
 
 from gateway.cluster.wal.wal_object import Row
 from gateway.runtime.loop.machine import Machine, Workers
-from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, tickets_of, wait_until_flushed
+from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
 from gateway.runtime.partitions.object_round import ObjectRound, is_quickly_read
 from gateway.runtime.partitions.put_budget import SOON_S, PutBudget, PutLimits
 from gateway.runtime.partitions.round_reader import ObjectContent, RoundReader
@@ -239,13 +239,13 @@ class ObjectFlusher:
         logs, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
         commits, self._commits = self._commits, []
-        entries = tickets_of(logs)
-        tickets = [ticket for _, ticket in entries]
+        flush = FlushRound(logs, waiting)
+        tickets = [ticket for _, ticket in flush.entries]
         size_bytes = sum(part.size_bytes for ticket in tickets for part in ticket.ranges)
         self._unwritten.sent(size_bytes)
         tickets += [ticket for ticket, _ in commits]
         current = ObjectRound(
-            FlushRound(logs.values(), entries, waiting),
+            flush,
             RoundReader(tickets, self._durability, self._limits.put_max_bytes),
             commits,
             size_bytes,
@@ -317,12 +317,11 @@ class ObjectFlusher:
 
     def _finish(self, current: ObjectRound) -> None:
         flush = current.flush
-        self.failures += flush.take_back()
+        self.failures += flush.finish(self.after_round)
         self._unwritten.settled(current.size_bytes)
         for ticket, done in current.commits:
             if not done.done():
                 done.set_result(flush.errors.get(ticket))
-        flush.tell(self.after_round)
 
     # --- the end of the session
 

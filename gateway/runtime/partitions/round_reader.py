@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
-from log import CachedDurability, FileRange, FlushTicket, LogError
-from log.format.record_batch import HEADER_BYTES, parse_header, whole_batches
+from log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError
+from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +30,8 @@ class RoundReader:
     def __init__(self, tickets: Iterable[FlushTicket], durability: CachedDurability, max_bytes: int) -> None:
         """Take the tickets. An object ends at `max_bytes`, but a batch is never divided."""
         self._tickets = deque(tickets)
+        self._to_check = {ticket for ticket in self._tickets if not ticket.is_just_written()}
+        """The tickets whose bytes may come from the disk, which may have changed them. An object must not have these."""
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque[FileRange]()
         self._durability = durability
         self._max_bytes = max_bytes
@@ -84,19 +86,19 @@ class RoundReader:
 
         Raises OSError, LogError.
         """
-        end_offset, data = part.end_offset, b""
         if part.size_bytes <= room:
-            data = ticket.read(part, part.position, part.size_bytes)
-            self._parts.popleft()
+            end_offset, data = part.end_offset, ticket.read(part, part.position, part.size_bytes)
         else:
             end_offset, data = _first_batches(ticket, part, room, must_fit=bool(content.rows))
             if not data:
                 return 0
-            position = part.position + len(data)
-            if position == part.end_position:
-                self._parts.popleft()
-            else:
-                self._parts[0] = part._replace(position=position, first_offset=end_offset)
+        if ticket in self._to_check:
+            _check(ticket, data)
+        position = part.position + len(data)
+        if position == part.end_position:
+            self._parts.popleft()
+        else:
+            self._parts[0] = part._replace(position=position, first_offset=end_offset)
         _, _, partition, topic_id = ticket.place
         content.rows.append(
             DataRow(
@@ -124,6 +126,17 @@ class RoundReader:
                 content.rows.append(FileRow(topic_id, partition, name, len(data)))
                 content.data.append(data)
         return sum(len(data) for _, data in files)
+
+
+def _check(ticket: FlushTicket, data: bytes) -> None:
+    """Check that the disk returned sound batches. Raises CorruptRecord."""
+    view, end = memoryview(data), 0
+    for position, batch in whole_batches(data):
+        end = position + batch.size_bytes
+        if not crc_matches(batch, view, position):
+            raise CorruptRecord(f"{ticket.place} is damaged at offset {batch.base_offset}")
+    if end != len(data):
+        raise CorruptRecord(f"{ticket.place} is damaged: a batch that no object has is cut short")
 
 
 def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool) -> tuple[int, bytes]:

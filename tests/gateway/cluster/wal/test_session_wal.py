@@ -235,6 +235,22 @@ class TestFailures:
 
         run(scene())
 
+    def test_after_an_outage_the_object_is_created_at_once(self, run: Run) -> None:
+        async def scene() -> None:
+            at = Scene()
+            at.put(0)
+            (await at.store.next("create", 0)).lose()
+            for _ in range(30):
+                (await at.store.next("look", 0)).lose()
+            (await at.store.next("look", 0)).answer()
+            loop = asyncio.get_running_loop()
+            before_s = loop.time()
+            await at.answer(0)
+            assert at.confirmed == [0]
+            assert loop.time() - before_s < 0.2
+
+        run(scene())
+
     def test_a_call_without_an_answer_counts_as_failed(self, run: Run) -> None:
         async def scene() -> None:
             at = Scene()

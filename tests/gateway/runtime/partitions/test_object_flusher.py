@@ -10,7 +10,7 @@ import pytest
 from gateway.cluster.wal.wal_object import DataRow, FileRow
 from gateway.runtime.partitions.put_budget import PutLimits
 from gateway.runtime.partitions.removal import persist_files, remove
-from log import LogConfig, StorageFailed, reopening, retention
+from log import LogConfig, Storage, StorageFailed, reopening, retention
 from log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene
 from tests.log import deduplicated
@@ -345,6 +345,26 @@ class TestFailures:
         at.finish()
         assert at.answers[2:] == [(0, 1, True)]
         assert at.log.high_watermark == 2
+
+    def test_bytes_that_the_disk_changed_get_into_no_object(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(Storage, "was_just_written", lambda *_: False)
+        at = Scene(tmp_path, partitions=2, latency_s=0.05)
+        at.append(0)
+        at.finish()
+        at.append(0)
+        at.append(1)
+        path = Path(at.log.segments.active.file.path)
+        content = bytearray(path.read_bytes())
+        content[-1] ^= 1
+        path.write_bytes(content)
+        at.loop.run_until_complete(at.flusher.idle())
+        assert sorted(at.answers[1:]) == [(0, 1, False), (1, 0, True)]
+        reopening.reopen(at.log, NOW_MS)
+        assert at.log.log_end_offset == 1, "nobody was told of the damaged batch"
+        at.append(0)
+        at.finish()
 
     def test_a_log_that_comes_back_keeps_what_was_sent(self, tmp_path: Path) -> None:
         at = Scene(tmp_path)
