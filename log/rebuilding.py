@@ -15,11 +15,13 @@ from typing import TYPE_CHECKING, Final
 
 from log.directory.directory_files import BUCKET_SESSION, LOCK
 from log.directory.identity import Identity, check_empty, fresh_id, write_identity
+from log.directory.stored_logs import CLEAN_SHUTDOWN, looks_unchanged, peek_stored_logs
 from log.durability.durability import LocalDurability
 from log.errors import CorruptRecord
 from log.files.checkpoints import encode_partition_metadata
 from log.files.data_file import DataFile
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from log.files.versions import META
 
 if TYPE_CHECKING:
     import uuid
@@ -29,9 +31,20 @@ if TYPE_CHECKING:
     from log.files.storage import Storage
     from log.format.record_batch import Buffer
 
-__all__ = ["BUCKET_SESSION", "STAGING", "RebuiltDirectory", "check_empty", "fresh_id"]
+__all__ = ["BUCKET_SESSION", "STAGING", "RebuiltDirectory", "check_empty", "fresh_id", "is_as_stopped"]
 
 STAGING: Final = "rebuilding"
+
+
+def is_as_stopped(storage: Storage, root: str) -> bool:
+    """Return whether the directory has all logs with the sizes that they had at its last clean stop. Raises OSError, IncompatibleFormat."""
+    if not all(storage.exists(f"{root}/{name}") for name in (CLEAN_SHUTDOWN, META)):
+        return False
+    stored = peek_stored_logs(storage, root)
+    try:
+        return all(looks_unchanged(storage, f"{root}/{name}", log) for name, log in stored.items())
+    except FileNotFoundError:
+        return False
 
 
 class RebuiltDirectory:

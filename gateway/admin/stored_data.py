@@ -14,6 +14,7 @@ from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
 from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 from log.format.records import iterate_records
+from log.rebuilding import BUCKET_SESSION
 from log.stopped import LOCK, check_directory_version, stored_batches
 
 _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
@@ -39,7 +40,7 @@ def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
 
 @contextlib.contextmanager
 def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
-    """Hold the lock of a data directory. Raises ControlError, also when a gateway holds the lock."""
+    """Hold the lock of a data directory. Raises ControlError, also when a gateway holds the lock, and for the cache of a bucket."""
     lock = str(data_dir / LOCK)
     try:
         storage.lock(lock)
@@ -51,6 +52,11 @@ def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
     except OSError as error:
         raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
     try:
+        if storage.exists(str(data_dir / BUCKET_SESSION)):
+            raise ControlError(
+                f"{data_dir} is a cache of a bucket, which would never get the change; start the gateway with --cluster, and run "
+                "the command while it runs"
+            )
         yield
     finally:
         storage.unlock(lock)

@@ -45,10 +45,10 @@ from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.topics.follow_settings import put_limits
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from log import CachedDurability, Durability, IncompatibleFormat, LocalDurability, LogError
+from log import CachedDurability, DirectoryLocked, Durability, IncompatibleFormat, LocalDurability, LogError
 from log.format.records import iterate_records
-from log.rebuilding import BUCKET_SESSION, RebuiltDirectory, check_empty, fresh_id
-from log.stopped import stored_batches
+from log.rebuilding import BUCKET_SESSION, RebuiltDirectory, check_empty, fresh_id, is_as_stopped
+from log.stopped import LOCK, stored_batches
 
 logger = logging.getLogger(__name__)
 
@@ -83,11 +83,12 @@ class BucketHome:
         self._end = asyncio.get_running_loop().create_future()
         try:
             self._check_directory()
+            self._check_unlocked()
             self._objects = self._machine.objects(self._config)
             await self._enter()
         except (Refused, CorruptRegistration, CorruptWalObject, UnknownRecordError) as error:
             raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
-        except (LogError, IncompatibleFormat, OSError) as error:
+        except (LogError, IncompatibleFormat, DirectoryLocked, OSError) as error:
             raise StartFailed(
                 f"the data directory {self._path} can't become the cache of {self._address}: {in_words(error)}"
             ) from error
@@ -129,6 +130,16 @@ class BucketHome:
                 f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; name another directory"
             )
 
+    def _check_unlocked(self) -> None:
+        """Check that no gateway uses the data directory; otherwise this start would end that gateway's session, and then fail itself.
+
+        Raises DirectoryLocked, OSError.
+        """
+        storage, lock = self._machine.storage, str(self._path / LOCK)
+        storage.make_directories(str(self._path))
+        storage.lock(lock)
+        storage.unlock(lock)
+
     async def _is_newest(self, earlier: Sequence[RegisteredSession]) -> bool:
         """Return whether the directory has all that the bucket has: the last session stopped cleanly on it.
 
@@ -136,6 +147,8 @@ class BucketHome:
         """
         local = read_local_session(self._machine.storage, str(self._path))
         if local is None or local.wal_end is None or not earlier or local.session >= len(earlier):
+            return False
+        if not is_as_stopped(self._machine.storage, str(self._path)):
             return False
         last = earlier[local.session]
         if last.cluster_id != local.cluster_id or not await sealed_at(

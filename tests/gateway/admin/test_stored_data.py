@@ -2,7 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.admin.stored_data import partition_directories
+import pytest
+
+from gateway.admin.request import ControlError
+from gateway.admin.stored_data import locked, partition_directories
+from log import Storage
+from log.rebuilding import BUCKET_SESSION
 
 
 def test_directories_of_a_topic(tmp_path: Path) -> None:
@@ -10,3 +15,16 @@ def test_directories_of_a_topic(tmp_path: Path) -> None:
         (tmp_path / name).mkdir()
     (tmp_path / "t-4").write_bytes(b"")
     assert {path.name for path in partition_directories(tmp_path, "t")} == {"t-2", "t-10"}
+
+
+def test_a_cache_of_a_bucket_is_not_changed(tmp_path: Path) -> None:
+    (tmp_path / BUCKET_SESSION).write_text("{}")
+    storage = Storage()
+    with (
+        pytest.raises(ControlError, match="is a cache of a bucket, which would never get the change"),
+        locked(storage, tmp_path),
+    ):
+        pytest.fail("the command would change the cache")
+    (tmp_path / BUCKET_SESSION).unlink()
+    with locked(storage, tmp_path):
+        pass

@@ -1,0 +1,83 @@
+"""Which data directories a gateway with a cluster takes, and which one without."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gateway.config import load_config
+from gateway.gateway import Gateway
+from gateway.homes.bucket_home import BucketHome
+from gateway.homes.home import StartFailed
+
+
+def gateway(path: Path, bucket: Path | None) -> Gateway:
+    overrides = [f"log.dirs={path}", "listeners=PLAINTEXT://127.0.0.1:0"]
+    if bucket is not None:
+        bucket.mkdir(exist_ok=True)
+        overrides.append(f"seqgate.cluster=file://{bucket}")
+    return Gateway(load_config(overrides=overrides))
+
+
+async def live(path: Path, bucket: Path | None) -> str:
+    """Start a gateway and stop it; return its cluster id."""
+    running = gateway(path, bucket)
+    await running.start()
+    cluster_id = running.services.node.cluster_id
+    await running.stop()
+    return cluster_id
+
+
+async def refusal(path: Path, bucket: Path | None) -> str:
+    with pytest.raises(StartFailed) as refused:
+        await gateway(path, bucket).start()
+    return str(refused.value)
+
+
+async def test_the_cluster_id_is_that_of_the_bucket(tmp_path: Path) -> None:
+    first = await live(tmp_path / "cache", tmp_path / "bucket")
+    assert await live(tmp_path / "cache", tmp_path / "bucket") == first
+    assert await live(tmp_path / "other", tmp_path / "bucket") == first
+
+
+async def test_a_cache_is_refused_without_its_cluster(tmp_path: Path) -> None:
+    await live(tmp_path / "cache", tmp_path / "bucket")
+    told = await refusal(tmp_path / "cache", None)
+    assert f"is a cache of file://{tmp_path / 'bucket'}, which has the records; start with --cluster" in told
+
+
+async def test_a_cache_of_another_bucket_is_refused(tmp_path: Path) -> None:
+    await live(tmp_path / "cache", tmp_path / "bucket")
+    assert f"is a cache of file://{tmp_path / 'bucket'}, not of" in await refusal(
+        tmp_path / "cache", tmp_path / "another"
+    )
+
+
+async def test_a_directory_with_records_that_no_bucket_has_is_refused(tmp_path: Path) -> None:
+    await live(tmp_path / "data", None)
+    before = sorted(path.name for path in (tmp_path / "data").iterdir())
+    assert "holds files that are no cache" in await refusal(tmp_path / "data", tmp_path / "bucket")
+    assert sorted(path.name for path in (tmp_path / "data").iterdir()) == before
+
+
+async def test_a_start_on_the_directory_of_a_running_gateway_does_not_end_its_session(tmp_path: Path) -> None:
+    running = gateway(tmp_path / "cache", tmp_path / "bucket")
+    await running.start()
+    assert isinstance(running.home, BucketHome)
+    assert "is in use by another process" in await refusal(tmp_path / "cache", tmp_path / "bucket")
+    registered = await asyncio.to_thread(lambda: list((tmp_path / "bucket" / "meta").iterdir()))
+    assert [path.name for path in registered] == [f"{0:020}"]
+    await running.stop()
+    assert not running.home.wal.is_fenced
+
+
+@pytest.mark.parametrize("lost", ["__cluster_metadata-0", ".kafka_cleanshutdown", "meta.properties"])
+async def test_a_cache_that_somebody_changed_is_rebuilt(tmp_path: Path, lost: str) -> None:
+    first = await live(tmp_path / "cache", tmp_path / "bucket")
+    path = tmp_path / "cache" / lost
+    shutil.rmtree(path) if path.is_dir() else path.unlink()
+    assert await live(tmp_path / "cache", tmp_path / "bucket") == first
+    assert path.exists()
