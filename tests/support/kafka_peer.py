@@ -51,8 +51,6 @@ group.streams.assignment.interval.ms=0
 group.streams.min.assignment.interval.ms=0
 group.streams.assignor.offload.enable=false
 log.initial.task.delay.ms=86400000
-# do not collect changes of metadata for 25 ms before each commit
-controller.quorum.append.linger.ms=0
 """
 
 
