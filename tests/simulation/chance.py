@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import random
+import secrets
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +21,10 @@ def seeded(chance: random.Random) -> Iterator[None]:
     def fresh_id() -> uuid.UUID:
         return uuid.UUID(int=ids.getrandbits(128), version=4)
 
-    with mock.patch.object(uuid, "uuid4", fresh_id):
+    def fresh_text(size: int = 32) -> str:
+        return base64.urlsafe_b64encode(ids.randbytes(size)).rstrip(b"=").decode()
+
+    with mock.patch.object(uuid, "uuid4", fresh_id), mock.patch.object(secrets, "token_urlsafe", fresh_text):
         try:
             yield
         finally:

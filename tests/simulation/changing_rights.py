@@ -6,10 +6,9 @@ a request that begins and ends in such a time must be decided as the naive model
 
 from __future__ import annotations
 
-import asyncio
-import logging
-from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -20,21 +19,15 @@ from gateway.security.acls.codes import Operation, PatternType, Permission, Reso
 from gateway.security.acls.entry import AclEntry
 from gateway.security.principals import ANONYMOUS
 from tests.models import acls
-from tests.simulation.chance import seeded
+from tests.simulation.changes import Changes, Trial, administrator, is_done, until_answered
 from tests.simulation.clients.connection import Disconnected, Link
-from tests.simulation.clients.error_codes import FAULTS
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
-from tests.simulation.director import Director
-from tests.simulation.history import History
-from tests.simulation.loop import SimulatedLoop
-from tests.simulation.network import Network
 from tests.simulation.node import Node
-from tests.simulation.plan import HOST, PORT, Plan
+from tests.simulation.plan import HOST, PORT
 from tests.support.batches import Batch
 
 TOPICS = ("orders", "orders-eu", "other")
-PATIENCE_S = 60.0
 CLIENTS = 3
 ENTRIES = 3
 """The most entries at a time: with more of them nearly everything is denied."""
@@ -43,15 +36,10 @@ EVERY_HOST = "*"
 
 @dataclass
 class Rights:
-    """The entries that the gateway has acknowledged; `changes` grows when a change begins, and again when it ends."""
+    """The entries that the gateway has acknowledged."""
 
     present: set[AclEntry] = field(default_factory=set)
-    changes: int = 0
-
-    @property
-    def are_known(self) -> bool:
-        """Whether no change is under way."""
-        return self.changes % 2 == 0
+    changes: Changes = field(default_factory=Changes)
 
     def allow(self, operation: Operation, topic: str) -> bool:
         return acls.allows(
@@ -59,101 +47,61 @@ class Rights:
         )
 
 
-@dataclass
 class Run:
     """One run and its findings."""
 
-    seed: int
-    duration_s: float = 6.0
-    breaches: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-
-    def __post_init__(self) -> None:
+    def __init__(self, seed: int, duration_s: float = 6.0) -> None:
+        self._trial = Trial("rights", seed, duration_s)
         self.rights = Rights()
+        self.breaches, self.counts = self._trial.breaches, self._trial.counts
 
     def execute(self) -> Run:
         """Run the gateway and its clients to the end."""
-        chance = Random(f"rights {self.seed}")
-        loop = SimulatedLoop(self._part("loop"))
-        network = Network(loop, self._part("network"))
-        plan = Plan(
-            duration_s=self.duration_s,
-            settings=(
-                f"listeners=PLAINTEXT://{HOST}:{PORT}",
-                "seqgate.allow.insecure.listeners=true",
-                f"authorizer.class.name={STANDARD_AUTHORIZER}",
-                # No entry is about the cluster, so that every client may change entries.
-                "allow.everyone.if.no.acl.found=true",
-                f"seqgate.flush.inline.max.ms={chance.choice((0, 1))}",
-            ),
-            befalls={"kill": 2.0, "power cut": 2.0, "cut": 1.0},
+        settings = (
+            f"listeners=PLAINTEXT://{HOST}:{PORT}",
+            f"authorizer.class.name={STANDARD_AUTHORIZER}",
+            # No entry is about the cluster, so that every client may change entries.
+            "allow.everyone.if.no.acl.found=true",
+            f"seqgate.flush.inline.max.ms={self._trial.chance('settings').choice((0, 1))}",
         )
-        node = Node(loop, network, plan, History(), self._part("machine"))
-        director = Director(loop, network, node, plan, self._part("director"))
-        root = logging.getLogger()
-        level, handlers = root.level, root.handlers
-        root.handlers, root.level = [logging.NullHandler()], logging.CRITICAL
-        try:
-            with seeded(chance):
-                loop.run_until_complete(self._live(node, director))
-        finally:
-            node.bury()
-            root.handlers, root.level = handlers, level
-        self.breaches += loop.unhandled
-        self.counts.update(director.faults)
+        self._trial.execute(settings, self._clients)
         return self
 
-    def _part(self, name: str) -> Random:
-        return Random(f"rights {name} {self.seed}")
-
-    async def _live(self, node: Node, director: Director) -> None:
-        loop = asyncio.get_running_loop()
-        end_at = loop.time() + self.duration_s
-        assert await node.start()
-        where = Surroundings(HOST, PORT, History(), node.clock.now_ms, end_at)
-        await create_topics(where, [TopicPlan(name, 1) for name in TOPICS], self._part("topics"))
-        clients = [self._change(where, end_at), *(self._use(where, end_at, n) for n in range(CLIENTS))]
-        working = asyncio.gather(*(asyncio.create_task(client) for client in clients))
-        await director.run(end_at)
-        await director.end()
-        async with asyncio.timeout(PATIENCE_S):
-            await working
-        await node.stop()
+    async def _clients(self, node: Node, where: Surroundings) -> list[Coroutine[Any, Any, None]]:
+        await create_topics(where, [TopicPlan(name, 1) for name in TOPICS], self._trial.chance("topics"))
+        return [self._change(where), *(self._use(where, number) for number in range(CLIENTS))]
 
     # --- the client that changes entries
 
-    async def _change(self, where: Surroundings, end_at: float) -> None:
-        chance, rights = self._part("changes"), self.rights
-        link = Link(where, "administrator", chance)
-        while where.now() < end_at:
-            crowded = len(rights.present) >= ENTRIES
-            entry = chance.choice(sorted(rights.present)) if crowded else _entry(chance)
-            is_new = entry not in rights.present
-            rights.changes += 1
-            while not await _carry_out(link, entry, is_new=is_new):
-                await asyncio.sleep(0.05)
-            (rights.present.add if is_new else rights.present.discard)(entry)
-            rights.changes += 1
+    async def _change(self, where: Surroundings) -> None:
+        chance, present = self._trial.chance("changes"), self.rights.present
+        link = administrator(where, chance)
+        while not where.ending:
+            crowded = len(present) >= ENTRIES
+            entry = chance.choice(sorted(present)) if crowded else _entry(chance)
+            is_new = entry not in present
+            with self.rights.changes.one():
+                await until_answered(partial(_carry_out, link, entry, is_new=is_new))
+                (present.add if is_new else present.discard)(entry)
             self.counts["changes"] += 1
             await where.pause(chance, 0.1)
         link.close()
 
     # --- the clients that need rights
 
-    async def _use(self, where: Surroundings, end_at: float, number: int) -> None:
-        chance = self._part(f"client {number}")
+    async def _use(self, where: Surroundings, number: int) -> None:
+        chance, rights = self._trial.chance(f"client {number}"), self.rights
         link = Link(where, f"client-{number}", chance)
-        while where.now() < end_at:
+        while not where.ending:
             topic = chance.choice(TOPICS)
             operation = chance.choice((Operation.WRITE, Operation.WRITE, Operation.DESCRIBE))
-            begun, are_known = self.rights.changes, self.rights.are_known
-            expected = self.rights.allow(operation, topic)
+            begun, expected = rights.changes.known(), rights.allow(operation, topic)
             try:
                 error = await (_write if operation is Operation.WRITE else _look)(link, topic)
             except Disconnected:
                 self.counts["unanswered"] += 1
             else:
-                if are_known and begun == self.rights.changes:
+                if begun is not None and begun == rights.changes.known():
                     self._judge(expected, error, f"{operation.name} on {topic}")
             await where.pause(chance, 0.02)
         link.close()
@@ -187,35 +135,27 @@ async def _carry_out(link: Link, entry: AclEntry, *, is_new: bool) -> bool:
         "operation": int(entry.operation),
         "permission_type": int(entry.permission),
     }
-    try:
-        if is_new:
-            creation = {
-                "resource_type": int(entry.resource_type),
-                "resource_name": entry.name,
-                "resource_pattern_type": int(entry.pattern_type),
-                "principal": entry.principal,
-                "host": entry.host,
-                **common,
-            }
-            answer = await link.call("create_acls", 3, {"creations": [creation]})
-            return _is_done(answer.results[0].error_code)
-        wanted = {
-            "resource_type_filter": int(entry.resource_type),
-            "resource_name_filter": entry.name,
-            "pattern_type_filter": int(entry.pattern_type),
-            "principal_filter": entry.principal,
-            "host_filter": entry.host,
+    if is_new:
+        creation = {
+            "resource_type": int(entry.resource_type),
+            "resource_name": entry.name,
+            "resource_pattern_type": int(entry.pattern_type),
+            "principal": entry.principal,
+            "host": entry.host,
             **common,
         }
-        answer = await link.call("delete_acls", 3, {"filters": [wanted]})
-        return _is_done(answer.filter_results[0].error_code)
-    except Disconnected:
-        return False
-
-
-def _is_done(error: ErrorCode) -> bool:
-    assert error is ErrorCode.none or error in FAULTS, error
-    return error is ErrorCode.none
+        answer = await link.call("create_acls", 3, {"creations": [creation]})
+        return is_done(answer.results[0].error_code)
+    wanted = {
+        "resource_type_filter": int(entry.resource_type),
+        "resource_name_filter": entry.name,
+        "pattern_type_filter": int(entry.pattern_type),
+        "principal_filter": entry.principal,
+        "host_filter": entry.host,
+        **common,
+    }
+    answer = await link.call("delete_acls", 3, {"filters": [wanted]})
+    return is_done(answer.filter_results[0].error_code)
 
 
 async def _write(link: Link, topic: str) -> ErrorCode:

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import base64
+from functools import cache
 
 from gateway.security.sasl.scram_credential import ScramCredential, ScramHash, credential_of, salt_password
 
 SALT = b"a grain of salt"
 NONCE = b"client"
 
+salted_password = cache(salt_password)
+"""`salt_password`, which takes milliseconds, at most once for the same password and salt."""
+
 
 def credential(
     hashing: ScramHash, password: str, *, salt: bytes = SALT, iterations: int = 4_096
 ) -> ScramCredential:
     return credential_of(
-        hashing, salt_password(hashing, password.encode(), salt, iterations), salt, iterations
+        hashing, salted_password(hashing, password.encode(), salt, iterations), salt, iterations
     )
 
 
@@ -47,7 +51,7 @@ class ScramClient:
     ) -> bytes:
         values = dict(part.split(b"=", 1) for part in server_first.split(b","))
         salt, iterations = base64.b64decode(values[b"s"]), int(values[b"i"])
-        salted = salt_password(self.hashing, self.password.encode(), salt, iterations)
+        salted = salted_password(self.hashing, self.password.encode(), salt, iterations)
         nonce = values[b"r"] if nonce is None else nonce
         return self._signed(salted, server_first, b"c=%s,r=%s%s" % (channel, nonce, extensions))
 
