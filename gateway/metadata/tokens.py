@@ -1,6 +1,6 @@
 """The delegation tokens that the metadata log stores, and the decisions that change them.
 
-The stored record has no secret: a token's password follows from its id and the key of the settings. Source: Kafka's
+The stored record has no secret: a token's password follows from its id and the setting `delegation.token.secret.key`. Source: Kafka's
 DelegationTokenControlManager.
 """
 

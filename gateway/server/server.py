@@ -77,7 +77,7 @@ class Server:
         self._whole_buffer = self.receive_buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
         self.received = self.receive_buffer.toreadonly()
         self.held_bytes = 0
-        """The bytes that connections received while no more of their requests could begin."""
+        """The received bytes that all connections hold now because their next requests may not begin yet."""
         self.outbox = Outbox(loop)
         self.unread = UnreadAnswers()
         self.refused_connections = 0
@@ -223,15 +223,15 @@ class Server:
             logger.debug("listener %s accepts nothing for %d ms", connection.listener_name, verdict.hold_ms)
             acceptor.hold(verdict.hold_ms / 1000)
         if not verdict.refusal:
-            logger.debug("%s has connected", connection.name)
+            logger.debug("%s has opened a connection", connection.name)
             return None
         self.refused_connections += 1
         logger.warning("refused a connection of %s: %s", connection.name, verdict.refusal)
         return verdict.close_after_ms / 1000
 
     def dismiss(self, connection: Connection) -> None:
-        """Stop counting a connection that is gone."""
-        logger.debug("%s is gone", connection.name)
+        """Stop counting a connection that has ended."""
+        logger.debug("the connection of %s has ended", connection.name)
         self._connections.pop(connection, None)
         self._admission.dismiss(connection.listener_name, connection.peer_host)
 

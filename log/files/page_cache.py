@@ -30,9 +30,10 @@ def be_asked(descriptor: int) -> None:
 
 
 def is_cached(descriptor: int, position: int, size_bytes: int) -> bool:
-    """Return whether `size_bytes` bytes from `position` on can be read without waiting. At least one must be in the file.
+    """Return whether `size_bytes` bytes from `position` on can be read without waiting for the disk.
 
-    Checks one page per GRAIN_BYTES, and the last page. Raises Untold, OSError.
+    At least one of the bytes must be in the file. Checks one page per GRAIN_BYTES, and the last page. Raises Untold if the
+    file system does not report what is cached, and OSError.
     """
     last = position + size_bytes - 1
     try:

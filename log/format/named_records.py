@@ -26,7 +26,7 @@ _ALIKE: Final = 8
 _LAYOUTS_OF_A_BATCH: Final = 8
 """Patterns compiled for one batch; further records are decoded one by one. Otherwise a batch could cost a compilation per record."""
 _REMEMBERED_HEADERS_BYTES: Final = 1024
-"""Headers of one record that are kept for the next batch or compiled into a pattern; larger headers are decoded each time.
+"""The largest size of one record's headers that are kept for the next batch or compiled into a pattern; larger headers are decoded each time.
 
 Keeping and compiling cost memory and time per byte.
 """
@@ -82,7 +82,7 @@ def named_records(
     try:
         return _read_all(batch, data, headers, is_strict)
     except IndexError:
-        raise InvalidRecord("the records of the batch are cut") from None
+        raise InvalidRecord("the batch ends before its last record is complete") from None
 
 
 def _read_all(  # noqa: C901, PLR0912, PLR0915 - what runs for every record, in one piece

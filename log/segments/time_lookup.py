@@ -37,7 +37,8 @@ def first_not_before(
 ) -> TimestampAndOffset | None:
     """Return the first record from the log start on whose timestamp is `timestamp_ms` or later.
 
-    A batch with more records than may be decoded stands for its first record. Raises LogError, OSError, NotCached.
+    A batch with more than `max_decoded_records` records is not decoded. For such a batch the offset is its base offset, or the log start
+    offset if that is higher. Raises LogError, OSError, NotCached.
     """
     _check_timestamps(segments, timestamp_ms)
     for segment in segments:
@@ -59,7 +60,8 @@ def first_of_largest(
 ) -> TimestampAndOffset | None:
     """Return the first record with the largest timestamp of all.
 
-    A batch with more records than may be decoded stands for its first record. Raises LogError, OSError, NotCached.
+    A batch with more than `max_decoded_records` records is not decoded. For such a batch the result has the largest timestamp and the base
+    offset of its header. Raises LogError, OSError, NotCached.
     """
     holding = [segment for segment in segments if segment.size_bytes]
     _check_timestamps(holding)

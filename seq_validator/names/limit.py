@@ -22,7 +22,7 @@ class NameTable(Protocol):
         """Return True when an open transaction has records of the name."""
 
     def forget(self, name: bytes) -> None:
-        """Drop a name of the table, and leave the topic."""
+        """Drop a name from this partition's table. Tell the topic's limit that this partition no longer remembers the name."""
 
 
 class NameBudget:

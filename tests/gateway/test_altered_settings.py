@@ -48,7 +48,7 @@ READ_ANEW = (
     Compaction._run.__code__,
     DiskRoom.check_free_space.__code__,
 )
-"""The code that reads at the start, and again after each change or at intervals."""
+"""The code objects of functions that read settings at the start and read them again later, after each change or at intervals."""
 
 
 class _Recorded(dict[str, SettingValue | None]):

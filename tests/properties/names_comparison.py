@@ -93,7 +93,8 @@ class ComparedNames(DirectoryLife):
 
     def _compare_activity(self, states: dict[bytes, NameState]) -> None:
         for name, state in states.items():
-            # after a start, activity is what the log shows: batches of duplicates only leave none
+            # After a start, a name's last activity comes from the log. A batch that had only duplicates was not
+            # stored, so the log does not show its activity.
             assert state.last_active_ms == self.active.setdefault(name, state.last_active_ms)
             assert state.last_active_ms <= self.now_ms()
 

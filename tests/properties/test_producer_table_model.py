@@ -220,7 +220,8 @@ class ProducerTables(RuleBasedStateMachine):
         while self.model.is_full(table):
             victim = self.model.victim(table, self.now_ms)
             if victim is None and len(self.model.producers(table)) >= MAX_PER_PARTITION:
-                # no producer of this table may be evicted, but one of the other table may
+                # No producer of this table may be evicted, but one of the other table may. So the longest idle
+                # producer of all tables is tried.
                 others = [pair for pair in self.model.all_producers() if self.model.open_since(*pair) < 0]
                 full = len(self.model.all_producers()) >= MAX_IN_ALL
                 idle = [

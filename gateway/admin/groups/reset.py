@@ -93,10 +93,12 @@ def _change(
     name = f"{place[0]}-{place[1]}"
     partition = partitions.get(*place)
     if partition is None:
-        raise ControlError(f"{name} was deleted meanwhile")
+        raise ControlError(f"partition {name} was deleted during the reset; repeat the command without it")
     log = partition.log
     if log.offline:
-        raise ControlError(f"{name} is offline; bring it back first (seqgate reopen {place[0]} {place[1]})")
+        raise ControlError(
+            f"partition {name} is offline; bring it back first (seqgate reopen {place[0]} {place[1]})"
+        )
     committed_offset = None if committed is None else committed.offset
     known = PartitionOffsets(
         log.log_start_offset, log.high_watermark, committed_offset, _at_timestamp(partition, request)
@@ -126,7 +128,9 @@ async def _commit(services: Services, group_id: str, changes: list[OffsetChange]
         await services.coordinators.groups.ensure_topic()
         for change in changes:
             if not services.partitions.registry.has(change.topic, change.partition):
-                raise ControlError(f"{change.topic}-{change.partition} was deleted meanwhile")
+                raise ControlError(
+                    f"partition {change.topic}-{change.partition} was deleted during the reset; repeat the command without it"
+                )
         error = await services.coordinators.groups.commit(Committer(group_id), records)
     if error is not ErrorCode.none:
         raise ControlError(

@@ -44,7 +44,7 @@ class BlockSource:
     """A store of blocks, and the running gateway's knowledge of them.
 
     In a `shared` store several gateways claim blocks, so a block may belong to another gateway. `allocator` and
-    `owner`, the name under which it claims, are those of the running gateway, None without one.
+    `owner`, the name under which the running gateway claims blocks, are None without a running gateway.
     """
 
     name: str

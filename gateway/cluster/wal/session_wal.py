@@ -121,7 +121,9 @@ class SessionWal:
         return self._rules.next_seq
 
     def put(self, rows: Sequence[Row], data: Sequence[Buffer], confirmed: Callable[[], None]) -> None:
-        """Create the next object of the log; call `confirmed` when this object and all before it are ours. Returns at once.
+        """Create the next object of the log, and return without waiting.
+
+        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session wrote them.
 
         Nobody may change the data before that. A fenced session takes the object and never confirms it. Raises ValueError for
         rows that no reader would accept.

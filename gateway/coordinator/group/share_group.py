@@ -101,7 +101,10 @@ class ShareGroup:
         return self.type, ASSIGNOR if self.members else None
 
     def has_assigned(self, places: frozenset[Place]) -> bool:
-        """Return whether the targets were made for just these partitions; each partition has a reader."""
+        """Return whether `places` are the partitions that the coordinator saw last.
+
+        If it has seen none since the replay, the targets show them, because each partition is in the target of some member.
+        """
         if self.places_seen is None:
             self.places_seen = NOWHERE.union(*self.targets.values())
         return self.places_seen == places

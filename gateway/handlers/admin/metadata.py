@@ -271,7 +271,7 @@ def _rows(context: RequestContext[Services], module: ModuleType, topic: TopicIma
 def _written_rows(
     context: RequestContext[Services], module: ModuleType, topic: TopicImage
 ) -> Iterator[Written]:
-    """Yield the rows of `_rows` already encoded; rows that differ only in their index are encoded once."""
+    """Yield the encoded partitions of a topic for a Metadata answer. Partitions that differ only in their index are encoded once."""
     served = context.services.partitions.registry.by_name.get(topic.name)
     seen: dict[Any, tuple[bytes, bytes]] = {}
     for index, image in topic.partitions.items():

@@ -265,7 +265,7 @@ async def read(
     end_offset = reading.end_offset(log)
     next_offset = offset = max(found.next_offset(log.record_states.delayed), log.log_start_offset)
     first_offset = offset
-    # a group's start offset may have been set beyond the end of the log
+    # A group's start offset may have been set beyond the end of the log. Then there is nothing to read.
     while offset < end_offset:
         batches = await cold_reads.run(
             partial(

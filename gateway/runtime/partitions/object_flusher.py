@@ -40,7 +40,10 @@ class WriteAheadLog(Protocol):
     """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""
 
     def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
-        """Put one object; call `confirmed` once it and all before it are known to be ours. Never blocks."""
+        """Put the next object of the log, and return without waiting.
+
+        Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session wrote them.
+        """
 
 
 class ObjectFlusher:

@@ -164,7 +164,8 @@ class LongLived:
         self._opened = 0
 
     def freeze_if_due(self, opened: int) -> bool:
-        """Freeze all living objects when FREEZE_AFTER partitions were opened since the last freeze; return whether it did.
+        """Exclude all living Python objects from garbage collection (`gc.freeze`) if at least FREEZE_AFTER partitions were opened since the
+        last time. Return whether this call did.
 
         `opened` counts the partitions opened since the start.
         """

@@ -54,7 +54,7 @@ class StateLeak(NamedTuple):
 
 
 class StateSweep:
-    """One sweep over the coordinators of a running gateway. A shard that can't be loaded is left out."""
+    """One search of the coordinators for state about topics that no longer exist. It leaves out shards that can't be loaded."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""A process that ends right after its last call ends with its own exit code."""
+"""A process that exits right after its last call to the object store keeps its exit code: no thread of the store's client aborts it."""
 
 from __future__ import annotations
 

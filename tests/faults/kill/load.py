@@ -75,7 +75,7 @@ class KillableGateway(GatewayProcess):
 
 
 class ProducerProcess:
-    """One client library under load; its output goes into its ledger."""
+    """A process that sends records with one client library. `ledger` collects the records that it sent, and their answers."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ _LOG_START: Final = "log start"
 
 
 class Told:
-    """The highest value answered by each time."""
+    """The answers about one watermark of one partition: for every point in time, the highest value that an answer had reported until then."""
 
     def __init__(self) -> None:
         self._times: list[int] = []

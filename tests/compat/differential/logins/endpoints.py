@@ -30,7 +30,7 @@ def password_of(user: str) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """The addresses of one side."""
+    """The addresses of the listeners of Apache Kafka or of Seqgate."""
 
     admin: str
     users: str

@@ -54,8 +54,8 @@ def _stored(peer: Peer, topic: Topic, end_offset: int) -> list[tuple[object, ...
                 (record.offset, record.key, record.value, record.headers)
                 for record in iterate_records(data[position : position + header.size_bytes])
             ]
-            # An endpoint sets the delete horizon of a marker in a second cleaning, and the number of
-            # cleanings differs.
+            # The flag of the delete horizon is not compared. An endpoint sets it for a marker in a second
+            # cleaning, and the endpoints may have cleaned a different number of times.
             attributes = header.attributes & ~DELETE_HORIZON_FLAG
             found.append((header.base_offset, header.last_offset, attributes, header.base_sequence, kept))
             offset = parse_header(data, position).last_offset + 1
