@@ -36,9 +36,9 @@ def test_logins_follow_acknowledged_changes() -> None:
         assert not run.breaches, f"seed {seed}: {run.breaches[:5]}"
         counts += run.counts
     # A run without logins of every kind, changes or crashes would find no breach.
-    assert min(counts["upsertions"], counts["removals"]) > 5 * len(SEEDS), counts
-    assert min(counts["former, no present"], counts["former, another present"]) > 10 * len(SEEDS), counts
-    assert counts["right"] > 50 * len(SEEDS), counts
+    assert min(counts["upsertions"], counts["removals"]) > 2 * len(SEEDS), counts
+    assert min(counts["former, no present"], counts["former, another present"]) > 5 * len(SEEDS), counts
+    assert counts["right"] > 30 * len(SEEDS), counts
     assert counts["kill"] + counts["power cut"] > len(SEEDS)
 
 
