@@ -64,8 +64,8 @@ class ColdStorage(Storage):
     def _note(self, file: DataFile, position: int, size_bytes: int) -> None:
         self.waited_for += self.cold.intersection(_blocks(file.path, position, size_bytes))
 
-    def _was_just_written(self, file: DataFile, position: int) -> bool:
-        return not any(path == file.path for path, _ in self.cold) and super()._was_just_written(
+    def was_just_written(self, file: DataFile, position: int) -> bool:
+        return not any(path == file.path for path, _ in self.cold) and super().was_just_written(
             file, position
         )
 
