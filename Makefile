@@ -4,6 +4,7 @@
 # make demo  : real flights from three client libraries through a lossy proxy into Spark; ARGS=--secure with TLS and logins
 # make check : format, lint, types, import contracts
 # make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
+# make bench-bucket : the same load on a local disk and on a bucket that is far away
 # make bench-catchup : what a full read of old data does to producing, on both
 # make soak  : everything that can go wrong, made to go wrong from a seed for as long as you like; prints counts
 # make docs  : write the generated pages again
@@ -23,7 +24,7 @@ MIRROR := tests/test_structure.py tests/test_architecture.py tests/seq_validator
 # The order of sets of strings decides which cases a random test meets.
 test test-quick: export PYTHONHASHSEED := 0
 
-.PHONY: run test test-quick demo check format bench bench-catchup soak docs architecture peers clean
+.PHONY: run test test-quick demo check format bench bench-bucket bench-catchup soak docs architecture peers clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -73,6 +74,9 @@ format: $(VENV)/.ready-dev
 
 bench: peers
 	$(BIN)/python -m tests.performance.compare $(ARGS)
+
+bench-bucket: peers
+	$(BIN)/python -m tests.performance.bucket $(ARGS)
 
 bench-catchup: peers
 	$(BIN)/python -m tests.performance.catchup $(ARGS)

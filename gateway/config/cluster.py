@@ -43,7 +43,8 @@ CLUSTER_SETTINGS = (
         "seqgate.cluster.puts.per.second",
         10,
         "Objects per second that the gateway writes at most while records arrive; each has the records of all partitions since the "
-        "one before. More make acknowledgements quicker and cost more, because a store charges for each object.",
+        "one before. More make acknowledgements quicker and cost more, because a store charges for each object. Objects of "
+        "`seqgate.cluster.put.max.bytes` do not count: they are written at once.",
         maximum=1000,
     ),
     _number(

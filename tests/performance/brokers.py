@@ -121,13 +121,20 @@ class SeqgateBroker(Broker):
     name = "Seqgate"
 
     def __init__(
-        self, directory: Path, settings: dict[str, str] | None = None, protocols: Sequence[str] = ()
+        self,
+        directory: Path,
+        settings: dict[str, str] | None = None,
+        protocols: Sequence[str] = (),
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         directory.mkdir(parents=True, exist_ok=True)
         self.directory = directory
         self.secured = addresses(protocols)
         self._gateway = GatewayProcess(
-            directory / "data", settings=settings, also_listen=listeners(self.secured)
+            directory / "data",
+            settings=settings,
+            also_listen=listeners(self.secured),
+            environment=environment,
         )
 
     def start(self) -> None:

@@ -50,6 +50,8 @@ class Sample:
     broker_cpu_s: float
     client_cpu_s: float
     resident_bytes: int
+    p50_ms: float | None = None
+    """The median latency; None where the load does not tell it."""
 
     @property
     def records_per_cpu_s(self) -> float:
@@ -226,6 +228,7 @@ def run_load(broker: Broker, command: list[str]) -> Sample:
         broker_cpu_s=broker_cpu_s,
         client_cpu_s=client_cpu_s,
         resident_bytes=resident_bytes,
+        p50_ms=told.get("p50_ms"),
     )
 
 

@@ -6,7 +6,7 @@ are put. They end in order, because the log confirms its objects in order. What 
 flush of the local disk: high watermarks move, and those who wait get their answers.
 
 When a round begins: at once while no object is in flight, otherwise when it has gathered enough or for long enough; never beyond
-the budget of puts (`PutLimits`).
+the budget of puts (`PutLimits`), but for full objects: nothing is cheaper than these.
 
 An object that was put ends only in one of two ways. It is confirmed, or somebody else has ended the session: then every ticket fails,
 all logs go offline, and the gateway stops.
@@ -223,19 +223,18 @@ class ObjectFlusher:
         """Return whether a round may begin now. If not, `_go_on` will be called."""
         if self._ended_by is not None or not (self._unwritten.unsent_bytes or self._commits):
             return True
-        limits, unsent_bytes = self._limits, self._unwritten.unsent_bytes
+        limits = self._limits
         if self._in_flight >= limits.puts_in_flight:
             self._is_blocked = True
             return False
+        if self._unwritten.unsent_bytes >= limits.put_max_bytes:
+            return True
         now_s = self._machine.seconds()
         budget_s = self._budget.wait_s(now_s, limits)
-        linger_s = 0.0
-        if self._in_flight and unsent_bytes < limits.put_max_bytes:
-            linger_s = self._gathering_s + limits.linger_s - now_s
+        linger_s = self._gathering_s + limits.linger_s - now_s if self._in_flight else 0.0
         if budget_s <= 0 and linger_s <= SOON_S:
             return True
-        early_bytes = limits.put_max_bytes if budget_s <= 0 else sys.maxsize
-        self._schedule(max(budget_s, linger_s), early_bytes)
+        self._schedule(max(budget_s, linger_s), limits.put_max_bytes)
         return False
 
     def _begin_round(self) -> None:
@@ -253,6 +252,7 @@ class ObjectFlusher:
             commits,
             size_bytes,
             is_quickly_read(tickets, size_bytes),
+            unread_bytes=size_bytes,
         )
         self.rounds += 1
         if not tickets:
@@ -271,9 +271,11 @@ class ObjectFlusher:
         if self._is_reading or self._in_flight >= self._limits.puts_in_flight:
             self._is_blocked = True
             return
-        delay_s = self._budget.wait_s(self._machine.seconds(), self._limits)
+        delay_s = 0.0
+        if not self._has_full_object(current):
+            delay_s = self._budget.wait_s(self._machine.seconds(), self._limits)
         if delay_s > 0:
-            self._schedule(delay_s)
+            self._schedule(delay_s, self._limits.put_max_bytes)
         elif current.is_quick:
             self._was_read(current, current.reader.read())
         else:
@@ -299,10 +301,16 @@ class ObjectFlusher:
         self._schedule()
 
     def _put(self, current: ObjectRound, content: ObjectContent) -> None:
-        self._budget.take(self._machine.seconds(), self._limits)
+        if not self._has_full_object(current):
+            self._budget.take(self._machine.seconds(), self._limits)
+        current.unread_bytes -= sum(map(len, content.data))
         self._in_flight += 1
         current.objects_out += 1
         self._wal.put(content.rows, content.data, partial(self._confirmed, current))
+
+    def _has_full_object(self, current: ObjectRound) -> bool:
+        """Return whether a full object waits: the rest of the round, or what has come since. Such an object costs no budget."""
+        return max(current.unread_bytes, self._unwritten.unsent_bytes) >= self._limits.put_max_bytes
 
     def _confirmed(self, current: ObjectRound) -> None:
         """Note that the oldest object in flight is ours."""

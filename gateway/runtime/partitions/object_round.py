@@ -26,6 +26,8 @@ class ObjectRound:
     """The bytes of all records."""
     is_quick: bool
     """Whether reading takes less time than a switch to a worker thread."""
+    unread_bytes: int
+    """The bytes of records that no object has yet; less where objects also have side files."""
     objects_out: int = 0
     """The objects that are put and not confirmed."""
     is_put: bool = False

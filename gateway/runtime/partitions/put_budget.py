@@ -1,4 +1,7 @@
-"""Limits how many objects a flusher creates per second, and how many at a time. Pure: knows no clock."""
+"""Limits how many objects a flusher creates per second, and how many at a time. Pure: knows no clock.
+
+Full objects take nothing from the budget. To wait would not make them fewer.
+"""
 
 from __future__ import annotations
 

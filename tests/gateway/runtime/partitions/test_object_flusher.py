@@ -114,6 +114,20 @@ class TestWhenARoundBegins:
         assert at.loop.time() == pytest.approx(4, abs=0.5)
         assert 20 <= len(at.held.objects) <= 5 + 5 * 4 + 2, "five at once, then five per second"
 
+    def test_full_objects_take_nothing_from_the_budget(self, tmp_path: Path) -> None:
+        limits = PutLimits(puts_per_second=2, put_max_bytes=1000)
+        at = Scene(tmp_path, latency_s=0.001, limits=limits, config=LARGE)
+        for _ in range(40):
+            at.append(size=900)
+            at.append(size=900)
+            at.run(0.01)
+        assert len(at.held.objects) > 40
+        begun_s, objects = at.loop.time(), len(at.held.objects)
+        at.append(size=10)
+        at.finish()
+        assert at.loop.time() - begun_s < 1.1, "a small object waits for its own share only"
+        assert len(at.held.objects) <= objects + 2
+
 
 class TestSizes:
     def test_a_large_round_is_divided_between_batches(self, tmp_path: Path) -> None:
