@@ -182,8 +182,19 @@ class KafkaPythonSession:
             raise SessionLostError(one_line(error)) from error
         future.add_callback(lambda metadata: answered(None, metadata.offset))
         future.add_errback(lambda error: answered(error, -1))
+        self._check()
+
+    def _check(self) -> None:
+        """Raise if the library has given up: `send` raises nothing then, and every record fails at once.
+
+        It does so when the answer to InitProducerId does not come in time.
+        """
+        state = self._producer._transaction_manager
+        if state is not None and state.has_fatal_error():
+            raise SessionLostError(one_line(state.last_error))
 
     def wait(self) -> None:
+        self._check()
         if self._answered.wait(0.05):
             self._answered.clear()
 
