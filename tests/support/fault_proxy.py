@@ -10,6 +10,7 @@ import contextlib
 import enum
 import threading
 from collections import defaultdict, deque
+from collections.abc import Callable
 from types import TracebackType
 from typing import NamedTuple, Self
 
@@ -78,11 +79,13 @@ _ANSWERS = {
 class FaultProxy:
     """The proxy as a context manager. It relays from `port` to `upstream`; each connection has one request."""
 
-    def __init__(self, upstream: int) -> None:
+    def __init__(self, upstream: int, draw: Callable[[str], Fault] | None = None) -> None:
+        """`upstream` is the store's port. `draw` returns what happens to a request of this method for which nothing is planned."""
         self.port = free_port()
         self.requests: list[str] = []
         """The methods of all requests that came, in order."""
         self._upstream = upstream
+        self._draw = draw or (lambda _method: Fault.NONE)
         self._planned: defaultdict[str, deque[Fault | Answer]] = defaultdict(deque)
         self._held: list[bytes] = []
         self._at_the_store: set[asyncio.Future[bytes]] = set()
@@ -164,7 +167,7 @@ class FaultProxy:
         with self._lock:
             self.requests.append(method)
             planned = self._planned[method]
-            return planned.popleft() if planned else Fault.NONE
+            return planned.popleft() if planned else self._draw(method)
 
     async def _settled(self) -> None:
         await asyncio.gather(*self._at_the_store, return_exceptions=True)

@@ -16,6 +16,7 @@ from tests.faults.processes import (
     memory,
     redis_faults,
     stops,
+    stores,
 )
 from tests.faults.processes.scene import Outcome
 
@@ -42,6 +43,9 @@ PARTS = {
     "file handles": Part(file_handles.run, 1, ("file handles exhausted", "connections refused")),
     "memory": Part(memory.run, 1, ("requests without memory",)),
     "buckets": Part(buckets.run, 1, ("disks lost", "gateways taken over")),
+    "stores": Part(
+        stores.run, 1, ("stores killed", "disks lost", "faults of the store", "puts applied late")
+    ),
     "clocks": Part(clocks.run, 1, ("clock set",)),
 }
 SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full disk"})
