@@ -1,10 +1,11 @@
-"""Consume, transform, produce: the output has each input record once, whichever process dies and whichever
-answer is lost."""
+"""Consume, transform, produce: the output has each input record once, whichever process dies, whichever answer is lost, and
+though the gateway's disk is lost when its records are durable in a bucket."""
 
 from __future__ import annotations
 
+import shutil
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 
@@ -30,6 +31,7 @@ ROUNDS = ("gateway", "copier", "gateway", "both")
 """The process that is killed in each round, in random order."""
 ROUNDS_OF_JVM = ("gateway", "both")
 """Fewer rounds, because a JVM takes long to start."""
+ROUNDS_ON_A_BUCKET = ("disk", "both")
 FAULT_RATE = 0.04
 FIND_COORDINATOR, OFFSET_FETCH, INIT_PRODUCER_ID = 10, 9, 22
 ADD_PARTITIONS_TO_TXN, ADD_OFFSETS_TO_TXN, END_TXN, TXN_OFFSET_COMMIT = 24, 25, 26, 28
@@ -80,6 +82,34 @@ def test_each_record_is_copied_once_by_kafkas_message_copier(tmp_path: Path, cli
     _kill_while_copying(tmp_path, commands, ROUNDS_OF_JVM, transaction_size=0, of=lambda value: value)
 
 
+@pytest.mark.parametrize("library", COPIERS)
+def test_each_record_is_copied_once_though_the_disk_is_lost(tmp_path: Path, library: str) -> None:
+    command = python_command(library)
+    _kill_while_copying(
+        tmp_path,
+        lambda work: [command(work)],
+        ROUNDS_ON_A_BUCKET,
+        transaction_size=7,
+        settings=_bucket(tmp_path),
+    )
+
+
+def test_each_record_is_copied_once_by_kafkas_message_copier_though_the_disk_is_lost(tmp_path: Path) -> None:
+    _kill_while_copying(
+        tmp_path,
+        _one_for_each_partition(None),
+        ROUNDS_ON_A_BUCKET,
+        transaction_size=0,
+        of=lambda value: value,
+        settings=_bucket(tmp_path),
+    )
+
+
+def _bucket(directory: Path) -> dict[str, str]:
+    (directory / "bucket").mkdir()
+    return {"seqgate.cluster": f"file://{directory / 'bucket'}", "seqgate.cluster.puts.per.second": "200"}
+
+
 def _kill_while_copying(
     directory: Path,
     commands: Callable[[Work], list[list[str]]],
@@ -87,10 +117,12 @@ def _kill_while_copying(
     *,
     transaction_size: int,
     of: Callable[[bytes], bytes] = transformed,
+    settings: Mapping[str, str] | None = None,
 ) -> None:
     seed = chosen_seed()
     chance = Random(seed)
-    with GatewayProcess(directory / "data", settings=SETTINGS, port=fixed_port()) as gateway:
+    chosen = SETTINGS | dict(settings or {})
+    with GatewayProcess(directory / "data", settings=chosen, port=fixed_port()) as gateway:
         topics = [fresh_topic(gateway.bootstrap, name, partitions=PARTITIONS) for name in ("in", "out")]
         address = ("127.0.0.1", gateway.port)
         with LossyProxy(address, fault_rate=FAULT_RATE, seed=seed, losing=LOSING) as proxy:
@@ -116,4 +148,8 @@ def _round(
         chance.choice(copied.copiers).kill()
     if victim in {"gateway", "both"}:
         gateway.restart(kill=True)
+    elif victim == "disk":
+        gateway.kill()
+        shutil.rmtree(gateway.data_dir)
+        gateway.start()
     copied.fill(PER_ROUND, transaction_size=transaction_size)
