@@ -15,6 +15,10 @@ from gateway.config.setting import SettingValue
 _PART: Final = r"(?:\\.|[^\\/])*"
 _RULE = re.compile(rf"\s*(?:(DEFAULT)|RULE:({_PART})/({_PART})/([LU]?))\s*(?:,\s*|$)")
 _REFERENCE = re.compile(r"\\(.)|\$(\d)|(\$)")
+_SHOWN: Final = 200
+"""The most characters of a subject in a message."""
+LONGEST_SUBJECT: Final = 1_000
+"""The most characters of a subject that is matched. A pattern may take time that grows with the square of the length, or faster."""
 
 
 class NoRuleMatches(Exception):
@@ -61,6 +65,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
     Raises:
         ValueError: a rule is malformed; the message is the reason.
     """
+    text = text.strip()
     rules: list[Rule] = []
     position = 0
     while position < len(text):
@@ -72,7 +77,7 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
         default, pattern, replacement, case = found.groups()
         try:
             rules.append(Rule(None) if default else Rule(re.compile(pattern), replacement, case))
-        except re.error as error:
+        except (re.error, OverflowError, RecursionError) as error:
             raise ValueError(f"the pattern {pattern!r} is not a regular expression: {error}") from None
         position = found.end()
     return tuple(rules) or (Rule(None),)
@@ -80,17 +85,21 @@ def parse_rules(text: str) -> tuple[Rule, ...]:
 
 def principal_name(subject: str, rules: tuple[Rule, ...]) -> str:
     """Return the name that the first matching rule makes from the subject of a certificate. Raises NoRuleMatches."""
+    if len(subject) > LONGEST_SUBJECT:
+        raise NoRuleMatches(
+            f"the subject {subject[:_SHOWN]!r} … has {len(subject)} characters, more than {LONGEST_SUBJECT}"
+        )
     for rule in rules:
         name = rule.apply(subject)
         if name is not None:
             return name
-    raise NoRuleMatches(f"no rule of ssl.principal.mapping.rules matches the subject {subject}")
+    raise NoRuleMatches(f"no rule of ssl.principal.mapping.rules matches the subject {subject[:_SHOWN]!r}")
 
 
 def rules_complaint(value: SettingValue) -> str | None:
     """Return why the setting of rules refuses the value; None when the value is allowed."""
     try:
-        parse_rules(str(value).strip())
+        parse_rules(str(value))
     except ValueError as error:
         return str(error)
     return None

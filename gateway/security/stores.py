@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from cryptography import x509
+from cryptography.exceptions import UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed448 import Ed448PrivateKey
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -36,6 +37,8 @@ _KEY_LABEL: Final = "PRIVATE KEY"
 _CERTIFICATE_LABELS: Final = ("CERTIFICATE", "X509 CERTIFICATE", "TRUSTED CERTIFICATE")
 _JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
 _LINE_CHARACTERS: Final = 64
+_UNREADABLE: Final = (ValueError, UnsupportedAlgorithm, x509.InvalidVersion)
+"""What the library raises for bytes that are damaged, or that it has no implementation for."""
 MOST_BYTES: Final = 16 << 20
 """The size of the largest store in bytes; a larger file is refused. The trust store of a system has about 200 KiB."""
 
@@ -131,7 +134,7 @@ def _pkcs12(
     password = store.password.encode() if store.password else None
     try:
         key, certificate, others = pkcs12.load_key_and_certificates(data, password)
-    except ValueError:
+    except _UNREADABLE:
         raise StoreError(
             f"{store.location} can't be opened: it is not PKCS12, or its password is not that of the setting"
         ) from None
@@ -148,7 +151,11 @@ def _pair_of_texts(key_text: str, chain_text: str, password: str | None, origin:
     key = _private_key(key_text, password, origin)
     chain = _certificates(chain_text, origin)
     written = Encoding.DER, PublicFormat.SubjectPublicKeyInfo
-    if chain[0].public_key().public_bytes(*written) != key.public_key().public_bytes(*written):
+    try:
+        certified = chain[0].public_key().public_bytes(*written)
+    except _UNREADABLE:
+        raise StoreError(f"{origin} holds a certificate whose public key can't be read") from None
+    if certified != key.public_key().public_bytes(*written):
         raise StoreError(f"{origin}: the private key does not belong to the first certificate")
     pem = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return KeyPair(pem, _as_pem(chain), chain[0])
@@ -163,7 +170,7 @@ def _private_key(text: str, password: str | None, origin: str) -> TlsKey:
             key = load_pem_private_key(block, password.encode() if password and encrypted else None)
         except TypeError:
             raise StoreError(f"{origin}: the private key is encrypted; set ssl.key.password") from None
-        except ValueError:
+        except _UNREADABLE:
             why = (
                 "ssl.key.password does not fit, or the key is damaged" if encrypted else "the key is damaged"
             )
@@ -178,7 +185,7 @@ def _certificates(text: str, origin: str) -> list[x509.Certificate]:
         raise StoreError(f"{origin} holds no certificate in PEM")
     try:
         return [x509.load_pem_x509_certificate(block) for block in found]
-    except ValueError:
+    except _UNREADABLE:
         raise StoreError(f"{origin} holds a certificate that can't be read") from None
 
 

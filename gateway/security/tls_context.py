@@ -49,7 +49,12 @@ def build_context(settings: TlsSettings) -> tuple[ssl.SSLContext, KeyPair]:
 
 def trust(context: ssl.SSLContext, store: Store) -> None:
     """Trust each certificate of a trust store, whether or not it is a root, as Java does. Raises StoreError."""
-    context.load_verify_locations(cadata=read_authorities(store))
+    authorities = read_authorities(store)
+    try:
+        context.load_verify_locations(cadata=authorities)
+    except ssl.SSLError as error:
+        origin = store.location or "ssl.truststore.certificates"
+        raise StoreError(f"{origin}: OpenSSL refuses a certificate: {_why(error)}") from None
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
 
 
@@ -92,4 +97,9 @@ def load_key_pair(context: ssl.SSLContext, pair: KeyPair) -> None:
         try:
             context.load_cert_chain(*paths)
         except ssl.SSLError as error:
-            raise StoreError(f"OpenSSL refuses the private key or its certificates: {error.reason}") from None
+            raise StoreError(f"OpenSSL refuses the private key or its certificates: {_why(error)}") from None
+
+
+def _why(error: ssl.SSLError) -> str:
+    """Return OpenSSL's reason in words; it has none for some certificates that it can't parse."""
+    return error.reason.lower().replace("_", " ") if error.reason else "it can't parse a certificate"

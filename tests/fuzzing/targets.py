@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 NAMES = (
+    "acl_patterns",
     "bearer_tokens",
+    "certificates",
     "compressed_records",
     "control_requests",
     "named_batches",
@@ -15,5 +17,6 @@ NAMES = (
     "small_formats",
     "start_up",
     "stored_state",
+    "tls_handshakes",
     "wal_objects",
 )

@@ -9,7 +9,9 @@ from tests.fuzzing.targets import NAMES
 from tests.support.seeds import FIXED_SEED
 
 INPUTS = {
+    "acl_patterns": 2_000,
     "bearer_tokens": 2_000,
+    "certificates": 2_000,
     "compressed_records": 8_000,
     "control_requests": 1_000,
     "named_batches": 300,
@@ -21,6 +23,7 @@ INPUTS = {
     "small_formats": 8_000,
     "start_up": 50,
     "stored_state": 6_000,
+    "tls_handshakes": 400,
     "wal_objects": 8_000,
 }
 """The number of inputs that a target handles in about a second."""

@@ -14,13 +14,19 @@ import pytest
 from gateway.admin.status import live as live_status
 from gateway.cluster.wal import wal_object
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
+from gateway.security import stores
+from gateway.security.acls.authorizer import Authorizer
+from gateway.security.errors import StoreError
 from gateway.security.sasl import plain, signed_tokens
 from gateway.security.sasl.scram_credential import ScramHash
+from gateway.server import tls_door
 from gateway.server.dispatcher import Dispatcher
 from log.segments import index_checks
 from log.state import record_rules
 from tests.fuzzing import (
+    acl_patterns,
     bearer_tokens,
+    certificates,
     compressed_records,
     named_batches,
     plain_logins,
@@ -29,6 +35,7 @@ from tests.fuzzing import (
     small_formats,
     start_up,
     stored_state,
+    tls_handshakes,
     wal_objects,
 )
 from tests.fuzzing.composed_requests import request
@@ -107,8 +114,31 @@ def proofs_not_compared(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(ScramHash, "digest", lambda *_: scram_messages.KNOWN.stored_key)
 
 
+def decisions_kept_forever(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(Authorizer, "_changed", lambda _: None)
+
+
+def passwords_named(patch: pytest.MonkeyPatch) -> None:
+    def fail(_: bytes, store: stores.Store) -> None:
+        raise StoreError(f"the password {store.password} does not open it")
+
+    patch.setattr(stores, "_pkcs12", fail)
+
+
+def reasons_that_raise(patch: pytest.MonkeyPatch) -> None:
+    def fail(_: BaseException) -> None:
+        raise KeyError("planted")
+
+    patch.setattr(tls_door, "_reason", fail)
+
+
 def rows_not_checked(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(wal_object, "_fault_of", lambda _: None)
+
+
+def _asked_before_and_after() -> bytes:
+    ask, add = acl_patterns.step_of(acl_patterns.ASK), acl_patterns.step_of(acl_patterns.ADD)
+    return b"\0" + ask + add + ask
 
 
 def _token_of_another_issuer() -> bytes:
@@ -143,6 +173,14 @@ def _without_the_metadatas_topics() -> bytes:
 
 
 FAULTS: list[tuple[str, Plant, Callable[[], bytes], str]] = [
+    ("acl_patterns", decisions_kept_forever, _asked_before_and_after, "False instead of True"),
+    (
+        "certificates",
+        passwords_named,
+        lambda: bytes([certificates.PKCS12_FILE]) + certificates.PKCS12,
+        "a store is refused with",
+    ),
+    ("tls_handshakes", reasons_that_raise, lambda: tls_handshakes.input_of(tls_handshakes.PLAIN), "planted"),
     ("bearer_tokens", signatures_not_checked, _token_of_another_issuer, "was not signed by the issuer"),
     ("plain_logins", passwords_not_compared, _wrong_password, "without the password"),
     ("scram_messages", proofs_not_compared, _wrong_proof, "without the password"),

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import os
+import ssl
 from pathlib import Path
 
 import pytest
 
 from gateway.security.errors import StoreError
 from gateway.security.stores import Store, read_authorities, read_key_pair
+from gateway.security.tls_context import TlsSettings, build_context
+from tests.fuzzing.stored_keys import CERTIFICATE, KEY
 from tests.support.certificates import Authority, Certified
 
 PASSWORD = "key store's own"
@@ -128,3 +131,39 @@ def test_what_is_no_file_of_a_store_is_not_read(tmp_path: Path, kind: str, why: 
             location += "\0"
     with pytest.raises(StoreError, match=why):
         read_key_pair(Store(location))
+
+
+UNSUPPORTED_KEY = b"\x2a\x86\x48\xce\x3d\x02\x01", b"\x2a\x86\x48\xce\x3d\x02\x09"
+"""The object identifier of keys on elliptic curves, and one that names nothing."""
+
+
+def test_a_certificate_with_a_key_of_an_unknown_kind_is_refused() -> None:
+    changed = der_of_the_certificate().replace(*UNSUPPORTED_KEY)
+    with pytest.raises(
+        StoreError, match=r"^ssl.keystore.key holds a certificate whose public key can't be read$"
+    ):
+        read_key_pair(Store(key=KEY, certificates=ssl.DER_cert_to_PEM_cert(changed)))
+
+
+@pytest.mark.filterwarnings("ignore::cryptography.utils.CryptographyDeprecationWarning")
+def test_each_flipped_bit_of_a_certificate_is_refused_in_a_sentence_or_harmless() -> None:
+    content = der_of_the_certificate()
+    refusals: list[str] = []
+    for place in range(len(content)):
+        changed = bytearray(content)
+        changed[place] ^= 1 << place % 8
+        pem = ssl.DER_cert_to_PEM_cert(bytes(changed))
+        for settings in (
+            TlsSettings(Store(key=KEY, certificates=pem), Store()),
+            TlsSettings(Store(key=KEY, certificates=CERTIFICATE), Store(certificates=pem), "required"),
+        ):
+            try:
+                build_context(settings)
+            except StoreError as error:
+                refusals.append(str(error))
+    assert len(refusals) > len(content) / 2
+    assert not [refusal for refusal in refusals if "\n" in refusal]
+
+
+def der_of_the_certificate() -> bytes:
+    return ssl.PEM_cert_to_DER_cert(CERTIFICATE)

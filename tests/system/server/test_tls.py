@@ -165,7 +165,7 @@ def test_a_subject_that_no_rule_matches_closes_the_connection(tmp_path: Path) ->
         with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)), secured.client(reader) as client:
             create(client, "never")
         secured.eventually_logs(
-            "no rule of ssl.principal.mapping.rules matches the subject CN=reader,O=Example"
+            "no rule of ssl.principal.mapping.rules matches the subject 'CN=reader,O=Example'"
         )
         with secured.client(writer) as client:
             create(client, "named")
