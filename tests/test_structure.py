@@ -61,6 +61,7 @@ FLUSHES = re.compile(r"f(data)?sync|syncfs")
 MAY_FLUSH = (
     "log.durability.",
     "log.files.disk",
+    "log.files.sparse_disk",
     "log.files.storage",
     "gateway.cluster.objects.directory_objects",
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import errno
 import fcntl
 import itertools
 import os
@@ -25,6 +26,9 @@ if TYPE_CHECKING:
 FILE_MODE: Final = 0o600
 DIRECTORY_MODE: Final = 0o700
 """Only the owner reads the data, whatever the umask of the process is: records, names of users and their credentials."""
+
+_PUNCH_HOLE: Final = 0x03
+"""FALLOC_FL_PUNCH_HOLE and FALLOC_FL_KEEP_SIZE of Linux's fallocate(2)."""
 
 
 class FileEntry(NamedTuple):
@@ -59,6 +63,9 @@ class Disk(Protocol):
 
     def ftruncate(self, descriptor: int, size_bytes: int, /) -> None:
         """Cut the file to this size, or extend the file with zeros."""
+
+    def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:
+        """Make a hole: free the space of these bytes, which read as zeros from now on. The size of the file stays."""
 
     def fdatasync(self, descriptor: int, /) -> None:
         """Make the file's bytes and size durable, not its name."""
@@ -171,6 +178,17 @@ class SystemDisk:
     def mkdir(path: str) -> None:
         """Create a directory, for its owner only, inside of an existing one."""
         os.mkdir(path, DIRECTORY_MODE)
+
+    @staticmethod
+    def punch(descriptor: int, position: int, size_bytes: int) -> None:
+        """Make a hole, by Linux's fallocate. Raises OSError (EOPNOTSUPP) on other systems, and on file systems without holes."""
+        fallocate = getattr(ctypes.CDLL(None, use_errno=True), "fallocate", None)
+        if fallocate is None:
+            raise OSError(errno.EOPNOTSUPP, "this system can't punch holes into files")
+        offsets = ctypes.c_longlong(position), ctypes.c_longlong(size_bytes)
+        if fallocate(descriptor, _PUNCH_HOLE, *offsets):
+            number = ctypes.get_errno()
+            raise OSError(number, os.strerror(number))
 
     @staticmethod
     def find_syncfs() -> Callable[[int], None] | None:

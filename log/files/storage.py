@@ -22,6 +22,7 @@ from log.files.data_file import JUST_WRITTEN_BYTES, NEVER, NotCached, Place
 from log.files.descriptors import Descriptors
 from log.files.disk import FILE_MODE, FileSystemFlush, SystemDisk
 from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from log.files.sparse_disk import SparseDisk
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -50,6 +51,8 @@ class Storage:
         """
         disk = SystemDisk() if disk is None else disk
         self._disk = disk
+        self.sparse = disk if isinstance(disk, SparseDisk) else None
+        """The disk, if segment files may have holes: a bucket has their bytes."""
         self._pread, self._pwritev, self._sendfile = disk.pread, disk.pwritev, disk.sendfile
         self.descriptors = Descriptors(disk, max_open_files)
         self.waits = True
@@ -65,6 +68,10 @@ class Storage:
     def apart(self) -> Storage:
         """Return a storage for another thread, on the same disk."""
         return Storage(_OPEN_APART, self._disk)
+
+    def with_holes(self) -> Storage:
+        """Return a storage on the same disk whose segment files may have holes. Nothing may have been opened yet."""
+        return Storage(self.descriptors.limit, SparseDisk(self._disk))
 
     # --- data files
 
@@ -221,6 +228,7 @@ class Storage:
         return (
             position >= file.written_from
             and self._bytes_written - file.written_after < 2 * JUST_WRITTEN_BYTES
+            and (self.sparse is None or not self.sparse.lacks_from(file.path, position))
         )
 
     def _stop_asking(self) -> None:

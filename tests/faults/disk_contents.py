@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple, Protocol
 
+from tests.faults.holes import Holes
+
 SECTOR_BYTES = 512
 """A sector is written whole or not at all."""
 
@@ -84,10 +86,20 @@ class File:
         self.is_linked = False
         self.cold: set[int] = set()
         """The numbers of the blocks that are not in the page cache."""
+        self.holes = Holes()
+        self.platter_holes = Holes()
 
     def change(self, change: Change) -> None:
         apply(self.cached, change)
         self.pending.append(change)
+        if change.data is None:
+            self.holes.cut(change.position)
+        else:
+            self.holes.fill(change.position, len(change.data))
+
+    def punch(self, position: int, size_bytes: int) -> None:
+        self.change(Change(position, bytes(size_bytes)))
+        self.holes.punch(position, size_bytes)
 
     def sync(self) -> None:
         """Make the file durable. Data that a failed sync dropped stays lost, although the size looks right."""
@@ -95,6 +107,7 @@ class File:
             apply(self.platter, change)
         self.pending.clear()
         apply(self.platter, Change(len(self.cached), None))
+        self.platter_holes = self.holes.copy()
 
     def fail_sync(self, chance: Chance | None) -> None:
         """Mark all pages as clean, although only some of them have reached the platter."""
@@ -112,7 +125,9 @@ class File:
         apply(self.cached, Change(size_bytes, None))
 
     def lose_power(self, chance: Chance | None, *, tears: bool) -> None:
-        """Keep a part of the pending changes; none without `chance`."""
+        """Keep a part of the pending changes; none without `chance`. What was a hole before or after them may be one."""
+        for first, end in self.platter_holes.ranges:
+            self.holes.punch(first, end - first)
         if chance is not None and self.pending:
             for change in _surviving(self.pending, chance, tears=tears):
                 apply(self.platter, change)
@@ -120,6 +135,8 @@ class File:
                 apply(self.platter, Change(len(self.cached), None))
         self.pending.clear()
         self.cached = bytearray(self.platter)
+        self.holes.cut(len(self.cached))
+        self.platter_holes = self.holes.copy()
 
 
 def _surviving(pending: list[Change], chance: Chance, *, tears: bool) -> Iterator[Change]:

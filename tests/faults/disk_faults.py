@@ -44,6 +44,7 @@ _RATES: Final = {
     "list": (),
     "write": ("write_eio", "write_enospc", "write_short"),
     "truncate": ("write_eio",),
+    "punch": ("write_eio",),
     "sync": ("sync_eio",),
 }
 _OF_NAMES: Final = ("name_eio",)

@@ -111,6 +111,7 @@ class SimulatedProcess:
         with self.disk.lock:
             file, path = self._file(descriptor)
             self._fail(self._decide("read", path), path)
+            file.holes.check_read(position, size_bytes, path)
             data = bytes(file.cached[position : position + size_bytes])
             self.disk.bytes_read += len(data)
             return data
@@ -142,6 +143,13 @@ class SimulatedProcess:
                 self._room(file, 0, size_bytes, path)
             file.modified_ms = self.disk.now_ms()
             self._change(file, Change(size_bytes, None))
+
+    def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:
+        self._wait()
+        with self.disk.lock:
+            file, path = self._file(descriptor, errno.EBADF)
+            self._fail(self._decide("punch", path), path)
+            file.punch(position, min(size_bytes, len(file.cached) - position))
 
     def fdatasync(self, descriptor: int, /) -> None:
         self._wait()

@@ -186,6 +186,8 @@ class SimulatedDisk:
             directory.cached[name] = directory.platter[name] = node
             node.pending.clear()
             node.cached, node.platter = bytearray(content), bytearray(content)
+            node.holes.cut(0)
+            node.platter_holes.cut(0)
 
     def adopt(self, real: Path) -> None:
         """Copy a directory of the system's disk with its contents, durably."""
@@ -269,6 +271,7 @@ def _copy(node: Node, copied: dict[int, Node]) -> Node:
         twin = copied[id(node)] = File()
         twin.cached, twin.platter = bytearray(node.cached), bytearray(node.platter)
         twin.pending = list(node.pending)
+        twin.holes, twin.platter_holes = node.holes.copy(), node.platter_holes.copy()
     else:
         twin = copied[id(node)] = Directory()
         twin.cached = {name: _copy(child, copied) for name, child in node.cached.items()}

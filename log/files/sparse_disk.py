@@ -1,0 +1,367 @@
+"""A disk whose segment files may have holes, and which lets nobody read a hole.
+
+A bucket has the bytes of the holes. A read that may wait fetches them through `source`; a read that must not wait gets the answer
+that the bytes are not cached, and `sendfile` fails. So every reader above the disk is safe, and those on the event loop treat
+absent bytes as they treat cold ones.
+
+Locks, the outer first: `SparseFile.changing` (filling and punching one file), `_names` (opening by path, and renames), `_lock` (the
+fields of all files; held for no system call).
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import threading
+from typing import TYPE_CHECKING, Final, Protocol
+
+from log.files import page_cache
+from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from log.files.residency import BLOCK_BYTES, SparseFiles
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from log.files.disk import Disk
+    from log.files.residency import SegmentKey, SparseFile
+    from log.format.record_batch import Buffer
+
+_WRITE: Final = os.O_RDWR | os.O_CLOEXEC
+
+
+class Source(Protocol):
+    """Where absent bytes come from."""
+
+    def fetch(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
+        """Return the bytes of a segment file, checked. Any thread may call, and waits. Raises OSError."""
+
+
+class SparseDisk:
+    """A `Disk` over another one. Any thread may call all methods.
+
+    A file gets holes by `create_absent` and by `evict`, and loses them by `fill`. Files that are not segments never have any.
+    """
+
+    tells_cached: Final = True
+
+    def __init__(self, below: Disk) -> None:
+        """Begin without holes. Until `source` is set, a read of absent bytes fails."""
+        self.files = SparseFiles()
+        self.source: Source | None = None
+        self.blocks_waited_for = 0
+        """Blocks that readers fetched themselves, because they had to wait for them."""
+        self._below = below
+        self._opened: dict[int, SparseFile] = {}
+        self._names = threading.Lock()
+        self._lock = threading.Lock()
+        self._reads = 0
+        self.pwritev = below.pwritev
+        self.fdatasync, self.fsync, self.find_syncfs = below.fdatasync, below.fsync, below.find_syncfs
+        self.open_size_bytes, self.lock = below.open_size_bytes, below.lock
+        self.drop_cached = below.drop_cached
+        self.mkdir, self.exists, self.is_directory = below.mkdir, below.exists, below.is_directory
+        self.size_bytes, self.free_bytes = below.size_bytes, below.free_bytes
+        self.modified_ms, self.set_modified_ms = below.modified_ms, below.set_modified_ms
+        self.list_directory, self.some_names = below.list_directory, below.some_names
+        self.entries, self.list_files = below.entries, below.list_files
+
+    # --- descriptors
+
+    def open(self, path: str, flags: int, mode: int = 0o777, /) -> int:
+        """Open the file, and note the descriptor if the file may have holes. Truncating a file takes its holes away."""
+        with self._names:
+            if flags & os.O_TRUNC:
+                self.files.removed(path)
+            descriptor = self._below.open(path, flags, mode)
+            file = self.files.add(path)
+            if file is not None:
+                self._opened[descriptor] = file
+            return descriptor
+
+    def close(self, descriptor: int, /) -> None:
+        """Close the descriptor."""
+        # Forget it first: another thread may get the same number at once.
+        self._opened.pop(descriptor, None)
+        self._below.close(descriptor)
+
+    def pread(self, descriptor: int, size_bytes: int, position: int, /) -> bytes:
+        """Return the bytes; fetch the absent ones first."""
+        file = self._opened.get(descriptor)
+        if file is None:
+            return self._below.pread(descriptor, size_bytes, position)
+        self._make_resident(file, position, size_bytes)
+        try:
+            return self._below.pread(descriptor, size_bytes, position)
+        finally:
+            self._end_read(file)
+
+    def sendfile(self, socket_descriptor: int, descriptor: int, position: int, size_bytes: int, /) -> int:
+        """Send resident bytes. Raises OSError if one of the bytes is absent: this call never waits for a bucket."""
+        file = self._opened.get(descriptor)
+        if file is None:
+            return self._below.sendfile(socket_descriptor, descriptor, position, size_bytes)
+        if not self._begin_read(file, position, size_bytes):
+            raise OSError(errno.EIO, "the bytes are not on the local disk any more", file.path)
+        try:
+            return self._below.sendfile(socket_descriptor, descriptor, position, size_bytes)
+        finally:
+            self._end_read(file)
+
+    def ftruncate(self, descriptor: int, size_bytes: int, /) -> None:
+        """Cut the file, or extend it with zeros. A file that changes is no segment of the bucket any more."""
+        file = self._opened.get(descriptor)
+        if file is not None:
+            with self._lock:
+                file.key = None
+                file.absent &= (1 << -(-size_bytes // BLOCK_BYTES)) - 1
+        self._below.ftruncate(descriptor, size_bytes)
+
+    def punch(self, descriptor: int, position: int, size_bytes: int, /) -> None:  # noqa: ARG002 - refused for all bytes
+        """Do not punch: only `evict` and `create_absent` may, which note the hole."""
+        raise OSError(errno.EPERM, "only an eviction may punch holes")
+
+    # --- the page cache
+
+    def be_asked(self, descriptor: int, /) -> None:
+        """Switch off read-ahead, where the disk below tells what is cached."""
+        if self._below.tells_cached:
+            self._below.be_asked(descriptor)
+
+    def is_cached(self, descriptor: int, position: int, size_bytes: int, /) -> bool:
+        """Return whether the bytes are resident, and cached as far as the disk below can tell."""
+        file = self._opened.get(descriptor)
+        if file is not None:
+            if not self._begin_read(file, position, size_bytes):
+                return False
+            self._end_read(file)
+        if not self._below.tells_cached:
+            return True
+        try:
+            return self._below.is_cached(descriptor, position, size_bytes)
+        except page_cache.Untold:
+            return True
+
+    def read_cached(self, descriptor: int, buffer: memoryview, position: int, /) -> int:
+        """Read resident bytes into the buffer; -1 if the read would wait for the disk or for the bucket."""
+        file = self._opened.get(descriptor)
+        if file is None:
+            return self._read_cached(descriptor, buffer, position)
+        if not self._begin_read(file, position, len(buffer)):
+            return -1
+        try:
+            return self._read_cached(descriptor, buffer, position)
+        finally:
+            self._end_read(file)
+
+    def _read_cached(self, descriptor: int, buffer: memoryview, position: int) -> int:
+        if self._below.tells_cached:
+            try:
+                return self._below.read_cached(descriptor, buffer, position)
+            except page_cache.Untold:
+                pass
+        data = self._below.pread(descriptor, len(buffer), position)
+        buffer[: len(data)] = data
+        return len(data)
+
+    def bring_in(self, descriptor: int, position: int, size_bytes: int, /) -> int:
+        """Fetch the absent bytes, and wait until all are in the page cache."""
+        file = self._opened.get(descriptor)
+        if file is None:
+            return self._bring_in(descriptor, position, size_bytes)
+        self._make_resident(file, position, size_bytes)
+        try:
+            return self._bring_in(descriptor, position, size_bytes)
+        finally:
+            self._end_read(file)
+
+    def _bring_in(self, descriptor: int, position: int, size_bytes: int) -> int:
+        if self._below.tells_cached:
+            return self._below.bring_in(descriptor, position, size_bytes)
+        return max(0, min(size_bytes, self._below.open_size_bytes(descriptor) - position))
+
+    # --- file names
+
+    def replace(self, source: str, target: str, /) -> None:
+        """Rename. The file that had the name `target` loses its absent blocks: the bucket has them under that name no longer."""
+        with self._names:
+            self._below.replace(source, target)
+            self.files.renamed(source, target)
+
+    def unlink(self, path: str, /) -> None:
+        """Delete a file's name."""
+        with self._names:
+            self._below.unlink(path)
+            self.files.removed(path)
+
+    def rmdir(self, path: str, /) -> None:
+        """Delete an empty directory."""
+        with self._names:
+            self._below.rmdir(path)
+            self.files.directory_removed(path)
+
+    # --- holes
+
+    def find(self, path: str) -> SparseFile | None:
+        """Return the segment file at the path, also while it is swapped in or waits for its deletion; None for an unknown one."""
+        files = self.files
+        return files.of(path) or files.of(path + SWAP_SUFFIX) or files.of(path + DELETED_SUFFIX)
+
+    def lacks_from(self, path: str, position: int) -> bool:
+        """Return whether a byte of the file at or behind `position` is absent."""
+        file = self.files.of(path)
+        return file is not None and file.lacks_from(position)
+
+    def create_absent(self, path: str, key: SegmentKey, size_bytes: int) -> None:
+        """Create the file of a segment that the bucket has, with all blocks absent. Raises OSError."""
+        descriptor = self.open(path, _WRITE | os.O_CREAT | os.O_TRUNC, 0o600)
+        try:
+            file = self._opened[descriptor]
+            with file.changing:
+                self._below.ftruncate(descriptor, size_bytes)
+                self.stored(file, key, size_bytes)
+                with self._lock:
+                    file.absent = file.all_blocks
+                if size_bytes:
+                    self._below.punch(descriptor, 0, size_bytes)
+        finally:
+            self.close(descriptor)
+
+    def stored(self, file: SparseFile, key: SegmentKey, size_bytes: int) -> None:
+        """Note that the bucket has these bytes of a file that is never written again: its blocks may be evicted."""
+        with self._lock:
+            file.key, file.size_bytes = key, size_bytes
+            if not file.used:
+                self._reads += 1
+                file.used = [self._reads] * -(-size_bytes // BLOCK_BYTES)
+
+    def pin(self, file: SparseFile) -> None:
+        """Evict nothing of the file until `unpin`."""
+        with self._lock:
+            file.pins += 1
+
+    def unpin(self, file: SparseFile) -> None:
+        """Undo one `pin`."""
+        with self._lock:
+            file.pins -= 1
+
+    def fill(self, file: SparseFile, number: int, data: bytes) -> None:
+        """Write a fetched block to its place, unless the block is resident or the file has lost its name. Raises OSError."""
+        with file.changing:
+            if not file.absent >> number & 1:
+                return
+            if len(data) != file.block_bytes(number):
+                raise OSError(
+                    errno.EIO,
+                    f"block {number} has {file.block_bytes(number)} bytes, and the bucket sent {len(data)}",
+                    file.path,
+                )
+            descriptor = self._open_writable(file)
+            if descriptor is None:
+                return
+            try:
+                self._write_all(descriptor, data, number * BLOCK_BYTES)
+            finally:
+                self._below.close(descriptor)
+            with self._lock:
+                file.absent &= ~(1 << number)
+                self._reads += 1
+                file.touch(number * BLOCK_BYTES, 1, self._reads)
+
+    def evict(self, file: SparseFile, numbers: Sequence[int]) -> int:
+        """Punch blocks out of the file, and return the bytes freed: 0 if the file is in use or its bytes are nowhere else.
+
+        Raises OSError: the blocks are absent all the same.
+        """
+        freed = 0
+        with file.changing:
+            if file.key is None:
+                return 0
+            descriptor = self._open_writable(file)
+            if descriptor is None:
+                return 0
+            try:
+                for number in numbers:
+                    if self._begin_eviction(file, number):
+                        self._below.punch(descriptor, number * BLOCK_BYTES, file.block_bytes(number))
+                        freed += file.block_bytes(number)
+            finally:
+                self._below.close(descriptor)
+        return freed
+
+    def coldest(self, size_bytes: int) -> Iterator[tuple[SparseFile, list[int]]]:
+        """Yield the resident blocks that were not read for the longest time, about `size_bytes` of them, file by file."""
+        found: list[tuple[int, int, SparseFile]] = []
+        for file in self.files:
+            if file.key is not None and not file.pins:
+                with self._lock:
+                    found += [(used, number, file) for used, number in file.resident_blocks()]
+        found.sort(key=lambda block: block[:2])
+        chosen: dict[SparseFile, list[int]] = {}
+        for _, number, file in found:
+            if size_bytes <= 0:
+                break
+            chosen.setdefault(file, []).append(number)
+            size_bytes -= file.block_bytes(number)
+        yield from chosen.items()
+
+    def absent_bytes(self, under: str = "") -> int:
+        """Return the bytes that the segment files, all or those of one directory, lack on the local disk."""
+        prefix = f"{under}/" if under else ""
+        return sum(
+            file.absent_bytes for file in self.files if file.path is not None and file.path.startswith(prefix)
+        )
+
+    # --- internals
+
+    def _begin_read(self, file: SparseFile, position: int, size_bytes: int) -> bool:
+        """Count a reader of resident bytes; return False, and count none, if one of the bytes is absent."""
+        with self._lock:
+            if file.lacks(position, size_bytes):
+                return False
+            file.readers += 1
+            if file.key is not None:
+                self._reads += 1
+                end = min(position + size_bytes, file.size_bytes)
+                file.touch(position, max(1, end - position), self._reads)
+            return True
+
+    def _end_read(self, file: SparseFile) -> None:
+        with self._lock:
+            file.readers -= 1
+
+    def _make_resident(self, file: SparseFile, position: int, size_bytes: int) -> None:
+        """Fetch absent bytes, then count a reader. Raises OSError."""
+        while not self._begin_read(file, position, size_bytes):
+            number = file.first_absent(position, size_bytes)
+            if number is not None:
+                self.fetch(file, number)
+
+    def fetch(self, file: SparseFile, number: int) -> None:
+        """Fetch an absent block and fill it in; waits for the source. Raises OSError."""
+        if self.source is None or file.key is None or file.path is None:
+            raise OSError(
+                errno.EIO, f"block {number} is not on the local disk, and no bucket has it", file.path
+            )
+        self.blocks_waited_for += 1
+        data = self.source.fetch(file.key, number * BLOCK_BYTES, file.block_bytes(number))
+        self.fill(file, number, data)
+
+    def _begin_eviction(self, file: SparseFile, number: int) -> bool:
+        with self._lock:
+            if file.readers or file.pins or file.absent >> number & 1:
+                return False
+            file.absent |= 1 << number
+            return True
+
+    def _open_writable(self, file: SparseFile) -> int | None:
+        """Open the file itself, not one that took its name; None if it has none any more."""
+        with self._names:
+            path = file.path
+            return None if path is None else self._below.open(path, _WRITE, 0o600)
+
+    def _write_all(self, descriptor: int, data: bytes, position: int) -> None:
+        view = memoryview(data)
+        while view:
+            buffers: tuple[Buffer] = (view,)
+            count = self._below.pwritev(descriptor, buffers, position)
+            view, position = view[count:], position + count
