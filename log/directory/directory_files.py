@@ -17,6 +17,8 @@ LOCK: Final = ".lock"
 RECOVERY_POINTS: Final = "recovery-point-offset-checkpoint"
 BUCKET_SESSION: Final = "bucket-session"
 """Says whose cache the directory is, where the records are durable in a bucket."""
+RESIDENCY: Final = "residency"
+"""Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
 KNOWN_NAMES: Final = frozenset(
     {
         LOCK,
@@ -27,6 +29,7 @@ KNOWN_NAMES: Final = frozenset(
         CLEANER_OFFSETS,
         DAMAGED_BATCHES,
         BUCKET_SESSION,
+        RESIDENCY,
     }
 )
 """Files of the data directory itself. A sweep reports any other file as a leak."""

@@ -234,6 +234,16 @@ class SparseDisk:
                 self._reads += 1
                 file.used = [self._reads] * -(-size_bytes // BLOCK_BYTES)
 
+    def restore(self, path: str, key: SegmentKey, size_bytes: int, absent: int) -> bool:
+        """Note the holes that a file has from an earlier run. Return False if the name is not that of a segment."""
+        file = self.files.add(path)
+        if file is None:
+            return False
+        self.stored(file, key, size_bytes)
+        with self._lock:
+            file.absent = absent & file.all_blocks
+        return True
+
     def pin(self, file: SparseFile) -> None:
         """Evict nothing of the file until `unpin`."""
         with self._lock:

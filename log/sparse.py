@@ -1,0 +1,89 @@
+"""Segment files with holes, whose bytes a bucket has: the face for the cache of a cluster, and the file `residency`.
+
+A clean stop writes the file, JSON, so that the next start knows the holes of the files that it reuses:
+
+    version      of this content
+    crc32c       of the bytes of `files`
+    files        of each segment that the bucket has: path below the data directory, topic id, partition, base offset, size in bytes,
+                 and the absent blocks as a number in hexadecimal digits, whose bit n stands for block n
+
+A start after anything but a clean stop must make the data directory anew: nothing else says where its holes are.
+"""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from crc32c import crc32c
+
+from log.directory.directory_files import RESIDENCY
+from log.files.residency import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
+from log.files.sparse_disk import Source, SparseDisk
+
+if TYPE_CHECKING:
+    from log.files.durable_files import DurableFiles
+    from log.files.storage import Storage
+
+__all__ = [
+    "BLOCK_BYTES",
+    "SegmentKey",
+    "Source",
+    "SparseDisk",
+    "SparseFile",
+    "blocks_of",
+    "restore_residency",
+    "save_residency",
+]
+
+_VERSION: Final = 1
+
+
+class _File(msgspec.Struct, frozen=True, array_like=True):
+    path: str
+    topic_id: uuid.UUID
+    partition: int
+    base_offset: int
+    size_bytes: int
+    absent: str
+
+
+class _Content(msgspec.Struct, frozen=True):
+    version: int
+    crc32c: int
+    files: msgspec.Raw
+
+
+def save_residency(durable: DurableFiles, sparse: SparseDisk, root: str) -> None:
+    """Write the residency of the data directory `root` durably. Nothing may be filled in or evicted meanwhile. Raises OSError."""
+    rows = []
+    for file in sparse.files:
+        path, key = file.path, file.key
+        if key is not None and path is not None and path.startswith(f"{root}/"):
+            absent = f"{file.absent:x}"
+            rows.append(_File(path[len(root) + 1 :], *key, file.size_bytes, absent))
+    files = msgspec.json.encode(rows)
+    content = _Content(_VERSION, crc32c(files), msgspec.Raw(files))
+    durable.replace(f"{root}/{RESIDENCY}", msgspec.json.encode(content))
+
+
+def restore_residency(storage: Storage, sparse: SparseDisk, root: str) -> bool:
+    """Read the residency of the data directory `root`, before a file of it is opened. Raises OSError.
+
+    Return False if the file is missing or damaged, or a segment of it has another size: the holes are then unknown.
+    """
+    try:
+        content = msgspec.json.decode(storage.read_file(f"{root}/{RESIDENCY}"), type=_Content)
+        if content.version != _VERSION or crc32c(content.files) != content.crc32c:
+            return False
+        rows = msgspec.json.decode(content.files, type=list[_File])
+        if any(storage.size_bytes(f"{root}/{row.path}") != row.size_bytes for row in rows):
+            return False
+        for row in rows:
+            key = SegmentKey(row.topic_id, row.partition, row.base_offset)
+            if not sparse.restore(f"{root}/{row.path}", key, row.size_bytes, int(row.absent, 16)):
+                return False
+    except (FileNotFoundError, msgspec.MsgspecError, ValueError):
+        return False
+    return True
