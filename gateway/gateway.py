@@ -74,6 +74,8 @@ class Gateway:
         self.storage = self.machine.storage
         self.home = home_of(config, self.machine)
         self.durability = self.home.durability
+        self.has_entered = False
+        """Whether the home is prepared; until then a start may be cancelled."""
         self.producer_limit = ProducerLimit()
         self.server: Server
         self._services: Services | None = None
@@ -97,6 +99,7 @@ class Gateway:
         if complaint is not None:
             raise StartFailed(complaint)
         await self.home.enter()
+        self.has_entered = True
         self._flusher = self.home.flusher(asyncio.get_running_loop(), self.durability)
         follow_flusher(config, self._flusher)
         handles_limit = open_files_limit()
@@ -256,8 +259,10 @@ class Gateway:
         await self._flusher.idle()
         giving_up.cancel()
         self._flusher.stop()
-        # A log may have gone offline with records that are not durable.
-        is_durable = all(log.recovery_point == log.log_end_offset for log in self._log_directory.logs())
+        # A log may have gone offline with records that are not durable, or with bytes in its files that it does not count.
+        is_durable = all(
+            not log.offline and log.recovery_point == log.log_end_offset for log in self._log_directory.logs()
+        )
         self._log_directory.close(clean=True)
         await self.home.leave(is_clean=is_durable)
 
@@ -329,13 +334,21 @@ async def _serve(config: Config, guide: bool) -> None:
     loop = asyncio.get_running_loop()
     gateway = Gateway(config)
     with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
-        await gateway.start()
+        stopped = loop.create_task(stopping.wait())
+        starting = loop.create_task(gateway.start())
+        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done() and not gateway.has_entered:
+            # the bucket may not answer for ever, and nothing of the gateway runs yet
+            starting.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await starting
+            return
+        await starting
         _warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
         _announce(gateway, guide)
         ended = loop.create_task(gateway.home.ended())
-        stopped = loop.create_task(stopping.wait())
         await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
         if ended.done():
             await ended

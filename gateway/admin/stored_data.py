@@ -38,6 +38,15 @@ def metadata_directory(data_dir: Path, otherwise: str = "") -> Path:
     return directory
 
 
+def check_is_no_cache(storage: Storage, data_dir: Path) -> None:
+    """Check that a change of the data directory lasts. Raises ControlError for the cache of a bucket."""
+    if storage.exists(str(data_dir / BUCKET_SESSION)):
+        raise ControlError(
+            f"{data_dir} is a cache of a bucket, which would never get the change; start the gateway with --cluster, and run "
+            "the command while it runs"
+        )
+
+
 @contextlib.contextmanager
 def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
     """Hold the lock of a data directory. Raises ControlError, also when a gateway holds the lock, and for the cache of a bucket."""
@@ -52,11 +61,7 @@ def locked(storage: Storage, data_dir: Path) -> Iterator[None]:
     except OSError as error:
         raise ControlError(f"{data_dir} can't be locked: {error.strerror or error}") from error
     try:
-        if storage.exists(str(data_dir / BUCKET_SESSION)):
-            raise ControlError(
-                f"{data_dir} is a cache of a bucket, which would never get the change; start the gateway with --cluster, and run "
-                "the command while it runs"
-            )
+        check_is_no_cache(storage, data_dir)
         yield
     finally:
         storage.unlock(lock)

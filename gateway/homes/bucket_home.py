@@ -17,6 +17,8 @@ from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
 
+import msgspec
+
 from gateway.admin.system_errors import in_words
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
@@ -85,7 +87,11 @@ class BucketHome:
             self._check_directory()
             self._check_unlocked()
             self._objects = self._machine.objects(self._config)
-            await self._enter()
+            try:
+                await self._enter()
+            except BaseException:
+                await self._objects.close()
+                raise
         except (Refused, CorruptRegistration, CorruptWalObject, UnknownRecordError) as error:
             raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
         except (LogError, IncompatibleFormat, DirectoryLocked, OSError) as error:
@@ -97,6 +103,7 @@ class BucketHome:
         objects, node_id = self._objects, self._config.int("node.id")
         reads = PersistentReads(objects, "the gateway waits to check the store")
         await reads.answered(lambda: probe(objects, uuid.uuid4().hex))
+        self._check_bucket(await sessions(objects))
         # Registered before it seals: of two gateways that start at the same time, the later one seals the earlier.
         facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
         session = await register(objects, node_id, facts)
@@ -130,6 +137,22 @@ class BucketHome:
                 f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; name another directory"
             )
 
+    def _check_bucket(self, known: Sequence[RegisteredSession]) -> None:
+        """Check that the bucket has the session that used the data directory last. Raises StartFailed, OSError, IncompatibleFormat.
+
+        A bucket that was emptied or replaced has not what the directory has: the directory may be all that is left.
+        """
+        local = read_local_session(self._machine.storage, str(self._path))
+        if local is None or local.cluster_id in {
+            session.cluster_id for session in known[local.session : local.session + 1]
+        }:
+            return
+        raise StartFailed(
+            f"the data directory {self._path} is a cache of the cluster {local.cluster_id}, and {self._address} has no session "
+            f"{local.session} of this cluster, so somebody emptied or replaced the bucket; put its objects back, or name an empty "
+            "directory"
+        )
+
     def _check_unlocked(self) -> None:
         """Check that no gateway uses the data directory; otherwise this start would end that gateway's session, and then fail itself.
 
@@ -159,7 +182,7 @@ class BucketHome:
             log = await seal(
                 self._objects, later.node_id, later.session, self._config.int("node.id"), self._reason
             )
-            if log.first_seq != log.end_seq:
+            if log.end_seq:
                 return False
         return True
 
@@ -235,7 +258,7 @@ class BucketHome:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     end = await self.wal.seal("the gateway stopped")
                 self._note_clean_stop(end)
-        except (SessionFenced, TimeoutError, OSError) as error:
+        except (SessionFenced, TimeoutError, DirectoryLocked, IncompatibleFormat, OSError) as error:
             logger.warning(
                 "the clean stop can't be recorded, so the next start rebuilds the data directory: %s",
                 error or "the store does not answer",
@@ -245,13 +268,22 @@ class BucketHome:
             await self._objects.close()
 
     def _note_clean_stop(self, end: int) -> None:
-        """Make the whole directory durable, then its BUCKET_SESSION. Raises OSError."""
-        flush = LocalDurability(self._machine.storage).begin_common_flush(str(self._path))
-        if flush is None:
-            return
-        flush.run()
-        session = self.wal.session
-        self._write_local(LocalSession(self._address, session.cluster_id, session.session, end))
+        """Make the whole directory durable, then its BUCKET_SESSION, unless another gateway has the directory by now.
+
+        Raises DirectoryLocked, IncompatibleFormat, OSError.
+        """
+        storage, session = self._machine.storage, self.wal.session
+        running = LocalSession(self._address, session.cluster_id, session.session)
+        lock = str(self._path / LOCK)
+        storage.lock(lock)
+        try:
+            flush = LocalDurability(storage).begin_common_flush(str(self._path))
+            if flush is None or read_local_session(storage, str(self._path)) != running:
+                return
+            flush.run()
+            self._write_local(msgspec.structs.replace(running, wal_end=end))
+        finally:
+            storage.unlock(lock)
 
     def _write_local(self, local: LocalSession) -> None:
         """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises OSError."""

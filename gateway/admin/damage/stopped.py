@@ -11,7 +11,7 @@ from pathlib import Path
 from gateway.admin.damage.messages import Repair
 from gateway.admin.damage.rows import damaged_row
 from gateway.admin.request import ControlError
-from gateway.admin.stored_data import locked, metadata_directory
+from gateway.admin.stored_data import check_is_no_cache, locked, metadata_directory
 from gateway.admin.system_errors import in_words
 from gateway.config import Config
 from gateway.runtime.topics.topic_policy import topic_policy
@@ -33,6 +33,7 @@ def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repai
     try:
         if not apply:
             return _described(scan_directory(storage, str(data_dir)), given_up=False)
+        check_is_no_cache(storage, data_dir)
         _recover(storage, data_dir, config, lambda: now_ms)
         with locked(storage, data_dir):
             damaged = list(scan_directory(storage, str(data_dir)))

@@ -4,8 +4,14 @@ from pathlib import Path
 
 import pytest
 
+from gateway.admin.damage.stopped import repair
 from gateway.admin.request import ControlError
+from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored_data import locked, partition_directories
+from gateway.admin.stored_metadata import create_metadata
+from gateway.admin.users.messages import RemoveUserRequest
+from gateway.admin.users.stopped import remove_user
+from gateway.config import Config
 from log import Storage
 from log.rebuilding import BUCKET_SESSION
 
@@ -28,3 +34,15 @@ def test_a_cache_of_a_bucket_is_not_changed(tmp_path: Path) -> None:
     (tmp_path / BUCKET_SESSION).unlink()
     with locked(storage, tmp_path):
         pass
+
+
+def test_no_command_changes_a_cache_of_a_bucket(tmp_path: Path) -> None:
+    data_dir, config = tmp_path / "cache", Config()
+    assert create_metadata(data_dir, config.int("node.id"))
+    (data_dir / BUCKET_SESSION).write_bytes(b"{}")
+    content = {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()}
+    with pytest.raises(ControlError, match="cache of a bucket"):
+        remove_user(StoppedGateway(data_dir, config, 0), RemoveUserRequest("ann"))
+    with pytest.raises(ControlError, match="cache of a bucket"):
+        repair(data_dir, config, apply=True, now_ms=0)
+    assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == content

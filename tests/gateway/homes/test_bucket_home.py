@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn, cast
 
 import pytest
 
+from gateway.cluster.objects.objects import ObjectStore, Refused
+from gateway.cluster.rebuild.local_session import read_local_session
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome
 from gateway.homes.home import StartFailed
+from log import Storage
+from log.rebuilding import BUCKET_SESSION
 
 
 def gateway(path: Path, bucket: Path | None) -> Gateway:
@@ -81,3 +87,74 @@ async def test_a_cache_that_somebody_changed_is_rebuilt(tmp_path: Path, lost: st
     shutil.rmtree(path) if path.is_dir() else path.unlink()
     assert await live(tmp_path / "cache", tmp_path / "bucket") == first
     assert path.exists()
+
+
+def contents(path: Path) -> dict[Path, bytes]:
+    return {entry: entry.read_bytes() for entry in path.rglob("*") if entry.is_file()}
+
+
+@pytest.mark.parametrize("is_replaced", [False, True], ids=["emptied", "replaced"])
+async def test_a_bucket_that_lost_the_session_of_the_cache_is_refused(
+    tmp_path: Path, *, is_replaced: bool
+) -> None:
+    bucket = tmp_path / "bucket"
+    await live(tmp_path / "cache", bucket)
+    shutil.rmtree(bucket)
+    if is_replaced:
+        await live(tmp_path / "other", bucket)
+    else:
+        bucket.mkdir()
+    cache = contents(tmp_path / "cache")
+    objects = {path for path in contents(bucket) if path.name != ".lock"}
+    told = await refusal(tmp_path / "cache", bucket)
+    assert "has no session 0 of this cluster, so somebody emptied or replaced the bucket" in told
+    assert contents(tmp_path / "cache") == cache
+    assert {path for path in contents(bucket) if path.name != ".lock"} == objects
+
+
+async def test_a_stop_with_a_log_that_is_offline_is_not_clean(tmp_path: Path) -> None:
+    running = gateway(tmp_path / "cache", tmp_path / "bucket")
+    await running.start()
+    log = next(iter(running._log_directory.logs()))
+    log.outage.begin("planted")
+    assert log.recovery_point == log.log_end_offset
+    await running.stop()
+    local = read_local_session(Storage(), str(tmp_path / "cache"))
+    assert local is not None
+    assert local.wal_end is None
+
+
+async def test_a_stop_on_a_directory_that_another_session_has_is_not_clean(tmp_path: Path) -> None:
+    running = gateway(tmp_path / "cache", tmp_path / "bucket")
+    await running.start()
+    path = tmp_path / "cache" / BUCKET_SESSION
+    later = path.read_bytes().replace(b'"session":0', b'"session":1')
+    assert later != path.read_bytes()
+    path.write_bytes(later)
+    await running.stop()
+    assert path.read_bytes() == later
+
+
+class _ClosedOnce:
+    """A store that refuses every call, and counts how often it is closed."""
+
+    def __init__(self) -> None:
+        self.closed = 0
+
+    def __getattr__(self, name: str) -> Callable[..., NoReturn]:
+        def refuse(*_: object) -> NoReturn:
+            raise Refused("access denied")
+
+        return refuse
+
+    async def close(self) -> None:
+        self.closed += 1
+
+
+async def test_a_start_that_fails_closes_the_store(tmp_path: Path) -> None:
+    store = _ClosedOnce()
+    failing = gateway(tmp_path / "cache", tmp_path / "bucket")
+    failing.machine.objects = lambda _: cast("ObjectStore", store)
+    with pytest.raises(StartFailed, match="access denied"):
+        await failing.start()
+    assert store.closed == 1

@@ -97,3 +97,27 @@ def test_a_start_waits_for_a_store_that_fails(store: MotoServer, tmp_path: Path)
         finally:
             gateway.stop()
         assert gateway.stderr_text().count("Traceback") == 0
+
+
+def test_a_start_that_waits_for_its_store_can_be_stopped(tmp_path: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "gateway",
+        "serve",
+        "--listen",
+        "127.0.0.1:0",
+        "--cluster",
+        "s3://away/x",
+    ]
+    command += ["--data-dir", str(tmp_path / "cache"), "--set", "seqgate.cluster.endpoint=http://127.0.0.1:1"]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=os.environ | KEYS) as process:
+        assert process.stderr is not None
+        first = process.stderr.readline()
+        process.terminate()
+        try:
+            assert process.wait(TIMEOUT_S) == 0
+        finally:
+            process.kill()
+        assert "The object store is checked again, because a call failed: s3://away/x/" in first
+        assert "Traceback" not in process.stderr.read()
