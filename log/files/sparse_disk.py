@@ -48,6 +48,8 @@ class SparseDisk:
         """Begin without holes. Until `source` is set, a read of absent bytes fails."""
         self.files = SparseFiles()
         self.source: Source | None = None
+        self.failures: dict[tuple[SparseFile, int], OSError] = {}
+        """Blocks that nobody could fetch, for the next reader of each, who gets the error at once."""
         self.blocks_waited_for = 0
         """Blocks that readers fetched themselves, because they had to wait for them."""
         self._below = below
@@ -272,6 +274,7 @@ class SparseDisk:
                 self._write_all(descriptor, data, number * BLOCK_BYTES)
             finally:
                 self._below.close(descriptor)
+            self.failures.pop((file, number), None)
             with self._lock:
                 file.absent &= ~(1 << number)
                 self._reads += 1
@@ -352,6 +355,9 @@ class SparseDisk:
             raise OSError(
                 errno.EIO, f"block {number} is not on the local disk, and no bucket has it", file.path
             )
+        failure = self.failures.pop((file, number), None)
+        if failure is not None:
+            raise failure
         self.blocks_waited_for += 1
         data = self.source.fetch(file.key, number * BLOCK_BYTES, file.block_bytes(number))
         self.fill(file, number, data)

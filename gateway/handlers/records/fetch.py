@@ -27,7 +27,7 @@ from gateway.handlers.records.fetch_rows import error_row, row_of
 from gateway.protocol.fetch_codec import FetchRow, Piece, encode_fetch_response
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
 from gateway.runtime.loop.slices import in_slices
-from gateway.runtime.partitions.cold_reads import Wanted
+from gateway.runtime.partitions.block_loads import Wanted
 from gateway.runtime.partitions.delayed_fetch import DelayedFetch
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition

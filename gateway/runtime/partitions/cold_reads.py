@@ -14,63 +14,47 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
-from typing import Final, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Final, Protocol, TypeVar
 
 from gateway.runtime.loop.machine import Machine, Workers
+from gateway.runtime.partitions.block_loads import (
+    BLOCK_BYTES,
+    BlockKey,
+    Lane,
+    Load,
+    Wanted,
+    block,
+    blocks_of,
+)
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from log import NotCached, Place, Storage
 
 logger = logging.getLogger(__name__)
 
-BLOCK_BYTES: Final = 1 << 20
-_WHOLE: Final = -1
+FETCHES_AT_ONCE: Final = 16
+"""Blocks that are fetched from a bucket at the same time."""
+FETCHED_AHEAD: Final = 8
+"""Blocks that are fetched ahead of a reader, all at once: a bucket answers late, and many requests at a time."""
 T = TypeVar("T")
-BlockKey = tuple[str, int]
-"""The path of a file, and the number of a block in it, or `_WHOLE`."""
 
 
-class Wanted:
-    """A reader that waits for blocks. Its callback runs once, when all blocks are cached or could not be read."""
+class Fetcher(Protocol):
+    """Fetches the blocks that the local disk lacks from a bucket."""
 
-    __slots__ = ("_cold_reads", "callback", "loads")
+    def is_absent(self, place: Place) -> bool:
+        """Return whether the local disk lacks a byte of the place."""
 
-    def __init__(self, cold_reads: ColdReads, callback: Callable[[], None]) -> None:
-        self._cold_reads = cold_reads
-        self.callback: Callable[[], None] | None = callback
-        self.loads: dict[_Load, None] = {}
-
-    def cancel(self) -> None:
-        """Drop the callback; blocks that no other reader waits for are not read unless their read has begun."""
-        self.callback = None
-        loads, self.loads = self.loads, {}
-        for load in loads:
-            self._cold_reads.give_up(load, self)
-
-
-class _Load:
-    """One block to read, and the readers that wait for it; none when the block is read ahead."""
-
-    __slots__ = ("blocks_ahead", "failed", "key", "place", "queue", "size_bytes", "waiting")
-
-    def __init__(self, key: BlockKey, place: Place, queue: OrderedDict[BlockKey, _Load]) -> None:
-        self.key = key
-        self.place = place
-        self.waiting: dict[Wanted, None] = {}
-        self.queue: OrderedDict[BlockKey, _Load] | None = queue
-        """The queue that the block is in until a thread takes it; None after that."""
-        self.blocks_ahead = 0
-        """The number of following blocks to read too, up to the end of the file."""
-        self.size_bytes = 0
-        self.failed = False
-        queue[key] = self
+    async def bring_in(self, place: Place) -> int:
+        """Fetch a block, and return its size in bytes; wait while the bucket does not answer. Raises OSError."""
 
 
 class ColdReads:
     """Reads blocks into the page cache with `threads` threads; with 0 readers wait for the disk themselves.
 
-    `cache_bytes` limits the blocks that stay cached, `ahead_bytes` how far blocks are read ahead of a reader. Call all
-    methods in the event loop.
+    `cache_bytes` limits the blocks that stay cached, `ahead_bytes` how far blocks are read ahead of a reader. A `fetcher`
+    brings in the blocks that only a bucket has; these do not wait for the disk's threads, nor for flushes. Call all methods in
+    the event loop.
     """
 
     def __init__(
@@ -83,6 +67,7 @@ class ColdReads:
         cache_bytes: int = 64 << 20,
         ahead_bytes: int = 2 << 20,
         machine: Machine | None = None,
+        fetcher: Fetcher | None = None,
     ) -> None:
         self.storage = storage
         self._machine = machine or Machine()
@@ -93,15 +78,16 @@ class ColdReads:
         if flusher is not None:
             flusher.after_round.append(self._take_turn)
         self._thread_count = threads
-        self._workers: Workers[_Load | Place] | None = None
+        self._workers: Workers[Load | Place] | None = None
         self._blocks_kept = max(1, cache_bytes // BLOCK_BYTES)
         self._blocks_ahead = min(-(-ahead_bytes // BLOCK_BYTES), self._blocks_kept // 2)
         self._known: OrderedDict[BlockKey, Place] = OrderedDict()
         """The blocks that were read and not dropped yet, the least recently used first."""
-        self._loads: dict[BlockKey, _Load] = {}
-        self._urgent: OrderedDict[BlockKey, _Load] = OrderedDict()
-        self._ahead: OrderedDict[BlockKey, _Load] = OrderedDict()
-        self._running = 0
+        self._loads: dict[BlockKey, Load] = {}
+        self._disk = Lane(threads)
+        self._bucket = Lane(FETCHES_AT_ONCE)
+        self._fetcher = fetcher
+        self._fetches: set[asyncio.Task[None]] = set()
         self.blocks_read = 0
         """The number of blocks read since the start."""
 
@@ -114,9 +100,11 @@ class ColdReads:
         """End the threads when their current reads are done; no callback runs any more."""
         for wanted in [wanted for load in self._loads.values() for wanted in load.waiting]:
             wanted.cancel()
-        for queue in (self._urgent, self._ahead):
+        for queue in (self._disk.urgent, self._disk.ahead, self._bucket.urgent, self._bucket.ahead):
             while queue:
                 del self._loads[queue.popitem()[0]]
+        for fetch in self._fetches:
+            fetch.cancel()
         workers, self._workers = self._workers, None
         if workers is not None:
             workers.stop()
@@ -173,15 +161,14 @@ class ColdReads:
 
     def want(self, places: Iterable[Place], callback: Callable[[], None]) -> Wanted:
         """Read all of the places into the page cache, then call back, never at once."""
-        wanted = Wanted(self, callback)
+        wanted = Wanted(callback, self._forget_reader)
         for place in places:
-            for key, block in _blocks_of(place):
+            for key, part in blocks_of(place):
                 load = self._loads.get(key)
                 if load is None:
-                    load = self._loads[key] = _Load(key, block, self._urgent)
-                elif load.queue is self._ahead:
-                    load.queue = self._urgent
-                    self._urgent[key] = self._ahead.pop(key)
+                    load = self._loads[key] = Load(key, part, self._lane_of(part), is_ahead=False)
+                else:
+                    load.become_urgent()
                 load.waiting[wanted] = None
                 wanted.loads[load] = None
                 if self._is_in_sequence(key):
@@ -192,26 +179,25 @@ class ColdReads:
     def bring_in_ahead(self, places: Iterable[Place]) -> None:
         """Read the places into the page cache for a reader who will come back, unless the queue is long."""
         for place in places:
-            for key, block in _blocks_of(place):
-                self._read_ahead(key, block)
+            for key, part in blocks_of(place):
+                self._read_ahead(key, part)
         self._start_loads()
 
     def passing(self, place: Place) -> None:
         """Keep the blocks of a cached place for a while, and read ahead of its reader."""
         if not self._known:
             return
-        for key, _ in _blocks_of(place):
+        for key, _ in blocks_of(place):
             if key in self._known:
                 self._known.move_to_end(key)
                 if self._is_in_sequence(key):
                     self._read_on(key, self._blocks_ahead)
         self._start_loads()
 
-    def give_up(self, load: _Load, wanted: Wanted) -> None:
-        """Stop waiting for the block on behalf of `wanted`."""
+    def _forget_reader(self, load: Load, wanted: Wanted) -> None:
         load.waiting.pop(wanted, None)
         if not load.waiting and load.queue is not None:
-            del load.queue[load.key]
+            load.leave_queue()
             del self._loads[load.key]
 
     # --- internals
@@ -232,43 +218,76 @@ class ColdReads:
             number += 1
             blocks -= 1
             if (path, number) not in self._known:
-                self._read_ahead((path, number), Place(path, number * BLOCK_BYTES, BLOCK_BYTES), blocks)
+                key, place = block(path, number)
+                if not self._fetch_on(place):
+                    self._read_ahead(key, place, blocks)
                 return
+
+    def _fetch_on(self, place: Place) -> bool:
+        """Fetch blocks from the bucket ahead of a reader who comes to this block. Return False if the disk has the block."""
+        if self._fetcher is None or not self._fetcher.is_absent(place):
+            return False
+        path, position, _ = place
+        for number in range(position // BLOCK_BYTES, position // BLOCK_BYTES + FETCHED_AHEAD):
+            key, part = block(path, number)
+            if key not in self._known and self._fetcher.is_absent(part):
+                self._read_ahead(key, part)
+        return True
 
     def _read_ahead(self, key: BlockKey, place: Place, blocks_ahead: int = 0) -> None:
         load = self._loads.get(key)
         if load is None:
-            if len(self._ahead) >= self._blocks_kept:
+            lane = self._lane_of(place)
+            if len(lane.ahead) >= self._blocks_kept:
                 return
-            load = self._loads[key] = _Load(key, place, self._ahead)
+            load = self._loads[key] = Load(key, place, lane, is_ahead=True)
         load.blocks_ahead = max(load.blocks_ahead, blocks_ahead)
+
+    def _lane_of(self, place: Place) -> Lane:
+        return self._bucket if self._fetcher is not None and self._fetcher.is_absent(place) else self._disk
 
     def _start_loads(self) -> None:
         workers = self._workers
-        while workers is not None and self._running < self._thread_count:
-            queue = self._urgent or self._ahead
-            if not queue:
-                return
+        if workers is None:
+            return
+        if self._fetcher is not None:
+            self._start_fetches(self._fetcher)
+        while self._disk.has_next:
             if self._flusher is not None and self._flusher.is_flushing:
                 if not self._has_turn:
                     return
                 self._has_turn = False
-            _, load = queue.popitem(last=False)
-            load.queue = None
-            self._count_running(1)
+            load = self._disk.take()
+            self._show_use()
             workers.put(load)
 
-    def _count_running(self, more: int) -> None:
-        self._running += more
+    def _start_fetches(self, fetcher: Fetcher) -> None:
+        while self._bucket.has_next:
+            fetch = self._loop.create_task(self._fetch(fetcher, self._bucket.take()))
+            self._fetches.add(fetch)
+            fetch.add_done_callback(self._fetches.discard)
+
+    async def _fetch(self, fetcher: Fetcher, load: Load) -> None:
+        load.failed = True
+        try:
+            load.size_bytes = await fetcher.bring_in(load.place)
+            load.failed = False
+        except OSError as error:
+            logger.debug("%s could not be fetched: %s", load.place, error)
+        except Exception:
+            logger.exception("old data could not be fetched from the bucket")
+        self._finish(load)
+
+    def _show_use(self) -> None:
         if self._flusher is not None:
-            self._flusher.disk_is_busy = self._running > 0
+            self._flusher.disk_is_busy = self._disk.running > 0
 
     def _take_turn(self) -> None:
         """Read the next block: a flush round is over."""
         self._has_turn = True
         self._start_loads()
 
-    def _work(self, job: _Load | Place) -> None:
+    def _work(self, job: Load | Place) -> None:
         failed = True
         try:
             if isinstance(job, Place):
@@ -282,12 +301,13 @@ class ColdReads:
             )  # The reader of this block will get the same error when it reads.
         except Exception:
             logger.exception("old data could not be read ahead")
-        if isinstance(job, _Load):
+        if isinstance(job, Load):
             job.failed = failed
             self._loop.call_soon_threadsafe(self._finish, job)
 
-    def _finish(self, load: _Load) -> None:
-        self._count_running(-1)
+    def _finish(self, load: Load) -> None:
+        load.lane.running -= 1
+        self._show_use()
         self.blocks_read += 1
         del self._loads[load.key]
         path, position, _ = load.place
@@ -312,15 +332,6 @@ class ColdReads:
                 dropped.size_bytes and self._workers is not None
             ):  # POSIX_FADV takes length 0 for "to the end of the file"
                 self._workers.put(dropped)
-
-
-def _blocks_of(place: Place) -> Iterator[tuple[BlockKey, Place]]:
-    path, position, size_bytes = place
-    if not size_bytes:
-        yield (path, _WHOLE), place
-        return
-    for number in range(position // BLOCK_BYTES, (position + size_bytes - 1) // BLOCK_BYTES + 1):
-        yield (path, number), Place(path, number * BLOCK_BYTES, BLOCK_BYTES)
 
 
 def _call(callback: Callable[[], None]) -> None:

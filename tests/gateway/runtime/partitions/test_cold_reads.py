@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from gateway.runtime.partitions.cold_reads import BLOCK_BYTES, ColdReads
+from gateway.runtime.partitions.block_loads import BLOCK_BYTES
+from gateway.runtime.partitions.cold_reads import FETCHED_AHEAD, FETCHES_AT_ONCE, ColdReads
 from log import NotCached, Place, Storage
 
 KEPT = 8
@@ -47,13 +48,35 @@ class Disk(Storage):
         self.dropped.append((place.path, place.position // BLOCK_BYTES))
 
 
+class Bucket:
+    """Blocks of files that the disk lacks until they are fetched, while the gate is open."""
+
+    def __init__(self, **blocks: int) -> None:
+        self.absent = {(path, number) for path, count in blocks.items() for number in range(count)}
+        self.gate = asyncio.Event()
+        self.fetched: list[tuple[str, int]] = []
+        self.lost: set[tuple[str, int]] = set()
+
+    def is_absent(self, place: Place) -> bool:
+        return (place.path, place.position // BLOCK_BYTES) in self.absent
+
+    async def bring_in(self, place: Place) -> int:
+        key = place.path, place.position // BLOCK_BYTES
+        self.fetched.append(key)
+        await self.gate.wait()
+        if key in self.lost:
+            raise OSError(5, "the part is damaged")
+        self.absent.discard(key)
+        return BLOCK_BYTES
+
+
 @pytest.fixture
 async def opened() -> AsyncIterator[Callable[..., tuple[ColdReads, Disk]]]:
     """Make a disk and its reader; the fixture closes both."""
     made: list[tuple[ColdReads, Disk]] = []
 
     def make(
-        *, threads: int = 2, ahead: int = 0, flusher: Any = None, **blocks: int
+        *, threads: int = 2, ahead: int = 0, flusher: Any = None, bucket: Bucket | None = None, **blocks: int
     ) -> tuple[ColdReads, Disk]:
         disk = Disk(**blocks)
         cold_reads = ColdReads(
@@ -63,6 +86,7 @@ async def opened() -> AsyncIterator[Callable[..., tuple[ColdReads, Disk]]]:
             threads=threads,
             cache_bytes=KEPT * BLOCK_BYTES,
             ahead_bytes=ahead * BLOCK_BYTES,
+            fetcher=bucket,
         )
         cold_reads.start()
         made.append((cold_reads, disk))
@@ -295,3 +319,84 @@ class TestRun:
         waiting.cancel()
         await asyncio.gather(waiting, return_exceptions=True)
         assert cold_reads.blocks_waiting == 1
+
+
+class TestABucket:
+    async def test_absent_blocks_do_not_wait_for_the_disk(self, opened: Make) -> None:
+        bucket = Bucket(b=9)
+        cold_reads, disk = opened(threads=1, bucket=bucket, a=9)
+        cold_reads.want([block("a", 1), block("a", 3)], lambda: None)
+        bucket.gate.set()
+        await bring_in(cold_reads, block("b", 5))
+        assert bucket.fetched == [("b", 5)]
+        assert cold_reads.blocks_waiting == 2
+        disk.gate.set()
+        await settled(cold_reads)
+        assert disk.read_blocks == [("a", 1), ("a", 3)]
+
+    async def test_the_disk_does_not_wait_for_absent_blocks(self, opened: Make) -> None:
+        bucket = Bucket(b=99)
+        cold_reads, disk = opened(threads=1, bucket=bucket, a=9)
+        for number in range(1, 90, 2):
+            cold_reads.want([block("b", number)], lambda: None)
+        disk.gate.set()
+        await bring_in(cold_reads, block("a", 1))
+        assert len(bucket.fetched) == FETCHES_AT_ONCE
+        bucket.gate.set()
+        await settled(cold_reads)
+        assert len(bucket.fetched) == 45
+
+    async def test_a_block_that_was_fetched_is_read_from_the_disk(self, opened: Make) -> None:
+        bucket = Bucket(b=9)
+        cold_reads, disk = opened(bucket=bucket, b=9)
+        bucket.gate.set()
+        disk.gate.set()
+        await bring_in(cold_reads, block("b", 5))
+        await bring_in(cold_reads, block("b", 5))
+        assert bucket.fetched == disk.read_blocks == [("b", 5)]
+
+    async def test_the_blocks_behind_are_fetched_at_once(self, opened: Make) -> None:
+        bucket = Bucket(b=99)
+        cold_reads, _ = opened(ahead=1, bucket=bucket, b=99)
+        bucket.gate.set()
+        await bring_in(cold_reads, block("b", 0))
+        bucket.gate.clear()
+        while len(bucket.fetched) < 1 + FETCHED_AHEAD:
+            await asyncio.sleep(0)
+        assert bucket.fetched == [("b", number) for number in range(1 + FETCHED_AHEAD)]
+        bucket.gate.set()
+        await settled(cold_reads)
+        cold_reads.passing(block("b", FETCHED_AHEAD))
+        await settled(cold_reads)
+        assert bucket.fetched[-1] == ("b", 2 * FETCHED_AHEAD)
+
+    async def test_nothing_is_fetched_behind_the_end(self, opened: Make) -> None:
+        bucket = Bucket(b=3)
+        cold_reads, disk = opened(ahead=1, bucket=bucket, b=3)
+        disk.gate.set()
+        bucket.gate.set()
+        await bring_in(cold_reads, block("b", 0))
+        await settled(cold_reads)
+        assert bucket.fetched == [("b", 0), ("b", 1), ("b", 2)]
+
+    async def test_a_lost_block_is_for_the_reader_to_meet(self, opened: Make) -> None:
+        bucket = Bucket(b=3)
+        bucket.lost.add(("b", 0))
+        cold_reads, _ = opened(bucket=bucket, b=3)
+        bucket.gate.set()
+        await bring_in(cold_reads, block("b", 0))
+        assert cold_reads.blocks_kept == 0
+
+    async def test_stopping_ends_the_fetches(self, opened: Make) -> None:
+        bucket = Bucket(b=3)
+        cold_reads, _ = opened(bucket=bucket, b=3)
+        told: list[int] = []
+        cold_reads.want([block("b", 0)], lambda: told.append(1))
+        while not bucket.fetched:
+            await asyncio.sleep(0)
+        cold_reads.stop()
+        bucket.gate.set()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert not told
+        assert ("b", 0) in bucket.absent
