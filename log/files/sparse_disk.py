@@ -20,7 +20,7 @@ from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
 from log.files.residency import BLOCK_BYTES, SparseFiles
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from log.files.disk import Disk
     from log.files.residency import SegmentKey, SparseFile
@@ -301,11 +301,17 @@ class SparseDisk:
                 self._below.close(descriptor)
         return freed
 
-    def coldest(self, size_bytes: int) -> Iterator[tuple[SparseFile, list[int]]]:
-        """Yield the resident blocks that were not read for the longest time, about `size_bytes` of them, file by file."""
+    def coldest(
+        self, size_bytes: int, spares: Callable[[str], bool] = lambda _: False
+    ) -> Iterator[tuple[SparseFile, list[int]]]:
+        """Yield the resident blocks that were not read for the longest time, about `size_bytes` of them, file by file.
+
+        Leaves out files whose path `spares` returns True for.
+        """
         found: list[tuple[int, int, SparseFile]] = []
         for file in self.files:
-            if file.key is not None and not file.pins:
+            path = file.path
+            if file.key is not None and not file.pins and path is not None and not spares(path):
                 with self._lock:
                     found += [(used, number, file) for used, number in file.resident_blocks()]
         found.sort(key=lambda block: block[:2])

@@ -59,8 +59,8 @@ class CachedDirectory:
         self.sparse.source = self.bucket
         self.size_bytes = 0
 
-    def path(self, base_offset: int) -> str:
-        return f"/data/t-0/{base_offset:020}.log"
+    def path(self, base_offset: int, topic: str = "t") -> str:
+        return f"/data/{topic}-0/{base_offset:020}.log"
 
     def file(self, base_offset: int) -> SparseFile:
         found = self.sparse.files.of(self.path(base_offset))
