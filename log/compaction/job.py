@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from log.files.file_names import LOG_SUFFIX, offset_name
 from log.segments.transaction_index import AbortedTransaction
 
 JOB_VERSION: Final = 1
@@ -54,6 +55,13 @@ class CleaningJob(msgspec.Struct, frozen=True):
     max_decompressed_bytes: int
     limits: JobLimits
     version: int = JOB_VERSION
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of the segments' log files."""
+        return [
+            f"{self.directory}/{offset_name(segment.base_offset, LOG_SUFFIX)}" for segment in self.segments
+        ]
 
 
 class _JobVersion(msgspec.Struct):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, Protocol
 
 from log import Place
@@ -34,6 +34,9 @@ class BlockCache:
         self.when_filled: list[Callable[[int], None]] = []
         """Called with the number of bytes that a block added to the local disk."""
 
+        self.make_room: Callable[[int], Awaitable[None]] | None = None
+        """Makes room on the disk for so many bytes, before whole files are fetched. Raises OSError."""
+
     def is_absent(self, place: Place) -> bool:
         """Return whether the local disk lacks a byte of the place."""
         file = self.sparse.find(place.path)
@@ -58,6 +61,9 @@ class BlockCache:
         for file in files:
             self.sparse.pin(file)
         try:
+            absent_bytes = sum(file.absent_bytes for file in files)
+            if absent_bytes and self.make_room is not None:
+                await self.make_room(absent_bytes)
             await self._fetch_all(files)
             yield
         finally:

@@ -79,6 +79,21 @@ class Eviction:
         if self._filled_bytes > self._allowed_bytes:
             self._begin_pass()
 
+    async def make_room(self, size_bytes: int) -> None:
+        """Evict until the disk has room for so many bytes, whatever the limit is. Raises OSError if there is too little to evict."""
+        missing_bytes = size_bytes - self._free_bytes()
+        if missing_bytes <= 0:
+            return
+        if self._has_holes:
+            await asyncio.to_thread(self._evict, missing_bytes)
+        if self._free_bytes() < size_bytes:
+            raise OSError(
+                errno.ENOSPC, f"the disk has no room for {size_bytes} bytes from the bucket", self._path
+            )
+
+    def _free_bytes(self) -> int:
+        return self._storage.free_bytes(self._path) - self._reserve_bytes()
+
     def _begin_pass(self) -> None:
         if self._has_holes and (self._pass is None or self._pass.done()):
             self._pass = asyncio.get_running_loop().create_task(self.run_pass(), name="eviction")
@@ -98,7 +113,7 @@ class Eviction:
     def _excess_bytes(self) -> int:
         """Return how many bytes to evict; at most 0 if none. Raises OSError."""
         limit_bytes = self._limit_bytes()
-        free_bytes = self._storage.free_bytes(self._path) - self._reserve_bytes()
+        free_bytes = self._free_bytes()
         self.local_bytes = self._log_bytes() - self._sparse.absent_bytes()
         left_bytes = free_bytes
         if limit_bytes != NO_LIMIT:

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import uuid
 from collections.abc import Callable, Coroutine, Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final
 
 from gateway.config import Config
@@ -71,8 +72,12 @@ class Compaction:
         log_directory: LogDirectory,
         lifecycle: TopicLifecycle,
         cleaner: Callable[[], Cleaner],
+        hold: Callable[[Sequence[str]], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
     ) -> None:
-        """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work."""
+        """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work.
+
+        `hold` keeps whole segment files on the local disk while a cleaner reads them.
+        """
         self._config = config
         self._clock = clock
         self._partitions = partitions
@@ -84,6 +89,7 @@ class Compaction:
         self._configs_changed = True
         self._task: asyncio.Task[None] | None = None
         self._cleaner = cleaner
+        self._hold = hold
         self._workers: dict[Cleaner, None] = {}
         self._begun: set[asyncio.Task[None]] = set()
         """The work that must finish even when the job is stopped."""
@@ -221,9 +227,10 @@ class Compaction:
         token = uuid.uuid4().hex
         try:
             cleaning = begin_cleaning(partition.log, found, self._limits(threads), token=token, now_ms=now_ms)
-            outcome = await worker.clean(
-                cleaning.job, lambda cleaned: self._put_in_place(partition, cleaning, cleaned)
-            )
+            async with self._hold(cleaning.job.paths):
+                outcome = await worker.clean(
+                    cleaning.job, lambda cleaned: self._put_in_place(partition, cleaning, cleaned)
+                )
         except _GivenUp:
             logger.info(
                 "the compaction of %s-%d was given up, because its log has changed",

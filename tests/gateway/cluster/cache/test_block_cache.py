@@ -81,6 +81,26 @@ async def test_held_files_are_whole_and_stay(directory: CachedDirectory, cache: 
     assert directory.sparse.evict(directory.file(9), [0, 1]) == 2 * BLOCK_BYTES
 
 
+async def test_room_is_made_before_files_are_held(directory: CachedDirectory, cache: BlockCache) -> None:
+    asked: list[int] = []
+
+    async def make_room(size_bytes: int) -> None:
+        asked.append(size_bytes)
+        raise OSError(28, "no room")
+
+    cache.make_room = make_room
+    directory.read(0, 1)
+    with pytest.raises(OSError, match="no room"):
+        async with cache.held([directory.path(0), directory.path(9)]):
+            pytest.fail("the files are not whole")
+    assert asked == [42 * BLOCK_BYTES]
+    assert len(directory.bucket.reads) == 1
+    for number in (0, 2):
+        directory.read(0, number)
+    async with cache.held([directory.path(0)]):
+        assert len(asked) == 1
+
+
 async def test_nothing_is_held_after_a_failure(directory: CachedDirectory, cache: BlockCache) -> None:
     directory.bucket.error = OSError(5, "the part is damaged")
     with pytest.raises(OSError, match="damaged"):

@@ -104,6 +104,24 @@ async def test_fetches_wake_the_eviction(scene: Scene) -> None:
     assert scene.eviction.bytes_evicted > 40 * BLOCK_BYTES
 
 
+class TestMakingRoom:
+    async def test_nothing_goes_while_the_disk_has_room(self, scene: Scene) -> None:
+        scene.limit_blocks = 80
+        scene.free_blocks = 30
+        await scene.eviction.make_room(20 * BLOCK_BYTES)
+        assert scene.resident_blocks == 80
+
+    async def test_blocks_go_until_the_bytes_fit(self, scene: Scene) -> None:
+        scene.storage.free_bytes = lambda _: (100 - scene.resident_blocks) * BLOCK_BYTES  # type: ignore[method-assign]
+        await scene.eviction.make_room(25 * BLOCK_BYTES)
+        assert scene.resident_blocks == 80 - 15
+
+    async def test_too_large_a_file_is_refused(self, scene: Scene) -> None:
+        scene.storage.free_bytes = lambda _: (100 - scene.resident_blocks) * BLOCK_BYTES  # type: ignore[method-assign]
+        with pytest.raises(OSError, match="no room"):
+            await scene.eviction.make_room(91 * BLOCK_BYTES)
+
+
 async def test_the_checks_end(scene: Scene) -> None:
     scene.limit_blocks = 70
     scene.eviction.start()
