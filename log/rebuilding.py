@@ -13,14 +13,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from log.directory.directory_files import BUCKET_SESSION, LOCK
+from log.directory.directory_files import BUCKET_SESSION, LOCK, RECOVERY_POINTS
 from log.directory.identity import Identity, check_empty, fresh_id, write_identity
 from log.directory.stored_logs import CLEAN_SHUTDOWN, looks_unchanged, peek_stored_logs
 from log.durability.durability import LocalDurability
 from log.errors import CorruptRecord
-from log.files.checkpoints import encode_partition_metadata
+from log.files.checkpoints import encode_offsets, encode_partition_metadata
 from log.files.data_file import DataFile
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
+from log.files.residency import SegmentKey
 from log.files.versions import META
 
 if TYPE_CHECKING:
@@ -58,6 +59,8 @@ class RebuiltDirectory:
         """The bytes of each segment file written so far, by path."""
         self._files: dict[str, DataFile] = {}
         self._staged: set[tuple[uuid.UUID, int]] = set()
+        self._durable_below: dict[tuple[uuid.UUID, int], int] = {}
+        self._recovery_points: dict[tuple[str, int], int] = {}
 
     @classmethod
     def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
@@ -103,6 +106,24 @@ class RebuiltDirectory:
             view, at = view[written:], at + written
         self._sizes[path] = max(size, at)
 
+    def write_absent(self, topic_id: uuid.UUID, partition: int, segment_base: int, size_bytes: int) -> None:
+        """Create the file of a closed segment whose bytes stay in the bucket until somebody reads them. Raises OSError.
+
+        Write the index files of the segment, too, and call `vouch_for` with an offset in a later segment. Otherwise the next start
+        reads the whole segment.
+        """
+        sparse = self._storage.sparse
+        if sparse is None:
+            raise ValueError("the storage has no files with holes")
+        path = f"{self._directory(topic_id, partition)}/{offset_name(segment_base, LOG_SUFFIX)}"
+        sparse.create_absent(path, SegmentKey(topic_id, partition, segment_base), size_bytes)
+
+    def vouch_for(self, topic_id: uuid.UUID, partition: int, end_offset: int) -> None:
+        """Let the next start take all records below `end_offset` for durable: compaction may have removed some of them, and only
+        the segment of the offset is checked batch by batch.
+        """
+        self._durable_below[topic_id, partition] = end_offset
+
     def write_file(self, topic_id: uuid.UUID, partition: int, name: str, content: bytes) -> None:
         """Write the whole content of a side file of a partition, in place of an earlier content. Raises OSError."""
         self._storage.write_file(f"{self._directory(topic_id, partition)}/{name}", content)
@@ -117,15 +138,23 @@ class RebuiltDirectory:
         target = self._root / f"{topic}-{partition}"
         self._storage.rename(staged, str(target))
         self._staged.remove((topic_id, partition))
+        recovery_point = self._durable_below.pop((topic_id, partition), None)
+        if recovery_point is not None:
+            self._recovery_points[topic, partition] = recovery_point
         return target
 
     def finish(self, durable: DurableFiles, cluster_id: str, node_id: int) -> None:
-        """Delete the partitions that got no name, write the identity of the directory, and unlock it. Raises OSError."""
+        """Delete the partitions that got no name, write recovery points and the identity of the directory, and unlock it.
+
+        Raises OSError.
+        """
         for topic_id, partition in self._staged:
             path = self._directory(topic_id, partition)
             self._release(f"{path}/")
             self._empty(Path(path))
             self._storage.delete_directory(path)
+        if self._recovery_points:
+            durable.replace(f"{self._root}/{RECOVERY_POINTS}", encode_offsets(self._recovery_points))
         write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
         self.abandon()
 
