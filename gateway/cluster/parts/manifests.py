@@ -1,0 +1,111 @@
+"""Reads and replaces manifests. A replacement is conditional, so a process that has not noticed the end of its session can't undo one.
+
+A manifest that another process wrote meanwhile tells by its session who that was. One of an earlier session is replaced: that process
+has lost its session, and does not delete what our manifest names. One of a later session ends us.
+"""
+
+from __future__ import annotations
+
+import random
+from typing import NamedTuple
+
+from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
+from gateway.cluster.parts.keys import PartitionKey, manifest_key
+from gateway.cluster.parts.manifest import Manifest, decode_manifest, encode_manifest
+from gateway.cluster.wal.persistence import PersistentReads
+
+
+class Overtaken(Exception):
+    """A later session has replaced the manifest: our session has ended."""
+
+
+class Known(NamedTuple):
+    """A manifest, and the version of the object that has it."""
+
+    manifest: Manifest | None
+    version: str | None
+
+
+class Manifests:
+    """The manifests that one session has read or written."""
+
+    def __init__(self, objects: ObjectStore, *, chance: random.Random | None = None) -> None:
+        self._objects = objects
+        self._reads = PersistentReads(objects, "the gateway waits to read and replace manifests", chance)
+        self._known: dict[PartitionKey, Known] = {}
+
+    def of(self, partition: PartitionKey) -> Manifest | None:
+        """Return the manifest as it was last read or written here; None without one."""
+        known = self._known.get(partition)
+        return None if known is None else known.manifest
+
+    def partitions(self) -> list[PartitionKey]:
+        """Return the partitions with a manifest."""
+        return [partition for partition, known in self._known.items() if known.manifest is not None]
+
+    async def load(self, partition: PartitionKey) -> Manifest | None:
+        """Return the manifest, and read it at first; None without one. Waits until the store answers.
+
+        Raises CorruptPart, IncompatibleFormat, Refused.
+        """
+        if partition not in self._known:
+            self._known[partition] = await self._read(partition)
+        return self._known[partition].manifest
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Replace the manifest by this one in the next generation; return what was stored. Waits until the store answers.
+
+        Raises Overtaken, CorruptPart, IncompatibleFormat, Refused.
+        """
+        partition = manifest.key
+        await self.load(partition)
+        known = self._known[partition]
+        while True:
+            before = known.manifest
+            if before is not None and before.session > manifest.session:
+                raise Overtaken(f"session {before.session} has replaced {manifest_key(partition)}")
+            stored = _next(manifest, before)
+            try:
+                version = await self._objects.replace(
+                    manifest_key(partition), encode_manifest(stored), known.version
+                )
+            except (Changed, StoreFailed) as error:
+                # The answer may be about an earlier call of ours that had its effect.
+                if isinstance(error, StoreFailed):
+                    await self._reads.failed(error)
+                known = await self._read(partition)
+                if known.manifest != stored:
+                    continue
+            else:
+                known = Known(stored, version)
+            self._known[partition] = known
+            return stored
+
+    async def delete(self, partition: PartitionKey) -> None:
+        """Delete the manifest. Waits until the store answers. Raises Refused."""
+        await self._reads.answered(lambda: self._objects.delete(manifest_key(partition)))
+        self._known.pop(partition, None)
+
+    async def _read(self, partition: PartitionKey) -> Known:
+        key = manifest_key(partition)
+        try:
+            content, version = await self._reads.answered(lambda: self._objects.read(key))
+        except Missing:
+            return Known(None, None)
+        return Known(decode_manifest(content, key), version)
+
+
+def _next(manifest: Manifest, before: Manifest | None) -> Manifest:
+    generation = 0 if before is None else before.generation + 1
+    return Manifest(
+        manifest.topic_id,
+        manifest.partition,
+        manifest.topic,
+        manifest.session,
+        manifest.seq,
+        manifest.log_start_offset,
+        manifest.end_offset,
+        manifest.segments,
+        manifest.files,
+        generation,
+    )

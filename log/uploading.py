@@ -1,0 +1,129 @@
+"""The view of a log for those who copy it elsewhere: its segments, which bytes of them are durable, and its side files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from log.errors import CorruptRecord
+from log.files.checkpoints import decode_offsets, encode_offsets
+from log.files.data_file import DataFile
+from log.files.file_names import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_START_OFFSET,
+    SEGMENT_SUFFIXES,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    parse_offset_name,
+)
+from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
+from log.recovery.cut_bytes import CUT_SUFFIX
+
+if TYPE_CHECKING:
+    from log.files.storage import Storage
+    from log.partition_log import PartitionLog
+
+__all__ = [
+    "LOG_START_OFFSET",
+    "DataFile",
+    "LogView",
+    "SegmentView",
+    "SoundBatches",
+    "log_start_content",
+    "log_start_in",
+    "read_sound",
+    "side_files",
+    "view",
+]
+
+_PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, CUT_SUFFIX)
+"""The suffixes of files that are about to vanish, or that nobody reads but people."""
+
+
+class SegmentView(NamedTuple):
+    """A segment file at one moment."""
+
+    base_offset: int
+    size_bytes: int
+    file: DataFile
+    """Another object after a compaction has replaced the file."""
+
+
+class LogView(NamedTuple):
+    """A log at one moment."""
+
+    log_start_offset: int
+    end_offset: int
+    """The offset below which all records are durable."""
+    segments: list[SegmentView]
+    """The segments that begin at or below the end offset, ascending."""
+
+
+class SoundBatches(NamedTuple):
+    """Whole batches of a segment file, whose checksums fit."""
+
+    data: bytes
+    end_offset: int
+    """The offset after the last record; that of the caller when there is no batch."""
+
+
+def view(log: PartitionLog) -> LogView:
+    """Return the segments of the log, on its event loop."""
+    end_offset = log.recovery_point
+    segments = [
+        SegmentView(segment.base_offset, segment.size_bytes, segment.file)
+        for segment in log.segments.segments
+        if segment.base_offset <= end_offset
+    ]
+    return LogView(log.log_start_offset, end_offset, segments)
+
+
+def read_sound(
+    storage: Storage, file: DataFile, position: int, max_bytes: int, end_offset: int
+) -> SoundBatches:
+    """Read whole batches below `end_offset` from a pinned file: at most `max_bytes`, but for one larger batch. Any thread may call.
+
+    Raises OSError, CorruptRecord where the CRC of a batch does not fit.
+    """
+    data = storage.read_pinned(file, max_bytes, position)
+    if len(data) >= HEADER_BYTES:
+        first = parse_header(data[:HEADER_BYTES])
+        if first.size_bytes > len(data) and first.last_offset < end_offset:
+            data = storage.read_pinned(file, first.size_bytes, position)
+    content, size_bytes, reached = memoryview(data), 0, -1
+    for start, batch in whole_batches(data):
+        if batch.last_offset >= end_offset:
+            break
+        if not crc_matches(batch, content, start):
+            raise CorruptRecord(f"{file.path} is damaged at position {position + start}")
+        size_bytes, reached = start + batch.size_bytes, batch.last_offset + 1
+    return SoundBatches(data[:size_bytes], reached)
+
+
+def side_files(storage: Storage, directory: str) -> dict[str, bytes]:
+    """Return all files of a partition but for segments, indexes and the log start offset, with their contents. Raises OSError.
+
+    Any thread may call. A file that is replaced meanwhile comes as it was before or after.
+    """
+    files: dict[str, bytes] = {}
+    for name in storage.list_directory(directory):
+        found = parse_offset_name(name)
+        is_segment = found is not None and found[1] in SEGMENT_SUFFIXES
+        if is_segment or name == LOG_START_OFFSET or name.endswith(_PASSING):
+            continue
+        try:
+            files[name] = storage.read_file(f"{directory}/{name}")
+        except FileNotFoundError:
+            continue  # an old snapshot was deleted since the listing
+    return files
+
+
+def log_start_in(content: bytes) -> int:
+    """Return the offset in the content of a file of the log start offset. Raises IncompatibleFormat, CorruptRecord."""
+    offsets = decode_offsets(content, LOG_START_OFFSET)
+    return max(offsets.values(), default=0)
+
+
+def log_start_content(topic: str, partition: int, offset: int) -> bytes:
+    """Return the content of the file of the log start offset."""
+    return encode_offsets({(topic, partition): offset})

@@ -1,0 +1,106 @@
+from __future__ import annotations
+
+from collections.abc import Awaitable
+from random import Random
+from typing import TypeVar
+
+import msgspec
+import pytest
+
+from gateway.cluster.parts.keys import manifest_key
+from gateway.cluster.parts.manifest import Manifest, decode_manifest
+from gateway.cluster.parts.manifests import Manifests, Overtaken
+from tests.gateway.cluster.parts.test_manifest import MANIFEST
+from tests.gateway.cluster.wal.virtual import in_virtual_time
+from tests.support.simulated_objects import CALM, ROUGH, Faults, SimulatedBucket, SimulatedObjects
+
+T = TypeVar("T")
+
+
+def manifests(bucket: SimulatedBucket, seed: int = 1, faults: Faults = CALM) -> Manifests:
+    return Manifests(
+        SimulatedObjects(bucket, seed=seed, faults=faults, name=f"client {seed}"), chance=Random(seed)
+    )
+
+
+def of_session(session: int, end_offset: int = 9) -> Manifest:
+    return msgspec.structs.replace(MANIFEST, session=session, end_offset=end_offset)
+
+
+def stored(bucket: SimulatedBucket) -> Manifest:
+    key = manifest_key(MANIFEST.key)
+    return decode_manifest(bucket.get(key), key)
+
+
+async def each(*calls: Awaitable[T]) -> list[T]:
+    return [await call for call in calls]
+
+
+def test_generations_count_the_replacements() -> None:
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        ours = manifests(bucket)
+        for generation in range(3):
+            assert (await ours.replace(of_session(4))).generation == generation
+        assert ours.partitions() == [MANIFEST.key]
+
+    in_virtual_time(work())
+    assert stored(bucket).generation == 2
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_replacement_happens_once_whatever_the_store_does(seed: int) -> None:
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        ours = manifests(bucket, seed, ROUGH)
+        for end in (9, 10, 11):
+            await ours.replace(of_session(4, end))
+            assert stored(bucket).end_offset == end
+            assert stored(bucket) == ours.of(MANIFEST.key)
+
+    in_virtual_time(work())
+
+
+def test_the_manifest_of_an_earlier_session_is_replaced() -> None:
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        ours, zombies = manifests(bucket, 1), manifests(bucket, 2)
+        await zombies.replace(of_session(3))
+        await ours.load(MANIFEST.key)
+        await zombies.replace(of_session(3, 10))
+        replaced = await ours.replace(of_session(4, 11))
+        assert (replaced.generation, replaced.session) == (2, 4)
+
+    in_virtual_time(work())
+    assert stored(bucket).end_offset == 11
+
+
+def test_the_manifest_of_a_later_session_stays() -> None:
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        zombies, theirs = manifests(bucket, 1), manifests(bucket, 2)
+        await zombies.replace(of_session(3))
+        await theirs.replace(of_session(4, 11))
+        with pytest.raises(Overtaken, match="session 4 has replaced"):
+            await zombies.replace(of_session(3, 12))
+
+    in_virtual_time(work())
+    assert stored(bucket).end_offset == 11
+
+
+def test_a_deleted_manifest_is_gone() -> None:
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        ours = manifests(bucket)
+        await ours.replace(of_session(4))
+        await ours.delete(MANIFEST.key)
+        assert ours.partitions() == []
+        assert await ours.load(MANIFEST.key) is None
+
+    in_virtual_time(work())
+    assert not bucket.objects
