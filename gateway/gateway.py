@@ -180,6 +180,7 @@ class Gateway:
         services.upkeep.backlog.run()
         services.topics.metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
+        self.home.begin(services)
         await self._control.start()
 
     def _start_coordinators(self) -> None:
@@ -256,6 +257,7 @@ class Gateway:
         )
         if self._services is not None:
             await self._stop_services(self._services)
+        await self.home.rest()
         await self._flusher.idle()
         giving_up.cancel()
         self._flusher.stop()
@@ -338,8 +340,7 @@ async def _serve(config: Config, guide: bool) -> None:
         starting = loop.create_task(gateway.start())
         await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
         if not starting.done() and not gateway.has_entered:
-            # the bucket may not answer for ever, and nothing of the gateway runs yet
-            starting.cancel()
+            starting.cancel()  # the bucket may never answer, and nothing of the gateway runs yet
             with contextlib.suppress(asyncio.CancelledError):
                 await starting
             return

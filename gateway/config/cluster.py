@@ -78,4 +78,21 @@ CLUSTER_SETTINGS = (
         minimum=100,
         maximum=3_600_000,
     ),
+    _number(
+        "seqgate.cluster.upload.interval.ms",
+        600_000,
+        "Milliseconds after which the gateway uploads new records of all partitions as parts of their segments, and deletes the objects "
+        "of the write-ahead log that have the same records. A start without the cache reads the parts and what came after them.",
+        minimum=100,
+        maximum=86_400_000,
+    ),
+    Setting(
+        name="seqgate.cluster.wal.max.bytes",
+        type=SettingType.LONG,
+        default=256 << 20,
+        minimum=1 << 20,
+        maximum=LONG_MAX,
+        section=_CLUSTER,
+        doc="Bytes of records in the write-ahead log at which the gateway uploads parts at once.",
+    ),
 )

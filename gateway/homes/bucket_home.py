@@ -22,11 +22,15 @@ import msgspec
 from gateway.admin.system_errors import in_words
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
+from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
-from gateway.cluster.rebuild.rebuild import MetadataPlace, rebuild
+from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
 from gateway.cluster.rebuild.wal_reader import WalRange
+from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.recording_wal import RecordingWal
+from gateway.cluster.uploads.uploads import EarlierWal, UploadLimits, Uploads
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import seal, seal_earlier, sealed_at
+from gateway.cluster.wal.sealing import SealedWal, seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import (
     CorruptRegistration,
@@ -39,12 +43,14 @@ from gateway.cluster.wal.sessions import (
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
 from gateway.homes.home import Ended, StartFailed
+from gateway.homes.uploaded_partitions import uploaded_partitions
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
+from gateway.runtime.services import Services
 from gateway.runtime.topics.follow_settings import put_limits
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import CachedDurability, DirectoryLocked, Durability, IncompatibleFormat, LocalDurability, LogError
@@ -76,6 +82,10 @@ class BucketHome:
         self.durability: Durability = CachedDurability(machine.storage)
         self._objects: ObjectStore
         self.wal: SessionWal
+        self._coverage = Coverage()
+        self._uploads: Uploads | None = None
+        self._earlier: Sequence[EarlierWal] | None = None
+        """The logs of earlier sessions that still have objects; None while they are not known."""
         self._reason = f"a later session started on {platform.node()}"
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
@@ -92,7 +102,7 @@ class BucketHome:
             except BaseException:
                 await self._objects.close()
                 raise
-        except (Refused, CorruptRegistration, CorruptWalObject, UnknownRecordError) as error:
+        except (Refused, CorruptRegistration, CorruptWalObject, CorruptPart, UnknownRecordError) as error:
             raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
         except (LogError, IncompatibleFormat, DirectoryLocked, OSError) as error:
             raise StartFailed(
@@ -118,6 +128,13 @@ class BucketHome:
             seconds=self._machine.seconds,
         )
         self.wal.on_fenced.append(self._fenced)
+        try:
+            # What was read is the newest only if this session was in force after that.
+            await self.wal.barrier()
+        except SessionFenced as error:
+            raise StartFailed(
+                f"another gateway has taken the cluster {self._address} over: {error}"
+            ) from error
         logger.info(
             "session %d of the cluster %s in %s begins", session.session, session.cluster_id, self._address
         )
@@ -188,9 +205,11 @@ class BucketHome:
 
     async def _rebuild(self, session: Session) -> None:
         begun_s = time.monotonic()
+        sealed = await seal_earlier(self._objects, session, self._reason)
+        self._earlier = _with_objects(sealed)
         ranges = [
             WalRange(known.node_id, known.session, known.nonce, log.first_seq, log.end_seq)
-            for known, log in await seal_earlier(self._objects, session, self._reason)
+            for known, log in sealed
         ]
         local = LocalSession(self._address, session.cluster_id, session.session)
         directory = RebuiltDirectory.begin(self._machine.storage, self._path, encode_local_session(local))
@@ -202,7 +221,12 @@ class BucketHome:
                 MetadataPlace(METADATA_TOPIC_ID, METADATA_TOPIC),
                 self._read_topics,
             )
-            directory.finish(self.durability, session.cluster_id, session.node_id)
+            directory.finish(
+                self.durability,
+                session.cluster_id,
+                session.node_id,
+                may_be_compacted=rebuilt.has_history,
+            )
         except BaseException:
             directory.abandon()
             raise
@@ -211,23 +235,55 @@ class BucketHome:
             self._path,
             self._address,
             len(ranges),
-            *rebuilt,
+            *rebuilt[:3],
             time.monotonic() - begun_s,
         )
 
-    def _read_topics(self, directory: Path) -> Mapping[uuid.UUID, str]:
+    def _read_topics(self, directory: Path) -> Mapping[uuid.UUID, StoredTopic]:
         image = MetadataImage()
         for _, batch in stored_batches(self._machine.storage, directory):
             for record in iterate_records(batch):
                 image.replay(decode_record(record.value or b""))
-        return {topic_id: topic.name for topic_id, topic in image.topics_by_id.items()}
+        return {
+            topic_id: StoredTopic(topic.name, len(topic.partitions))
+            for topic_id, topic in image.topics_by_id.items()
+        }
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         """Return the flusher whose rounds are objects of the session, and begin to watch for the session's end."""
         assert isinstance(durability, CachedDurability)
         self._beat = loop.create_task(self._beat_while_idle(), name="heartbeat of the session")
         limits = put_limits(self._config)
-        return ObjectFlusher(loop, wal=self.wal, durability=durability, limits=limits, machine=self._machine)
+        wal = RecordingWal(self.wal, self._coverage)
+        return ObjectFlusher(loop, wal=wal, durability=durability, limits=limits, machine=self._machine)
+
+    def begin(self, services: Services) -> None:
+        """Begin to upload the history of partitions."""
+        limits = UploadLimits(
+            self._config.int("seqgate.cluster.upload.interval.ms") / 1000,
+            self._config.int("seqgate.cluster.wal.max.bytes"),
+        )
+        self._uploads = Uploads(
+            self._objects,
+            self._machine.storage,
+            self.wal,
+            self._coverage,
+            self._find_earlier,
+            uploaded_partitions(services),
+            limits,
+            self._machine.seconds,
+        )
+        self._uploads.start()
+
+    async def rest(self) -> None:
+        if self._uploads is not None:
+            await self._uploads.stop()
+
+    async def _find_earlier(self) -> Sequence[EarlierWal]:
+        """Return the logs of earlier sessions that still have objects. Raises CorruptWalObject, IncompatibleFormat, Refused."""
+        if self._earlier is None:
+            self._earlier = _with_objects(await seal_earlier(self._objects, self.wal.session, self._reason))
+        return self._earlier
 
     async def _beat_while_idle(self) -> None:
         """Create an empty object when nothing else was created for a while: an idle gateway learns so that its session was sealed."""
@@ -289,3 +345,11 @@ class BucketHome:
         """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises OSError."""
         durability = LocalDurability(self._machine.storage)
         durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
+
+
+def _with_objects(sealed: Sequence[tuple[RegisteredSession, SealedWal]]) -> list[EarlierWal]:
+    return [
+        EarlierWal(known.node_id, known.session, log.end_seq)
+        for known, log in sealed
+        if log.first_seq < log.end_seq
+    ]

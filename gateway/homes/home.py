@@ -6,6 +6,7 @@ import asyncio
 from typing import NoReturn, Protocol
 
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.services import Services
 from log import Durability
 
 
@@ -27,6 +28,12 @@ class Home(Protocol):
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         """Return what makes appends durable. Call after `enter`."""
+
+    def begin(self, services: Services) -> None:
+        """Begin what the home does beside flushes; the gateway serves from now on."""
+
+    async def rest(self) -> None:
+        """End what `begin` began; the gateway takes no more requests."""
 
     async def ended(self) -> NoReturn:
         """Wait until the gateway must stop serving at once, although nobody stopped it. Raises Ended."""

@@ -12,6 +12,7 @@ from gateway.homes.home import StartFailed
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.services import Services
 from log import Durability, IncompatibleFormat, LocalDurability
 
 
@@ -39,6 +40,12 @@ class LocalHome:
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         return Flusher(loop, machine=self._machine, durability=durability)
+
+    def begin(self, services: Services) -> None:
+        pass
+
+    async def rest(self) -> None:
+        pass
 
     async def ended(self) -> NoReturn:
         while True:

@@ -80,6 +80,9 @@ class Director:
             if self._node.is_up and self._node.disk_has_failed:
                 # a restart brings partitions back that a failed flush took offline
                 self._node.kill()
+            if self._plan.store is not None and self._node.is_up:
+                # What the clients read at the end comes from the bucket alone.
+                self._node.lose_disk()
             await self._bring_up()
             self._hurry(at_the_end=True)
 

@@ -78,6 +78,7 @@ def bucket_plan_of(seed: int) -> Plan:
         f"seqgate.cluster.puts.per.second={chance.choice((5, 50, 1_000))}",
         f"seqgate.cluster.puts.in.flight={chance.choice((1, 2, 4))}",
         f"log.flush.interval.messages={chance.choice((1, PAGE_CACHE))}",
+        f"seqgate.cluster.upload.interval.ms={Random(f'uploads plan {seed}').choice((100, 500, 2_000, 600_000))}",
     )
     return replace(
         plan, befalls=befalls, settings=(*plan.settings, *settings), store=chance.choice(FAULTY_STORES)

@@ -13,6 +13,7 @@ from random import Random
 
 from tests.simulation.chance import seeded
 from tests.simulation.checkers import breaches
+from tests.simulation.checkers.bucket import counts_of, missing_objects
 from tests.simulation.clients.workload import Workload, run
 from tests.simulation.director import Director
 from tests.simulation.events_of_names import LineAcknowledged, NameFenced, NameTold
@@ -114,6 +115,7 @@ class Simulation:
             self._node.bury()
             gc.enable()
         outcome.breaches += breaches(outcome.history)
+        outcome.breaches += missing_objects(self._node.bucket)
 
     async def _live(self) -> None:
         seed, duration_s = self.outcome.seed, self._plan.duration_s
@@ -147,6 +149,7 @@ class Simulation:
         counts.update(self._network.faults)
         counts.update({f"disk: {kind}": number for kind, number in self._node.disk.faults.items()})
         counts.update(self._node.counts)
+        counts.update(counts_of(self._node.bucket))
         events = outcome.history.events
         counts["records checked"] = sum(isinstance(event, Acknowledged) for event in events)
         counts["lines acknowledged"] = sum(isinstance(event, LineAcknowledged) for event in events)

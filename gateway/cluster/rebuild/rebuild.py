@@ -1,4 +1,5 @@
-"""Rebuilds a data directory from the write-ahead logs of all sessions, so that the start after it finds the files of a crash.
+"""Rebuilds a data directory from the manifests of partitions and the write-ahead logs of all sessions, so that the start after it finds
+the files of a crash.
 
 A data row names the segment file and the position of its bytes, so the segment files become those of the gateway that wrote them,
 byte by byte. What derives from the records (indexes, producers, transactions, leader epochs) is recovered from them as after
@@ -7,21 +8,27 @@ any crash. A side file is written where its row comes; a later row of the same f
 
 from __future__ import annotations
 
-import logging
 import uuid
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.rebuild.history import History
 from gateway.cluster.rebuild.wal_reader import WalRange, read_objects
-from gateway.cluster.wal.wal_object import DataRow, WalObject
 from log.rebuilding import RebuiltDirectory
 
-logger = logging.getLogger(__name__)
 
-ReadTopics = Callable[[Path], Mapping[uuid.UUID, str]]
-#: Returns the names of all topics, by topic id, from the directory of the metadata log.
+class StoredTopic(NamedTuple):
+    """A topic as the metadata has it."""
+
+    name: str
+    partitions: int
+
+
+ReadTopics = Callable[[Path], Mapping[uuid.UUID, StoredTopic]]
+#: Returns all topics, by topic id, from the directory of the metadata log.
 
 
 class MetadataPlace(NamedTuple):
@@ -37,6 +44,8 @@ class Rebuilt(NamedTuple):
     objects: int
     size_bytes: int
     partitions: int
+    has_history: bool
+    """Whether a manifest was restored, so that compactions may have removed offsets."""
 
 
 async def rebuild(
@@ -48,30 +57,27 @@ async def rebuild(
 ) -> Rebuilt:
     """Write all files, and name the partitions of topics that exist. The caller finishes the directory.
 
-    Raises CorruptWalObject, CorruptRecord for bytes that are missing, IncompatibleFormat, Refused, OSError, and what `read_topics`
-    raises.
+    Raises CorruptWalObject, CorruptPart, CorruptRecord for bytes that are missing, IncompatibleFormat, Refused, OSError, and what
+    `read_topics` raises.
     """
-    count = size_bytes = 0
+    history = History(objects, directory)
+    await history.restore(PartitionKey(metadata.topic_id, 0))
+    history.check(PartitionKey(metadata.topic_id, 0))
+    count = 0
     async for wal_object in read_objects(objects, ranges):
-        size_bytes += _write(wal_object, directory)
+        await history.apply(wal_object)
         count += 1
-    names: dict[uuid.UUID, str] = {}
+    history.check(PartitionKey(metadata.topic_id, 0))
+    topics: Mapping[uuid.UUID, StoredTopic] = {}
     if (metadata.topic_id, 0) in directory.staged:
-        names.update(read_topics(directory.place(metadata.topic_id, 0, metadata.topic)))
+        topics = read_topics(directory.place(metadata.topic_id, 0, metadata.topic))
+    for topic_id, topic in topics.items():
+        for partition in range(topic.partitions):
+            await history.restore(PartitionKey(topic_id, partition))
+            history.check(PartitionKey(topic_id, partition))
     placed = 0
     for topic_id, partition in directory.staged:
-        name = names.get(topic_id)
-        if name is not None:
-            directory.place(topic_id, partition, name)
+        if topic_id in topics:
+            directory.place(topic_id, partition, topics[topic_id].name)
             placed += 1
-    return Rebuilt(count, size_bytes, placed)
-
-
-def _write(wal_object: WalObject, directory: RebuiltDirectory) -> int:
-    """Write the bytes of one object; return how many."""
-    for row, data in zip(wal_object.rows, wal_object.data, strict=True):
-        if isinstance(row, DataRow):
-            directory.write(row.topic_id, row.partition, row.segment_base, row.position, data)
-        else:
-            directory.write_file(row.topic_id, row.partition, row.name, bytes(data))
-    return sum(row.length for row in wal_object.rows)
+    return Rebuilt(count, history.size_bytes, placed, history.has_any)

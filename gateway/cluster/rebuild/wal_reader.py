@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.cluster.objects.objects import Missing, ObjectStore
+from gateway.cluster.wal.boundary import read_boundary
 from gateway.cluster.wal.keys import object_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode
@@ -35,25 +36,32 @@ async def read_objects(objects: ObjectStore, ranges: Sequence[WalRange]) -> Asyn
     """
     reads = PersistentReads(objects, "the gateway waits to read the records of the cluster")
     places = ((wal, seq) for wal in ranges for seq in range(wal.first_seq, wal.end_seq))
-    ahead: deque[asyncio.Task[WalObject]] = deque()
+    ahead: deque[asyncio.Task[WalObject | None]] = deque()
     try:
         for wal, seq in places:
             ahead.append(asyncio.create_task(_read(reads, wal, seq)))
             if len(ahead) >= READ_AT_ONCE:
-                yield await ahead.popleft()
+                found = await ahead.popleft()
+                if found is not None:
+                    yield found
         while ahead:
-            yield await ahead.popleft()
+            found = await ahead.popleft()
+            if found is not None:
+                yield found
     finally:
         for task in ahead:
             task.cancel()
         await asyncio.gather(*ahead, return_exceptions=True)
 
 
-async def _read(reads: PersistentReads, wal: WalRange, seq: int) -> WalObject:
+async def _read(reads: PersistentReads, wal: WalRange, seq: int) -> WalObject | None:
+    """Return the object; None if its session has deleted it since the log was sealed, because manifests had its rows by then."""
     key = object_key(wal.node_id, wal.session, seq)
     try:
         found = decode(await reads.get(key), key)
     except Missing as error:
+        if seq < await read_boundary(reads, wal.node_id, wal.session):
+            return None
         raise CorruptWalObject(
             f"{key} is missing, and the log of its session ends at {wal.end_seq}. Records are lost unless a backup of the bucket has the object."
         ) from error

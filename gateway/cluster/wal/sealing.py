@@ -100,10 +100,11 @@ async def seal_earlier(
     sealing = [asyncio.create_task(sealed(earlier)) for earlier in before]
     try:
         return [(earlier, await log) for earlier, log in zip(before, sealing, strict=True)]
-    finally:
+    except (Exception, asyncio.CancelledError):
         for log in sealing:
             log.cancel()
         await asyncio.gather(*sealing, return_exceptions=True)
+        raise
 
 
 async def sealed_at(objects: ObjectStore, node_id: int, session: int, seq: int) -> bool:

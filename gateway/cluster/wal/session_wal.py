@@ -120,6 +120,29 @@ class SessionWal:
         """The seq of the next object."""
         return self._rules.next_seq
 
+    @property
+    def confirmed_end(self) -> int:
+        """The seq of the first object that is not confirmed."""
+        return next(iter(self._pending), self._rules.next_seq)
+
+    async def barrier(self) -> None:
+        """Return when an object that is put now is confirmed: the session was in force after everything that happened before the call.
+
+        Raises SessionFenced, RuntimeError if the session is closed meanwhile.
+        """
+        seq = self.next_seq
+        done: asyncio.Future[None] = self._loop.create_future()
+        self._waiters.append(done)
+        self.put((), (), lambda: None if done.done() else done.set_result(None))
+        if not self.is_fenced:
+            await done
+        if self.is_fenced:
+            raise SessionFenced(self._fenced_by)
+        if self.confirmed_end <= seq:
+            raise RuntimeError(
+                f"session {self.session.session} was closed with {len(self._pending)} objects undecided"
+            )
+
     def put(self, rows: Sequence[Row], data: Sequence[Buffer], confirmed: Callable[[], None]) -> None:
         """Create the next object of the log, and return without waiting.
 

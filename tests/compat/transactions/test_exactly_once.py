@@ -107,7 +107,11 @@ def test_each_record_is_copied_once_by_kafkas_message_copier_though_the_disk_is_
 
 def _bucket(directory: Path) -> dict[str, str]:
     (directory / "bucket").mkdir()
-    return {"seqgate.cluster": f"file://{directory / 'bucket'}", "seqgate.cluster.puts.per.second": "200"}
+    return {
+        "seqgate.cluster": f"file://{directory / 'bucket'}",
+        "seqgate.cluster.puts.per.second": "200",
+        "seqgate.cluster.upload.interval.ms": "300",
+    }
 
 
 def _kill_while_copying(

@@ -48,7 +48,11 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
             _lose_disk(scene)
             _take_over(scene, proxies[0])
 
-    settings = {"seqgate.cluster": f"file://{directory / 'bucket'}", "seqgate.cluster.puts.per.second": "200"}
+    settings = {
+        "seqgate.cluster": f"file://{directory / 'bucket'}",
+        "seqgate.cluster.puts.per.second": "200",
+        "seqgate.cluster.upload.interval.ms": "300",
+    }
     return play(directory, seed, act, Setting(settings=settings, way=through_proxy))
 
 

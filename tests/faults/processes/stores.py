@@ -67,6 +67,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
             "seqgate.cluster": f"s3://{BUCKET}/orders",
             "seqgate.cluster.endpoint": f"http://127.0.0.1:{proxy.port}",
             "seqgate.cluster.puts.per.second": "200",
+            "seqgate.cluster.upload.interval.ms": "300",
         }
         setting = Setting(settings=settings, environment=REGION_AND_KEYS)
         outcome = play(directory, seed, act, setting)

@@ -8,17 +8,23 @@ from random import Random
 from typing import TypeVar
 
 import pytest
+from crc32c import crc32c
 
-from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, rebuild
+from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key, part_name
+from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, encode_manifest
+from gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
+from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild
 from gateway.cluster.rebuild.wal_reader import WalRange
-from gateway.cluster.wal.keys import object_key
+from gateway.cluster.wal.boundary import encode_boundary
+from gateway.cluster.wal.keys import boundary_key, object_key
 from gateway.cluster.wal.sealing import seal
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import Session
 from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, FileRow, Row
-from log import CachedDurability, LogDirectory, Storage
+from log import CachedDurability, CorruptRecord, LogDirectory, Storage
 from log.files.file_names import LOG_START_OFFSET
 from log.rebuilding import RebuiltDirectory
+from log.uploading import log_start_content
 from tests.log.support import NOW_MS, SMALL
 from tests.simulation.loop import SimulatedLoop
 from tests.support.batches import Batch, records
@@ -34,8 +40,8 @@ def batch(offset: int, count: int = 1) -> bytes:
     return Batch(records(count), base_offset=offset).encode()
 
 
-def read_topics(_: Path) -> Mapping[uuid.UUID, str]:
-    return {FLIGHTS: "flights"}
+def read_topics(_: Path) -> Mapping[uuid.UUID, StoredTopic]:
+    return {FLIGHTS: StoredTopic("flights", 1)}
 
 
 class Cluster:
@@ -150,10 +156,134 @@ def test_an_empty_cluster_is_an_empty_directory(tmp_path: Path) -> None:
     async def work() -> Rebuilt:
         return await Cluster().rebuild(tmp_path)
 
-    assert run(work) == Rebuilt(0, 0, 0)
+    assert run(work) == Rebuilt(0, 0, 0, has_history=False)
     directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
     assert len(directory) == 0
     assert directory.cluster_id == "cluster"
+
+
+def manifest(
+    objects: SimulatedObjects,
+    *ends: int,
+    place: tuple[int, int] = (0, 0),
+    starts_at: int = 0,
+    files: tuple[FileRef, ...] = (),
+    topic_id: uuid.UUID = FLIGHTS,
+) -> None:
+    """Put parts of one segment, which end at these offsets, and the manifest that names them."""
+    parts: list[PartRef] = []
+    position = offset = 0
+    for end in ends:
+        data = batch(offset, end - offset)
+        name = part_name(0, uuid.uuid4().hex)
+        head = PartHead(topic_id, 0, 0, position, len(data), offset, end)
+        content = b"".join(encode_part(head, data))
+        objects.bucket.create(part_key(PartitionKey(topic_id, 0), name), content, 0)
+        parts.append(PartRef(name, position, len(data), end, crc32c(data)))
+        position, offset = position + len(data), end
+    segments = (SegmentRef(0, tuple(parts)),)
+    made = Manifest(topic_id, 0, "flights", *place, starts_at, offset, segments, files)
+    objects.bucket.create(manifest_key(made.key), encode_manifest(made), 0)
+
+
+class TestHistory:
+    def test_rows_follow_on_the_parts(self, tmp_path: Path) -> None:
+        async def work() -> Rebuilt:
+            cluster = Cluster()
+            manifest(cluster.objects, 3, 5)
+            size = len(batch(0, 3)) + len(batch(3, 2))
+            old, new = appended(FLIGHTS, 3, 5, 0, len(batch(0, 3))), appended(FLIGHTS, 5, 6, 0, size)
+            await cluster.session([METADATA_ROW], [old, new])
+            return await cluster.rebuild(tmp_path)
+
+        assert run(work).has_history
+        assert (tmp_path / "flights-0" / f"{0:020}.log").read_bytes() == batch(0, 3) + batch(3, 2) + batch(5)
+        assert open_log(tmp_path) == [0, 6]
+
+    def test_a_partition_without_rows_is_there(self, tmp_path: Path) -> None:
+        async def work() -> None:
+            cluster = Cluster()
+            manifest(cluster.objects, 4, starts_at=2)
+            await cluster.session([METADATA_ROW])
+            await cluster.rebuild(tmp_path)
+
+        run(work)
+        assert open_log(tmp_path) == [2, 4]
+
+    @pytest.mark.parametrize(("place", "content"), [((0, 1), b"old"), ((0, 2), b"new"), ((1, 0), b"new")])
+    def test_only_side_files_that_are_newer_than_the_manifest_count(
+        self, tmp_path: Path, place: tuple[int, int], content: bytes
+    ) -> None:
+        async def work() -> None:
+            cluster = Cluster()
+            manifest(cluster.objects, 1, place=place, files=(FileRef("notes", 3, crc32c(b"new"), b"new"),))
+            await cluster.session([METADATA_ROW], [(FileRow(FLIGHTS, 0, "notes", 3), b"old")])
+            await cluster.rebuild(tmp_path)
+
+        run(work)
+        assert (tmp_path / "flights-0" / "notes").read_bytes() == content
+
+    @pytest.mark.parametrize(("row", "start"), [(1, 3), (4, 4)])
+    def test_the_later_log_start_offset_counts(self, tmp_path: Path, row: int, start: int) -> None:
+        async def work() -> None:
+            cluster = Cluster()
+            manifest(cluster.objects, 5, place=(0, 2), starts_at=3)
+            content = log_start_content("flights", 0, row)
+            await cluster.session(
+                [METADATA_ROW], [(FileRow(FLIGHTS, 0, LOG_START_OFFSET, len(content)), content)]
+            )
+            await cluster.rebuild(tmp_path)
+
+        run(work)
+        assert open_log(tmp_path) == [start, 5]
+
+    def test_a_deleted_topic_may_lack_its_history(self, tmp_path: Path) -> None:
+        async def work() -> None:
+            cluster = Cluster()
+            await cluster.session([METADATA_ROW, appended(GONE, 7, 8, 0, 500), appended(FLIGHTS, 0, 1)])
+            await cluster.rebuild(tmp_path)
+
+        run(work)
+        assert not (tmp_path / "gone-0").exists()
+        assert open_log(tmp_path) == [0, 1]
+
+    def test_a_part_that_is_missing_is_damage(self, tmp_path: Path) -> None:
+        async def work() -> None:
+            cluster = Cluster()
+            manifest(cluster.objects, 3)
+            (part,) = (key for key in cluster.objects.bucket.keys("parts/") if not key.endswith("manifest"))
+            del cluster.objects.bucket.objects[part]
+            await cluster.session([METADATA_ROW])
+            await cluster.rebuild(tmp_path)
+
+        with pytest.raises(CorruptPart, match="is missing, and a manifest names it"):
+            run(work)
+
+    def test_bytes_before_a_row_that_nobody_has_are_damage(self, tmp_path: Path) -> None:
+        async def work() -> None:
+            cluster = Cluster()
+            await cluster.session([METADATA_ROW, appended(FLIGHTS, 7, 8, 0, 500)])
+            await cluster.rebuild(tmp_path)
+
+        with pytest.raises(CorruptRecord, match="the bytes 0 to 499 of the segment 0 are missing"):
+            run(work)
+
+    def test_an_object_that_was_collected_since_the_seal_is_skipped(self, tmp_path: Path) -> None:
+        async def work() -> Rebuilt:
+            cluster = Cluster()
+            await cluster.session([METADATA_ROW], [appended(FLIGHTS, 0, 3)])
+            manifest(cluster.objects, 3)
+            ranges = [WalRange(1, 0, cluster.sessions[0].nonce, 0, 2)]
+            bucket = cluster.objects.bucket
+            bucket.create(boundary_key(1, 0), encode_boundary(2), 0)
+            del bucket.objects[object_key(1, 0, 1)]
+            directory = RebuiltDirectory.begin(Storage(), tmp_path, b"{}")
+            rebuilt = await rebuild(cluster.objects, ranges, directory, METADATA, read_topics)
+            directory.finish(CachedDurability(Storage()), "cluster", 1, may_be_compacted=True)
+            return rebuilt
+
+        assert run(work).objects == 1
+        assert open_log(tmp_path) == [0, 3]
 
 
 class TestDamage:

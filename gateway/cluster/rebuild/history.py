@@ -1,0 +1,160 @@
+"""Restores the history of partitions from their manifests, which are read at the first row of a partition in a write-ahead log.
+
+Call this after all earlier sessions are sealed: a manifest on which a session relied was replaced before its seal, so it is read here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from typing import Final
+
+from crc32c import crc32c
+
+from gateway.cluster.objects.objects import Missing, ObjectStore
+from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
+from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
+from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.wal_object import Buffer, DataRow, WalObject
+from log import CorruptRecord
+from log.rebuilding import RebuiltDirectory
+from log.uploading import LOG_START_OFFSET, log_start_content, log_start_in
+
+PARTS_AT_ONCE: Final = 4
+"""Parts that are read at the same time. As many are in memory at most."""
+
+
+class History:
+    """The partitions that are restored, and what their manifests say."""
+
+    def __init__(self, objects: ObjectStore, directory: RebuiltDirectory) -> None:
+        self._reads = PersistentReads(objects, "the gateway waits to read the history of the cluster")
+        self._directory = directory
+        self._manifests: dict[PartitionKey, Manifest | None] = {}
+        self._log_starts: dict[PartitionKey, int] = {}
+        self._incomplete: dict[PartitionKey, CorruptPart | CorruptRecord] = {}
+        """The partitions of which something is missing. That is damage unless their topics were deleted."""
+        self.size_bytes = 0
+        """The bytes that were read."""
+
+    @property
+    def has_any(self) -> bool:
+        """Whether a partition has a manifest."""
+        return any(manifest is not None for manifest in self._manifests.values())
+
+    def check(self, partition: PartitionKey) -> None:
+        """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord."""
+        if partition in self._incomplete:
+            raise self._incomplete[partition]
+
+    async def restore(self, partition: PartitionKey) -> None:
+        """Write the segments and side files that the manifest names, if this was not done before. Waits until the store answers.
+
+        Raises IncompatibleFormat, Refused, OSError; `check` tells of damage.
+        """
+        if partition in self._manifests:
+            return
+        self._manifests[partition] = None
+        try:
+            await self._restore(partition)
+        except CorruptPart as error:
+            self._incomplete[partition] = error
+
+    async def _restore(self, partition: PartitionKey) -> None:
+        key = manifest_key(partition)
+        try:
+            manifest = decode_manifest(await self._reads.get(key), key)
+        except Missing:
+            return
+        if manifest.key != partition:
+            raise CorruptPart(f"{key} is the manifest of another partition: {manifest.key}.")
+        self._manifests[partition] = manifest
+        for segment in manifest.segments:
+            self._directory.write(*partition, segment.base, 0, b"")
+        async for segment, part, data in self._parts(manifest):
+            self._directory.write(*partition, segment.base, part.position, data)
+            self.size_bytes += part.length
+        for file in manifest.files:
+            self._directory.write_file(*partition, file.name, await self._content(partition, file))
+        self._move_log_start(
+            partition,
+            manifest.log_start_offset,
+            log_start_content(manifest.topic, manifest.partition, manifest.log_start_offset),
+        )
+
+    async def apply(self, wal_object: WalObject) -> None:
+        """Write the rows of an object that are newer than the manifests of their partitions. Raises as `restore`."""
+        place = wal_object.session, wal_object.seq
+        for row, data in zip(wal_object.rows, wal_object.data, strict=True):
+            partition = PartitionKey(row.topic_id, row.partition)
+            await self.restore(partition)
+            manifest = self._manifests[partition]
+            if isinstance(row, DataRow):
+                if manifest is None or row.end_offset > manifest.end_offset:
+                    self._write(partition, row, data)
+            elif row.name == LOG_START_OFFSET:
+                self._move_log_start(partition, log_start_in(bytes(data)), bytes(data))
+            elif manifest is None or place >= manifest.place:
+                self._directory.write_file(*partition, row.name, bytes(data))
+            self.size_bytes += row.length
+
+    def _write(self, partition: PartitionKey, row: DataRow, data: Buffer) -> None:
+        try:
+            self._directory.write(*partition, row.segment_base, row.position, data)
+        except CorruptRecord as error:
+            self._incomplete.setdefault(partition, error)
+
+    def _move_log_start(self, partition: PartitionKey, offset: int, content: bytes) -> None:
+        """Write the file of the log start offset, unless a later offset is known."""
+        if offset > self._log_starts.get(partition, 0):
+            self._log_starts[partition] = offset
+            self._directory.write_file(*partition, LOG_START_OFFSET, content)
+
+    async def _parts(self, manifest: Manifest) -> AsyncIterator[tuple[SegmentRef, PartRef, memoryview]]:
+        """Yield all parts in order, with their bytes; several are read at once."""
+        ahead: deque[tuple[SegmentRef, PartRef, asyncio.Task[memoryview]]] = deque()
+        try:
+            for segment, part in _parts_of(manifest):
+                reading = asyncio.create_task(self._read(manifest, segment, part))
+                ahead.append((segment, part, reading))
+                if len(ahead) >= PARTS_AT_ONCE:
+                    first = ahead.popleft()
+                    yield first[0], first[1], await first[2]
+            while ahead:
+                first = ahead.popleft()
+                yield first[0], first[1], await first[2]
+        finally:
+            for _, _, reading in ahead:
+                reading.cancel()
+            await asyncio.gather(*(reading for _, _, reading in ahead), return_exceptions=True)
+
+    async def _read(self, manifest: Manifest, segment: SegmentRef, part: PartRef) -> memoryview:
+        key = part_key(manifest.key, part.name)
+        head, data = decode_part(await self._get(key), key)
+        expected = PartHead(
+            *manifest.key, segment.base, part.position, part.length, head.first_offset, part.end_offset
+        )
+        if head != expected or crc32c(data) != part.crc:
+            raise CorruptPart(f"{key} is another part than its manifest says: {head}.")
+        return data
+
+    async def _content(self, partition: PartitionKey, file: FileRef) -> bytes:
+        key = manifest_key(partition) if file.stored is None else part_key(partition, file.stored)
+        content = file.content if file.stored is None else await self._get(key)
+        if content is None or (len(content), crc32c(content)) != (file.length, file.crc):
+            raise CorruptPart(f"{key} is damaged: the CRC-32C of the side file {file.name} does not fit.")
+        return content
+
+    async def _get(self, key: str) -> bytes:
+        try:
+            return await self._reads.get(key)
+        except Missing as error:
+            raise CorruptPart(
+                f"{key} is missing, and a manifest names it. Records are lost unless a backup of the bucket has the object."
+            ) from error
+
+
+def _parts_of(manifest: Manifest) -> Iterable[tuple[SegmentRef, PartRef]]:
+    return ((segment, part) for segment in manifest.segments for part in segment.parts)

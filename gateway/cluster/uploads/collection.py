@@ -1,0 +1,69 @@
+"""Deletes objects of write-ahead logs that no start needs: first the boundary moves, then the objects go.
+
+Seals and registrations stay for ever. What a crash leaves below a boundary is deleted by the next collection of that log only if it begins
+there, so a collection begins a little before the last boundary.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Iterable
+from typing import Final
+
+from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
+from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
+from gateway.cluster.wal.keys import boundary_key, object_key
+from gateway.cluster.wal.persistence import PersistentReads
+
+logger = logging.getLogger(__name__)
+
+DELETED_AT_ONCE: Final = 16
+
+
+class Collection:
+    """Deletes objects of one cluster."""
+
+    def __init__(self, objects: ObjectStore) -> None:
+        self._objects = objects
+        self._reads = PersistentReads(objects, "the gateway waits to delete what the bucket needs no more")
+
+    async def collect(self, node_id: int, session: int, boundary: int) -> int:
+        """Move the boundary of the session's log, and delete the objects below it; return how many. Waits until the store answers.
+
+        A boundary that is further stays. Raises CorruptWalObject, IncompatibleFormat, Refused.
+        """
+        before = await self._move_boundary(node_id, session, boundary)
+        await self.delete(object_key(node_id, session, seq) for seq in range(before, boundary))
+        return max(0, boundary - before)
+
+    async def delete(self, keys: Iterable[str]) -> None:
+        """Delete objects, several at once. Waits until the store answers. Raises Refused."""
+        turns = asyncio.Semaphore(DELETED_AT_ONCE)
+
+        async def gone(key: str) -> None:
+            async with turns:
+                await self._reads.answered(lambda: self._objects.delete(key))
+
+        await asyncio.gather(*map(gone, keys))
+
+    async def _move_boundary(self, node_id: int, session: int, boundary: int) -> int:
+        """Return the boundary before."""
+        key, first = boundary_key(node_id, session), None
+        while True:
+            try:
+                content, version = await self._reads.answered(lambda: self._objects.read(key))
+                present = decode_boundary(content, key)
+            except Missing:
+                present, version = 0, None
+            first = present if first is None else first
+            if present >= boundary:
+                return first
+            try:
+                await self._objects.replace(key, encode_boundary(boundary), version)
+            except Changed:
+                continue  # by an earlier try of ours, or by a gateway that took over
+            except StoreFailed as error:
+                await self._reads.failed(error)
+            else:
+                return first

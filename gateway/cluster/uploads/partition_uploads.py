@@ -1,0 +1,236 @@
+"""Brings the parts and the manifest of a partition up to its log.
+
+A segment file only grows, so its next part begins where the last one ends. A compaction replaces the file, which is uploaded as a whole
+then; `DataFile` tells the files apart, and after a restart the last part's checksum does. Only durable records are uploaded.
+
+The side files of the local disk may be ahead of what is durable. So after they are read, all records that the log has then are made durable
+before the manifest is replaced.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import uuid
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from crc32c import crc32c
+
+from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, ObjectStore, Refused, StoreFailed
+from gateway.cluster.parts.keys import PartitionKey, file_name, part_key, part_name
+from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef
+from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.part_object import PartHead, encode_part
+from gateway.cluster.wal.persistence import PersistentReads
+from log import CorruptRecord, PartitionLog, Storage
+from log.uploading import DataFile, SegmentView, SoundBatches, read_sound, side_files, view
+
+PART_BYTES: Final = 8 << 20
+"""The most bytes of a part; a larger batch has a part of its own. So many bytes are in memory at a time."""
+MOST_PARTS: Final = 16
+"""A closed segment with more parts that are not full is uploaded again as a whole."""
+INLINE_BYTES: Final = 4 << 10
+"""The largest side file that is in the manifest itself."""
+
+
+class Uploaded(NamedTuple):
+    """A manifest that was replaced, and the objects that only the one before it names."""
+
+    manifest: Manifest
+    garbage: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class UploadPorts:
+    """What the uploads of a session need."""
+
+    objects: ObjectStore
+    storage: Storage
+    manifests: Manifests
+    session: int
+    next_seq: Callable[[], int]
+    """Returns the seq of the session's next object."""
+    flushed: Callable[[PartitionLog], Awaitable[None]]
+    """Makes everything now in a log durable. Raises StorageFailed."""
+
+
+class PartitionUploads:
+    """The partitions whose parts this session has written, and their files."""
+
+    def __init__(self, ports: UploadPorts) -> None:
+        self._ports = ports
+        self._store = PersistentReads(ports.objects, "the gateway waits to upload parts of segments")
+        self._files: dict[PartitionKey, dict[int, DataFile]] = {}
+        """The files that the manifest of a partition is about, by the base offset of the segment."""
+
+    def knows(self, partition: PartitionKey) -> bool:
+        """Return whether this session has uploaded the partition."""
+        return partition in self._files
+
+    def is_changed(self, log: PartitionLog) -> bool:
+        """Return whether files were replaced or removed since the last upload."""
+        known = self._files.get(PartitionKey(log.topic_id, log.partition))
+        if known is None:
+            return False
+        present = {segment.base_offset: segment.file for segment in log.segments.segments}
+        return any(present.get(base) is not file for base, file in known.items())
+
+    def forget(self, partition: PartitionKey) -> None:
+        """Forget the files of a deleted partition."""
+        self._files.pop(partition, None)
+
+    async def upload(self, log: PartitionLog) -> Uploaded:
+        """Upload what the bucket lacks, and replace the manifest. Waits until the store answers.
+
+        Raises OSError, LogError (the log can't be read, or is offline), CorruptPart, Overtaken, IncompatibleFormat, Refused.
+        """
+        ports, key = self._ports, PartitionKey(log.topic_id, log.partition)
+        before = await ports.manifests.load(key)
+        seen = view(log)
+        seq = ports.next_seq()
+        created: list[str] = []
+        try:
+            segments = [
+                await self._segment(
+                    key, each, seen.end_offset, before, created, is_last=each is seen.segments[-1]
+                )
+                for each in seen.segments
+            ]
+            contents = await asyncio.to_thread(side_files, ports.storage, log.directory)
+            files = [
+                await self._file(key, name, contents[name], before, created) for name in sorted(contents)
+            ]
+            await ports.flushed(log)
+        except BaseException:
+            await self._delete(key, created)
+            raise
+        manifest = Manifest(
+            log.topic_id,
+            log.partition,
+            log.topic,
+            ports.session,
+            seq,
+            seen.log_start_offset,
+            seen.end_offset,
+            tuple(segments),
+            tuple(files),
+        )
+        replaced = ports.manifests.of(key)
+        stored = await ports.manifests.replace(manifest)
+        self._files[key] = {each.base_offset: each.file for each in seen.segments}
+        garbage = frozenset() if replaced is None else replaced.objects - stored.objects
+        return Uploaded(stored, garbage)
+
+    async def _segment(
+        self,
+        key: PartitionKey,
+        seen: SegmentView,
+        end_offset: int,
+        before: Manifest | None,
+        created: list[str],
+        *,
+        is_last: bool,
+    ) -> SegmentRef:
+        """Upload what is missing of a segment, and return all its parts. Raises OSError, LogError, Refused."""
+        descriptors = self._ports.storage.descriptors
+        descriptors.pin(seen.file)
+        try:
+            parts = list(await self._kept_parts(key, seen, before, is_last=is_last))
+            position = parts[-1].position + parts[-1].length if parts else 0
+            while position < seen.size_bytes:
+                found = await asyncio.to_thread(
+                    read_sound, self._ports.storage, seen.file, position, PART_BYTES, end_offset
+                )
+                if not found.data:
+                    break
+                first_offset = parts[-1].end_offset if parts else seen.base_offset
+                parts.append(await self._part(key, seen, position, first_offset, found, created))
+                position += len(found.data)
+        finally:
+            descriptors.unpin(seen.file)
+        if not is_last and position != seen.size_bytes:
+            raise CorruptRecord(f"{seen.file.path} ends amid a batch at position {position}")
+        return SegmentRef(seen.base_offset, tuple(parts))
+
+    async def _kept_parts(
+        self, key: PartitionKey, seen: SegmentView, before: Manifest | None, *, is_last: bool
+    ) -> tuple[PartRef, ...]:
+        """Return the parts of the manifest that still hold the bytes of the file."""
+        kept = (
+            next((each for each in before.segments if each.base == seen.base_offset), None)
+            if before
+            else None
+        )
+        if kept is None or not kept.parts or kept.size_bytes > seen.size_bytes:
+            return ()
+        if (
+            not is_last
+            and len(kept.parts) > MOST_PARTS
+            and kept.size_bytes < len(kept.parts) * PART_BYTES // 2
+        ):
+            return ()
+        known = self._files.get(key, {}).get(seen.base_offset)
+        if known is not None:
+            return kept.parts if known is seen.file else ()
+        last = kept.parts[-1]
+        content = await asyncio.to_thread(
+            self._ports.storage.read_pinned, seen.file, last.length, last.position
+        )
+        return kept.parts if crc32c(content) == last.crc else ()
+
+    async def _part(
+        self,
+        key: PartitionKey,
+        seen: SegmentView,
+        position: int,
+        first_offset: int,
+        found: SoundBatches,
+        created: list[str],
+    ) -> PartRef:
+        name = part_name(seen.base_offset, uuid.uuid4().hex)
+        head = PartHead(*key, seen.base_offset, position, len(found.data), first_offset, found.end_offset)
+        content, crc = await asyncio.to_thread(_encoded, head, found.data)
+        await self._create(key, name, content, created)
+        return PartRef(name, position, len(found.data), found.end_offset, crc)
+
+    async def _file(
+        self, key: PartitionKey, name: str, content: bytes, before: Manifest | None, created: list[str]
+    ) -> FileRef:
+        crc = crc32c(content)
+        if len(content) <= INLINE_BYTES:
+            return FileRef(name, len(content), crc, content)
+        for known in before.files if before else ():
+            if known.stored is not None and (known.length, known.crc) == (len(content), crc):
+                return FileRef(name, len(content), crc, stored=known.stored)
+        stored = file_name(uuid.uuid4().hex)
+        await self._create(key, stored, content, created)
+        return FileRef(name, len(content), crc, stored=stored)
+
+    async def _create(
+        self, key: PartitionKey, name: str, content: bytes | Sequence[Buffer], created: list[str]
+    ) -> None:
+        """Create an object whose name nobody else uses. Waits until the store answers. Raises Refused."""
+        created.append(name)
+        path = part_key(key, name)
+        while True:
+            try:
+                await self._store.answered(lambda: self._ports.objects.create(path, content))
+            except AlreadyThere:
+                # An earlier try of ours, whose answer was lost; or two tries met, and neither took effect.
+                try:
+                    await self._store.get_end(path, 1)
+                except Missing:
+                    continue
+            return
+
+    async def _delete(self, key: PartitionKey, names: list[str]) -> None:
+        """Delete objects that no manifest names. What is left at a failure is an orphan."""
+        with contextlib.suppress(StoreFailed, Refused):
+            for name in names:
+                await self._ports.objects.delete(part_key(key, name))
+
+
+def _encoded(head: PartHead, data: bytes) -> tuple[list[Buffer], int]:
+    return encode_part(head, data), crc32c(data)

@@ -1,0 +1,24 @@
+"""A write-ahead log that notes in `Coverage` what is put into it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.wal.session_wal import SessionWal
+from gateway.cluster.wal.wal_object import Row
+
+
+class RecordingWal:
+    """The log of this process's session, as flush rounds use it."""
+
+    def __init__(self, wal: SessionWal, coverage: Coverage) -> None:
+        self._wal = wal
+        self._coverage = coverage
+        self.on_fenced: list[Callable[[str], None]] = wal.on_fenced
+
+    def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
+        """Put the next object of the log, as `SessionWal.put` does."""
+        if rows:
+            self._coverage.put(self._wal.next_seq, rows, data)
+        self._wal.put(rows, data, confirmed)

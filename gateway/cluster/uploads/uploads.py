@@ -1,0 +1,203 @@
+"""The rounds in which a session uploads the history of its partitions, and deletes what the bucket needs no more.
+
+A round uploads the partitions whose rows no manifest covers, or whose files a compaction or retention has changed. Then it passes the
+session's barrier: after it the new manifests count, because a gateway that takes over from now on reads these or later ones. Only then
+the objects that they replace are deleted, and the objects of write-ahead logs that they cover.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from gateway.cluster.objects.objects import ObjectStore, Refused
+from gateway.cluster.parts.keys import PartitionKey, part_key
+from gateway.cluster.parts.manifests import Manifests, Overtaken
+from gateway.cluster.parts.part_object import CorruptPart
+from gateway.cluster.uploads.collection import Collection as Deletions
+from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
+from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from log import IncompatibleFormat, LogError, PartitionLog, Storage
+
+logger = logging.getLogger(__name__)
+
+UPLOADED_AT_ONCE: Final = 2
+LOOKED_EVERY_S: Final = 1.0
+
+
+class EarlierWal(NamedTuple):
+    """The log of an earlier session, which has ended."""
+
+    node_id: int
+    session: int
+    end_seq: int
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The partitions of the gateway, as uploads see them."""
+
+    all: Callable[[], Iterable[PartitionKey]]
+    """Returns all partitions of the metadata as far as it is durable, and those whose logs are open."""
+    open_log: Callable[[PartitionKey], PartitionLog | None]
+    """Returns the log of a partition, opened if necessary; None without records and files. Raises OSError, LogError, IncompatibleFormat."""
+    flushed: Callable[[PartitionLog], Awaitable[None]]
+    """Makes everything now in a log durable. Raises StorageFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadLimits:
+    """When a round begins."""
+
+    interval_s: float
+    """The seconds after the one before."""
+    wal_max_bytes: int
+    """The bytes of the session's write-ahead log that are not covered, at which a round begins at once."""
+
+
+class Uploads:
+    """The uploads of one session."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        storage: Storage,
+        wal: SessionWal,
+        coverage: Coverage,
+        find_earlier: Callable[[], Awaitable[Sequence[EarlierWal]]],
+        partitions: Partitions,
+        limits: UploadLimits,
+        seconds: Callable[[], float],
+    ) -> None:
+        """`find_earlier` returns the logs of earlier sessions that still have objects. `seconds` is a clock that is never set."""
+        self._wal = wal
+        self._coverage = coverage
+        self._find_earlier = find_earlier
+        self._earlier: Sequence[EarlierWal] | None = None
+        self._partitions = partitions
+        self._limits = limits
+        self._seconds = seconds
+        self._manifests = Manifests(objects)
+        self._deletions = Deletions(objects)
+        session = wal.session.session
+        ports = UploadPorts(
+            objects, storage, self._manifests, session, lambda: wal.next_seq, partitions.flushed
+        )
+        self._uploads = PartitionUploads(ports)
+        self._task: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """Begin to run rounds in the background."""
+        self._task = asyncio.get_running_loop().create_task(self._run(), name="uploads")
+
+    async def stop(self) -> None:
+        """End the rounds. What is unfinished is left to the next session."""
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        begun_s = self._seconds()
+        while True:
+            await asyncio.sleep(min(LOOKED_EVERY_S, self._limits.interval_s))
+            is_full = self._coverage.size_bytes >= self._limits.wal_max_bytes
+            if not is_full and self._seconds() - begun_s < self._limits.interval_s:
+                continue
+            begun_s = self._seconds()
+            try:
+                await self.round()
+            except (SessionFenced, Overtaken):
+                return  # the end of the session stops the gateway
+            except Refused as error:
+                logger.warning(
+                    "The bucket refused a call of an upload, which is tried again later: %s", error
+                )
+            except Exception:
+                logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
+
+    async def round(self) -> None:
+        """Upload what the bucket lacks, and delete what nobody needs then. Waits until the store answers.
+
+        Raises SessionFenced, Overtaken, Refused.
+        """
+        if self._earlier is None:
+            self._earlier = await self._find_earlier()
+            if self._earlier:
+                self._coverage.begin(self._partitions.all())
+        present = set(self._partitions.all())
+        wanting = self._coverage.wanting()
+        deleted = {*wanting, *self._manifests.partitions()} - present
+        uploaded = await self._upload(sorted(present), wanting)
+        for partition in deleted:
+            await self._manifests.load(partition)
+        await self._wal.barrier()
+        garbage = [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
+        for each in uploaded:
+            self._coverage.counts(each.manifest)
+        self._coverage.forget(deleted)
+        for partition in sorted(deleted):
+            garbage += await self._delete(partition)
+        await self._deletions.delete(garbage)
+        await self._collect()
+
+    async def _upload(
+        self, partitions: Iterable[PartitionKey], wanting: Collection[PartitionKey]
+    ) -> list[Uploaded]:
+        """Upload the partitions that want it, or whose files have changed; return those that could be uploaded."""
+        turns = asyncio.Semaphore(UPLOADED_AT_ONCE)
+
+        async def one(partition: PartitionKey) -> Uploaded | None:
+            async with turns:
+                return await self._upload_one(partition, is_wanting=partition in wanting)
+
+        ending = await asyncio.gather(
+            *(one(each) for each in partitions if each in wanting or self._uploads.knows(each)),
+            return_exceptions=True,
+        )
+        for end in ending:
+            if isinstance(end, BaseException):
+                raise end
+        return [end for end in ending if isinstance(end, Uploaded)]
+
+    async def _upload_one(self, partition: PartitionKey, *, is_wanting: bool) -> Uploaded | None:
+        """Upload one partition; None if that is not needed, or not possible now."""
+        try:
+            log = self._partitions.open_log(partition)
+            if log is None:
+                self._coverage.has_nothing(partition)
+                return None
+            if not is_wanting and not self._uploads.is_changed(log):
+                return None
+            return await self._uploads.upload(log)
+        except (OSError, LogError, IncompatibleFormat, CorruptPart) as error:
+            logger.warning(
+                "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
+                partition.partition,
+                partition.topic_id,
+                error,
+            )
+            return None
+
+    async def _delete(self, partition: PartitionKey) -> list[str]:
+        """Delete the manifest of a deleted partition; return the keys of the objects that it named. Raises Refused."""
+        manifest = self._manifests.of(partition)
+        self._uploads.forget(partition)
+        await self._manifests.delete(partition)
+        return [] if manifest is None else [part_key(partition, name) for name in manifest.objects]
+
+    async def _collect(self) -> None:
+        """Delete the objects of write-ahead logs that no start needs. Raises Refused."""
+        session = self._wal.session
+        needed = self._coverage.first_needed(self._wal.confirmed_end)
+        deleted = await self._deletions.collect(session.node_id, session.session, needed)
+        if self._coverage.covers_earlier_sessions:
+            for earlier in self._earlier or ():
+                deleted += await self._deletions.collect(*earlier)
+            self._earlier = ()
+        logger.debug("objects of write-ahead logs deleted: %d", deleted)

@@ -1,0 +1,99 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
+from log.uploading import LOG_START_OFFSET, log_start_content
+
+A, B = PartitionKey(UUID(int=1), 0), PartitionKey(UUID(int=2), 1)
+
+
+def records(partition: PartitionKey, end: int) -> tuple[Row, bytes]:
+    return DataRow(*partition, 0, end - 1, end, 0, 0, 3), b"abc"
+
+
+def side_file(partition: PartitionKey) -> tuple[Row, bytes]:
+    return FileRow(*partition, "partition.metadata", 1), b"x"
+
+
+def log_start(partition: PartitionKey, offset: int) -> tuple[Row, bytes]:
+    content = log_start_content("t", partition.partition, offset)
+    return FileRow(*partition, LOG_START_OFFSET, len(content)), content
+
+
+def manifest(partition: PartitionKey, end: int, seq: int = 0, start: int = 0) -> Manifest:
+    return Manifest(*partition, "t", 0, seq, start, end, (), ())
+
+
+def coverage(*puts: list[tuple[Row, bytes]]) -> Coverage:
+    made = Coverage()
+    for seq, put in enumerate(puts):
+        made.put(seq, [row for row, _ in put], [data for _, data in put])
+    return made
+
+
+def test_without_rows_nothing_is_needed() -> None:
+    assert Coverage().first_needed(7) == 7
+
+
+def test_records_are_covered_up_to_the_end_of_the_manifest() -> None:
+    made = coverage([records(A, 5)], [records(A, 8)])
+    assert made.first_needed(2) == 0
+    made.counts(manifest(A, 7))
+    assert made.first_needed(2) == 1
+    assert made.wanting() == {A}
+    made.counts(manifest(A, 8))
+    assert made.first_needed(2) == 2
+    assert (made.wanting(), made.size_bytes) == (set(), 0)
+
+
+def test_nothing_behind_a_needed_object_may_be_deleted() -> None:
+    made = coverage([records(B, 5)], [records(A, 8)])
+    made.counts(manifest(A, 8))
+    assert made.first_needed(2) == 0
+    made.counts(manifest(B, 5))
+    assert made.first_needed(2) == 2
+
+
+def test_what_is_not_confirmed_is_needed() -> None:
+    made = coverage([records(A, 5)], [records(A, 8)])
+    made.counts(manifest(A, 8))
+    assert made.first_needed(1) == 1
+
+
+@pytest.mark.parametrize(("seq", "needed"), [(0, 0), (1, 1)])
+def test_a_side_file_is_covered_by_files_that_were_read_after_its_object(seq: int, needed: int) -> None:
+    made = coverage([side_file(A)])
+    made.counts(manifest(A, 0, seq))
+    assert made.first_needed(1) == needed
+
+
+def test_a_log_start_offset_is_covered_by_its_value_alone() -> None:
+    made = coverage([log_start(A, 4)])
+    made.counts(manifest(A, 9, seq=1, start=3))
+    assert made.first_needed(1) == 0
+    made.counts(manifest(A, 9, seq=0, start=4))
+    assert made.first_needed(1) == 1
+
+
+def test_a_deleted_partition_needs_nothing() -> None:
+    made = coverage([records(A, 5), records(B, 5)])
+    made.counts(manifest(B, 5))
+    made.forget([A])
+    assert made.first_needed(1) == 1
+    assert not made.wanting()
+
+
+def test_earlier_sessions_are_needed_until_each_partition_has_a_manifest_of_this_one() -> None:
+    made = coverage()
+    made.begin([A, B])
+    assert made.wanting() == {A, B}
+    made.counts(manifest(A, 0))
+    assert not made.covers_earlier_sessions
+    made.has_nothing(B)
+    assert made.covers_earlier_sessions
