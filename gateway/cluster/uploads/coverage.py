@@ -9,30 +9,44 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import Final
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.wal.wal_object import Buffer, DataRow, Row
 from log.uploading import LOG_START_OFFSET, log_start_in
 
+MOST_ROWS: Final = 1024
+"""The most entries of a partition. Beyond it neighbours are joined, which are covered together then."""
+
 
 @dataclass(slots=True)
 class _Rows:
-    """The newest rows of one partition in one object, or in all objects."""
+    """The rows of one partition in one object, or in several that follow each other."""
 
+    seq: int
+    """The first object."""
+    size_bytes: int = 0
     end_offset: int = 0
     files_seq: int = -1
-    """The seq of the newest object with a side file; -1 without one."""
+    """The seq of the last object with a side file; -1 without one."""
     log_start_offset: int = 0
 
-    def add(self, row: Row, data: Buffer, seq: int) -> None:
+    def add(self, row: Row, data: Buffer) -> None:
+        self.size_bytes += len(data)
         if isinstance(row, DataRow):
-            self.end_offset = max(self.end_offset, row.end_offset)
+            self.end_offset = row.end_offset
         elif row.name == LOG_START_OFFSET:
             self.log_start_offset = max(self.log_start_offset, log_start_in(bytes(data)))
         else:
-            self.files_seq = seq
+            self.files_seq = self.seq
+
+    def join(self, later: _Rows) -> None:
+        self.size_bytes += later.size_bytes
+        self.end_offset = max(self.end_offset, later.end_offset)
+        self.files_seq = max(self.files_seq, later.files_seq)
+        self.log_start_offset = max(self.log_start_offset, later.log_start_offset)
 
     def are_in(self, manifest: Manifest) -> bool:
         """Return whether the manifest, of the same session, covers the rows."""
@@ -43,44 +57,33 @@ class _Rows:
         )
 
 
-@dataclass(slots=True)
-class _Object:
-    """An object of the session's log that was put."""
-
-    seq: int
-    size_bytes: int
-    rows: dict[PartitionKey, _Rows] = field(default_factory=dict)
-
-
 class Coverage:
-    """The objects of one session that have rows, and the manifests that count."""
+    """The rows of one session that no manifest covers, by partition and in the order of their objects."""
 
     def __init__(self) -> None:
-        self._objects: deque[_Object] = deque()
-        self._newest: dict[PartitionKey, _Rows] = {}
-        """The newest rows of each partition whose rows no manifest covers."""
-        self._counted: dict[PartitionKey, Manifest] = {}
+        self._rows: dict[PartitionKey, deque[_Rows]] = {}
         self._from_before: set[PartitionKey] = set()
         self.size_bytes = 0
-        """The bytes of all objects that are still needed."""
+        """The bytes of all rows that are not covered."""
 
     def begin(self, partitions: Iterable[PartitionKey]) -> None:
         """Take the partitions that earlier sessions have written: each needs a manifest of this session."""
         self._from_before.update(partitions)
 
     def put(self, seq: int, rows: Sequence[Row], data: Sequence[Buffer]) -> None:
-        """Note an object with rows that was put."""
-        noted = _Object(seq, sum(map(len, data)))
+        """Note an object that was put."""
         for row, content in zip(rows, data, strict=True):
-            partition = PartitionKey(row.topic_id, row.partition)
-            noted.rows.setdefault(partition, _Rows()).add(row, content, seq)
-            self._newest.setdefault(partition, _Rows()).add(row, content, seq)
-        self._objects.append(noted)
-        self.size_bytes += noted.size_bytes
+            entries = self._rows.setdefault(PartitionKey(row.topic_id, row.partition), deque())
+            if not entries or entries[-1].seq != seq:
+                if len(entries) >= MOST_ROWS:
+                    _join_pairs(entries)
+                entries.append(_Rows(seq))
+            entries[-1].add(row, content)
+            self.size_bytes += len(content)
 
     def wanting(self) -> set[PartitionKey]:
         """Return the partitions that need a manifest."""
-        return self._from_before | self._newest.keys()
+        return self._from_before | self._rows.keys()
 
     @property
     def covers_earlier_sessions(self) -> bool:
@@ -90,11 +93,12 @@ class Coverage:
     def counts(self, manifest: Manifest) -> None:
         """Take a manifest that this session has written and that counts now."""
         partition = manifest.key
-        self._counted[partition] = manifest
         self._from_before.discard(partition)
-        newest = self._newest.get(partition)
-        if newest is not None and newest.are_in(manifest):
-            del self._newest[partition]
+        entries = self._rows.get(partition, deque())
+        while entries and entries[0].are_in(manifest):
+            self.size_bytes -= entries.popleft().size_bytes
+        if not entries:
+            self._rows.pop(partition, None)
 
     def has_nothing(self, partition: PartitionKey) -> None:
         """Note that earlier sessions wrote nothing of a partition that exists."""
@@ -102,25 +106,20 @@ class Coverage:
 
     def forget(self, partitions: Iterable[PartitionKey]) -> None:
         """Need nothing of these partitions any more: the deletion of their topics is durable."""
-        gone = set(partitions)
-        self._from_before -= gone
-        for partition in gone:
-            self._newest.pop(partition, None)
-            self._counted.pop(partition, None)
-        for noted in self._objects:
-            for partition in gone & noted.rows.keys():
-                del noted.rows[partition]
+        for partition in partitions:
+            self._from_before.discard(partition)
+            self.size_bytes -= sum(rows.size_bytes for rows in self._rows.pop(partition, ()))
 
     def first_needed(self, confirmed_end: int) -> int:
         """Return the seq of the first object that is needed; `confirmed_end` is the first seq that is not confirmed."""
-        objects = self._objects
-        while objects and objects[0].seq < confirmed_end and self._is_covered(objects[0]):
-            self.size_bytes -= objects.popleft().size_bytes
-        return min(objects[0].seq, confirmed_end) if objects else confirmed_end
+        return min(confirmed_end, *(entries[0].seq for entries in self._rows.values()), confirmed_end)
 
-    def _is_covered(self, noted: _Object) -> bool:
-        for partition, rows in noted.rows.items():
-            manifest = self._counted.get(partition)
-            if manifest is None or not rows.are_in(manifest):
-                return False
-        return True
+
+def _join_pairs(entries: deque[_Rows]) -> None:
+    """Halve the number of entries."""
+    whole = list(entries)
+    entries.clear()
+    for number in range(0, len(whole), 2):
+        entries.append(whole[number])
+        if number + 1 < len(whole):
+            entries[-1].join(whole[number + 1])

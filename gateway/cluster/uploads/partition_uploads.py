@@ -103,7 +103,7 @@ class PartitionUploads:
                 await self._file(key, name, contents[name], before, created) for name in sorted(contents)
             ]
             await ports.flushed(log)
-        except BaseException:
+        except Exception:
             await self._delete(key, created)
             raise
         manifest = Manifest(

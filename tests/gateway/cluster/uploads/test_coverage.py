@@ -6,7 +6,7 @@ import pytest
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.coverage import MOST_ROWS, Coverage
 from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
 from log.uploading import LOG_START_OFFSET, log_start_content
 
@@ -60,10 +60,15 @@ def test_nothing_behind_a_needed_object_may_be_deleted() -> None:
     assert made.first_needed(2) == 2
 
 
-def test_what_is_not_confirmed_is_needed() -> None:
-    made = coverage([records(A, 5)], [records(A, 8)])
-    made.counts(manifest(A, 8))
-    assert made.first_needed(1) == 1
+def test_entries_of_a_partition_that_can_not_be_uploaded_are_bounded() -> None:
+    made = coverage(*([records(A, end)] for end in range(1, 3 * MOST_ROWS)), [records(B, 1)])
+    assert len(made._rows[A]) <= MOST_ROWS
+    end = 2 * MOST_ROWS
+    made.counts(manifest(A, end))
+    needed = made.first_needed(4 * MOST_ROWS)
+    assert end // 2 < needed <= end
+    made.counts(manifest(A, 4 * MOST_ROWS))
+    assert (made.first_needed(4 * MOST_ROWS), made.size_bytes) == (3 * MOST_ROWS - 1, 3)
 
 
 @pytest.mark.parametrize(("seq", "needed"), [(0, 0), (1, 1)])
