@@ -95,4 +95,11 @@ CLUSTER_SETTINGS = (
         section=_CLUSTER,
         doc="Bytes of records in the write-ahead log at which the gateway uploads parts at once.",
     ),
+    _number(
+        "seqgate.cluster.orphan.age.ms",
+        86_400_000,
+        "Milliseconds after which a part that no manifest names is deleted: a crash left it amid an upload. The gateway searches for such "
+        "parts as often. It must be longer than an upload takes, and longer than the clocks of gateway and store differ.",
+        minimum=1_000,
+    ),
 )

@@ -262,6 +262,7 @@ class BucketHome:
         limits = UploadLimits(
             self._config.int("seqgate.cluster.upload.interval.ms") / 1000,
             self._config.int("seqgate.cluster.wal.max.bytes"),
+            self._config.int("seqgate.cluster.orphan.age.ms") / 1000,
         )
         self._uploads = Uploads(
             self._objects,
@@ -272,6 +273,7 @@ class BucketHome:
             uploaded_partitions(services),
             limits,
             self._machine.seconds,
+            self._machine.clock.now_ms,
         )
         self._uploads.start()
 

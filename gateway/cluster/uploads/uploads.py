@@ -14,12 +14,14 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.cluster.objects.objects import ObjectStore, Refused
+from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, part_key
+from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.parts.manifests import Manifests, Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.orphans import find_orphans
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
@@ -58,6 +60,8 @@ class UploadLimits:
     """The seconds after the one before."""
     wal_max_bytes: int
     """The bytes of the session's write-ahead log that are not covered, at which a round begins at once."""
+    orphan_age_s: float
+    """The age from which an object that no manifest names is an orphan, and the seconds between two searches."""
 
 
 class Uploads:
@@ -73,6 +77,7 @@ class Uploads:
         partitions: Partitions,
         limits: UploadLimits,
         seconds: Callable[[], float],
+        now_ms: Callable[[], int],
     ) -> None:
         """`find_earlier` returns the logs of earlier sessions that still have objects. `seconds` is a clock that is never set."""
         self._wal = wal
@@ -82,6 +87,11 @@ class Uploads:
         self._partitions = partitions
         self._limits = limits
         self._seconds = seconds
+        self._now_ms = now_ms
+        self._objects = objects
+        self._counted: dict[PartitionKey, Manifest] = {}
+        """The manifests that this session has written and that count."""
+        self._searched_s = seconds()
         self._manifests = Manifests(objects)
         self._deletions = Deletions(objects)
         session = wal.session.session
@@ -114,10 +124,8 @@ class Uploads:
                 await self.round()
             except (SessionFenced, Overtaken):
                 return  # the end of the session stops the gateway
-            except Refused as error:
-                logger.warning(
-                    "The bucket refused a call of an upload, which is tried again later: %s", error
-                )
+            except (Refused, StoreFailed) as error:
+                logger.warning("A round of uploads ended early, and the next one goes on: %s", error)
             except Exception:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
 
@@ -140,11 +148,27 @@ class Uploads:
         garbage = [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
         for each in uploaded:
             self._coverage.counts(each.manifest)
+            self._counted[each.manifest.key] = each.manifest
         self._coverage.forget(deleted)
         for partition in sorted(deleted):
             garbage += await self._delete(partition)
         await self._deletions.delete(garbage)
         await self._collect()
+        if self._seconds() - self._searched_s >= self._limits.orphan_age_s:
+            self._searched_s = self._seconds()
+            await self.sweep()
+
+    async def sweep(self) -> int:
+        """Delete old objects that nothing needs; return how many. Raises SessionFenced, StoreFailed, Refused."""
+        created_before_ms = self._now_ms() - int(self._limits.orphan_age_s * 1000)
+        found = await find_orphans(
+            self._objects, lambda: set(self._partitions.all()), self._counted.get, created_before_ms
+        )
+        await self._wal.barrier()
+        await self._deletions.delete(found)
+        if found:
+            logger.info("deleted %d objects of the bucket that no manifest names", len(found))
+        return len(found)
 
     async def _upload(
         self, partitions: Iterable[PartitionKey], wanting: Collection[PartitionKey]
@@ -188,6 +212,7 @@ class Uploads:
         """Delete the manifest of a deleted partition; return the keys of the objects that it named. Raises Refused."""
         manifest = self._manifests.of(partition)
         self._uploads.forget(partition)
+        self._counted.pop(partition, None)
         await self._manifests.delete(partition)
         return [] if manifest is None else [part_key(partition, name) for name in manifest.objects]
 

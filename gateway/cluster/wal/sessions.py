@@ -25,7 +25,7 @@ from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import NONCE_BYTES
 from log import IncompatibleFormat
 
-CLUSTER_VERSION: Final = 1
+CLUSTER_VERSION: Final = 2
 """The version of what this release writes into a bucket. A release that changes a format there, or adds one, raises it."""
 _VERSION: Final = 1
 READ_AT_ONCE: Final = 16

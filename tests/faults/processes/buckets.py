@@ -53,7 +53,10 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
         "seqgate.cluster.puts.per.second": "200",
         "seqgate.cluster.upload.interval.ms": "300",
     }
-    return play(directory, seed, act, Setting(settings=settings, way=through_proxy))
+    outcome = play(directory, seed, act, Setting(settings=settings, way=through_proxy))
+    outcome.counts["manifests"] = len(list((directory / "bucket" / "parts").rglob("manifest")))
+    outcome.counts["boundaries moved"] = len(list((directory / "bucket" / "wal").rglob("boundary")))
+    return outcome
 
 
 def _lose_disk(scene: Scene) -> None:

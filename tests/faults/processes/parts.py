@@ -42,7 +42,7 @@ PARTS = {
     "injected full disk": Part(full_disk.on_injected, 1, ("full disks", "starts on a full disk")),
     "file handles": Part(file_handles.run, 1, ("file handles exhausted", "connections refused")),
     "memory": Part(memory.run, 1, ("requests without memory",)),
-    "buckets": Part(buckets.run, 1, ("disks lost", "gateways taken over")),
+    "buckets": Part(buckets.run, 1, ("disks lost", "gateways taken over", "manifests", "boundaries moved")),
     "stores": Part(
         stores.run, 1, ("stores killed", "disks lost", "faults of the store", "puts applied late")
     ),

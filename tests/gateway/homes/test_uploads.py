@@ -1,0 +1,228 @@
+"""What a gateway uploads into its bucket, what it deletes there, and what a start without the cache has."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.cluster.parts.manifest import Manifest, decode_manifest
+from gateway.cluster.uploads.uploads import Uploads
+from gateway.config import load_config
+from gateway.gateway import Gateway
+from gateway.homes.bucket_home import BucketHome
+from gateway.runtime.partitions.partition import Partition
+from tests.support.batches import Batch, records
+from tests.support.wire import Wire
+
+TOPIC = "flights"
+OLD_S = 2 * 86_400
+
+
+class Running:
+    """A gateway in this process, with its uploads in the hands of the test."""
+
+    def __init__(self, gateway: Gateway, bucket: Path) -> None:
+        self.gateway = gateway
+        self._bucket = bucket
+
+    @property
+    def uploads(self) -> Uploads:
+        assert isinstance(self.gateway.home, BucketHome)
+        assert self.gateway.home._uploads is not None
+        return self.gateway.home._uploads
+
+    @property
+    def partition(self) -> Partition:
+        found = self.gateway.services.partitions.registry.get(TOPIC, 0)
+        assert found is not None
+        return found
+
+    async def call(self, api: str, version: int, **fields: object) -> None:
+        (endpoint,) = self.gateway.services.node.bound.values()
+
+        def ask() -> None:
+            with Wire(f"127.0.0.1:{endpoint.port}") as wire:
+                wire.call(api, version, **fields)
+
+        await asyncio.to_thread(ask)
+
+    async def create(self, **configs: object) -> None:
+        given = [{"name": name.replace("_", "."), "value": str(value)} for name, value in configs.items()]
+        topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1, "configs": given}
+        await self.call("create_topics", 7, topics=[topic], timeout=10_000)
+
+    async def append(self, count: int = 1) -> None:
+        for _ in range(count):
+            appended = self.partition.append(Batch(records(1)).encode(), self.gateway.clock.now_ms())
+        assert await self.partition.persisted(appended.last_offset)
+
+    def objects(self, prefix: str) -> set[str]:
+        return {
+            str(path.relative_to(self._bucket))
+            for path in (self._bucket / prefix).rglob("*")
+            if path.is_file()
+        }
+
+    @property
+    def wal_objects(self) -> set[str]:
+        return {key for key in self.objects("wal") if not key.endswith("boundary")}
+
+    def manifest(self) -> Manifest:
+        place = f"parts/{self.partition.log.topic_id.hex}/0/manifest"
+        return decode_manifest((self._bucket / place).read_bytes(), place)
+
+
+@asynccontextmanager
+async def running(tmp_path: Path, *settings: str) -> AsyncIterator[Running]:
+    (tmp_path / "bucket").mkdir(exist_ok=True)
+    overrides = [
+        f"log.dirs={tmp_path / 'cache'}",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        f"seqgate.cluster=file://{tmp_path / 'bucket'}",
+        "seqgate.cluster.puts.per.second=1000",
+        "seqgate.cluster.heartbeat.ms=3600000",
+        *settings,
+    ]
+    gateway = Gateway(load_config(overrides=overrides))
+    await gateway.start()
+    try:
+        yield Running(gateway, tmp_path / "bucket")
+    finally:
+        await gateway.stop()
+
+
+async def stored(tmp_path: Path) -> tuple[int, int, int]:
+    """Return (log start offset, log end offset, number of batches) after a start from the bucket alone."""
+    shutil.rmtree(tmp_path / "cache")
+    async with running(tmp_path) as again:
+        log = again.partition.log
+        batches = log.batches(log.log_start_offset, log.log_end_offset, 1 << 20)
+        return log.log_start_offset, log.log_end_offset, len(list(batches))
+
+
+async def test_a_round_leaves_nothing_in_the_write_ahead_log(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(5)
+        assert first.wal_objects
+        await first.uploads.round()
+        assert not first.wal_objects
+        assert first.manifest().end_offset == 5
+    assert await stored(tmp_path) == (0, 5, 5)
+
+
+async def test_the_next_round_uploads_only_what_came_since(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        await first.uploads.round()
+        (before,) = first.manifest().segments[0].parts
+        await first.append(2)
+        await first.uploads.round()
+        kept, added = first.manifest().segments[0].parts
+        assert kept == before
+        assert added.position == before.length
+        generation = first.manifest().generation
+        await first.uploads.round()
+        assert first.manifest().generation == generation
+    assert await stored(tmp_path) == (0, 5, 5)
+
+
+async def test_a_restart_keeps_the_parts_whether_the_disk_was_lost_or_not(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        await first.uploads.round()
+        parts = first.manifest().segments[0].parts
+    for is_lost in (False, True):
+        if is_lost:
+            shutil.rmtree(tmp_path / "cache")
+        async with running(tmp_path) as again:
+            await again.append()
+            await again.uploads.round()
+            assert again.manifest().segments[0].parts[: len(parts)] == parts
+            assert not {key for key in again.wal_objects if not _is_seal(tmp_path / "bucket" / key)}
+    assert await stored(tmp_path) == (0, 5, 5)
+
+
+def _is_seal(path: Path) -> bool:
+    return path.read_bytes()[:8] == b"SQWL\0\1\0\1"
+
+
+async def test_deleted_records_leave_the_bucket(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        await first.create(segment_bytes=1000)
+        await first.append(60)
+        await first.uploads.round()
+        before = first.objects("parts")
+        wanted = {"partition_index": 0, "offset": 40}
+        await first.call(
+            "delete_records", 2, topics=[{"name": TOPIC, "partitions": [wanted]}], timeout=10_000
+        )
+        await first.uploads.round()
+        assert first.manifest().log_start_offset == 40
+        assert len(first.objects("parts")) < len(before)
+    start, end, batches = await stored(tmp_path)
+    assert (start, end) == (40, 60)
+    assert batches <= 21
+
+
+async def test_a_deleted_topic_leaves_the_bucket(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        await first.uploads.round()
+        topic_id = first.partition.log.topic_id.hex
+        assert first.objects(f"parts/{topic_id}")
+        topics = [{"name": TOPIC, "topic_id": None}]
+        await first.call("delete_topics", 6, topics=topics, timeout=10_000)
+        await first.uploads.round()
+        assert not first.objects(f"parts/{topic_id}")
+        assert not first.wal_objects
+
+
+async def test_orphans_are_swept_when_they_are_old(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        await first.uploads.round()
+        folder = tmp_path / "bucket" / "parts" / first.partition.log.topic_id.hex / "0"
+        gone = tmp_path / "bucket" / "parts" / ("a" * 32) / "0"
+        gone.mkdir(parents=True)
+        orphans = [folder / f"{0:020}-{'b' * 32}", folder / f"files-{'c' * 32}", gone / "manifest"]
+        for orphan in orphans:
+            orphan.write_bytes(b"")
+        before = first.objects("parts")
+        assert await first.uploads.sweep() == 0
+        for path in (tmp_path / "bucket" / "parts").rglob("*"):
+            modified_s = path.stat().st_mtime - OLD_S
+            os.utime(path, (modified_s, modified_s))
+        assert await first.uploads.sweep() == len(orphans)
+        assert not any(orphan.exists() for orphan in orphans)
+        assert len(first.objects("parts")) == len(before) - len(orphans)
+    assert await stored(tmp_path) == (0, 3, 3)
+
+
+@pytest.mark.parametrize("name", ["00000000000000000003.names", "leader-epoch-checkpoint"])
+async def test_side_files_come_back(tmp_path: Path, name: str) -> None:
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(1)
+        content = b"x" * 10_000 if name.endswith("names") else None
+        path = Path(first.partition.log.directory, name)
+        if content is not None:
+            path.write_bytes(content)
+        content = path.read_bytes()
+        await first.uploads.round()
+        files = {file.name: file for file in first.manifest().files}
+        assert (files[name].stored is None) == (len(content) < 4096)
+        copy = first.manifest()
+        await first.append(1)
+        await first.uploads.round()
+        assert {file.stored for file in first.manifest().files} == {file.stored for file in copy.files}
