@@ -157,8 +157,9 @@ def _is_seal(path: Path) -> bool:
 
 async def test_deleted_records_leave_the_bucket(tmp_path: Path) -> None:
     async with running(tmp_path) as first:
-        await first.create(segment_bytes=1000)
-        await first.append(60)
+        await first.create(internal_segment_bytes=1000)
+        for _ in range(6):
+            await first.append(10)
         await first.uploads.round()
         before = first.objects("parts")
         wanted = {"partition_index": 0, "offset": 40}
