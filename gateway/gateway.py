@@ -193,7 +193,7 @@ class Gateway:
             ) from error
 
     def _traffic(self) -> Traffic:
-        return Traffic(len(self.server), *self.server.counts)
+        return Traffic(len(self.server), *self.server.counts, self.home.calls)
 
     def _open_metadata(self) -> MetadataLog:
         try:

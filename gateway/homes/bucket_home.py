@@ -20,6 +20,7 @@ from typing import NoReturn
 import msgspec
 
 from gateway.admin.system_errors import in_words
+from gateway.cluster.objects.counted import CountedObjects, Counts
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
 from gateway.cluster.parts.part_object import CorruptPart
@@ -80,6 +81,7 @@ class BucketHome:
         self._address = config.str("seqgate.cluster")
         self._path = Path(config.str("log.dirs"))
         self.durability: Durability = CachedDurability(machine.storage)
+        self.calls: Counts | None = None
         self._objects: ObjectStore
         self.wal: SessionWal
         self._coverage = Coverage()
@@ -96,7 +98,8 @@ class BucketHome:
         try:
             self._check_directory()
             self._check_unlocked()
-            self._objects = self._machine.objects(self._config)
+            counted = CountedObjects(self._machine.objects(self._config))
+            self._objects, self.calls = counted, counted.counts
             try:
                 await self._enter()
             except BaseException:

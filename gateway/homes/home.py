@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import NoReturn, Protocol
 
+from gateway.cluster.objects.counted import Counts
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.services import Services
 from log import Durability
@@ -22,6 +23,8 @@ class Home(Protocol):
     """Where records are durable. One gateway enters and leaves it once."""
 
     durability: Durability
+    calls: Counts | None
+    """Counts the calls to the bucket; None without one. Use after `enter`."""
 
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""

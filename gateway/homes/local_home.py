@@ -6,6 +6,7 @@ import asyncio
 from typing import NoReturn
 
 from gateway.admin.system_errors import in_words
+from gateway.cluster.objects.counted import Counts
 from gateway.cluster.rebuild.local_session import read_local_session
 from gateway.config import Config
 from gateway.homes.home import StartFailed
@@ -23,6 +24,7 @@ class LocalHome:
         self._path = config.str("log.dirs")
         self._machine = machine
         self.durability: Durability = LocalDurability(machine.storage)
+        self.calls: Counts | None = None
 
     async def enter(self) -> None:
         """Refuse the cache of a bucket: its files are not durable, and the bucket may have newer ones. Raises StartFailed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Final
 
 import typer
 
@@ -19,7 +20,9 @@ from gateway.admin.options import (
 )
 from gateway.admin.printing import Column, count, counted, duration, moment, print_json, print_table
 from gateway.admin.status.cluster_table import cluster_rows
-from gateway.admin.status.messages import Status, StatusRequest
+from gateway.admin.status.messages import BucketCalls, Status, StatusRequest
+
+MONTH_MS: Final = 30 * 24 * 3_600_000
 
 
 def status(
@@ -105,6 +108,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
             (f"certificate of {row.listener}", f"valid until {moment(row.valid_until_ms)}")
             for row in answer.certificates
         ),
+        *([] if answer.bucket is None else _bucket(answer.bucket, answer.uptime_ms)),
         ("flush rounds", f"{count(answer.flush_rounds)}, {count(answer.flush_failures)} failed"),
         (
             "producer ids left",
@@ -134,6 +138,27 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
     rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
     rows += [("CUT OFF", _cut(row)) for row in answer.cut]
     return rows
+
+
+def _bucket(calls: BucketCalls, uptime_ms: int) -> list[tuple[str, str]]:
+    """Return the rows about the bucket. The price of a month assumes that the gateway goes on as since its start."""
+    month = calls.us_dollars * MONTH_MS / max(uptime_ms, 1)
+    kinds = (
+        (calls.puts, "put"),
+        (calls.gets, "get"),
+        (calls.lists, "list"),
+        (calls.deletes, "delete"),
+        (calls.failures, "failure"),
+    )
+    return [
+        ("bucket", calls.address),
+        ("  requests", ", ".join(counted(number, kind) for number, kind in kinds)),
+        ("  bytes", f"{count(calls.bytes_up)} up, {count(calls.bytes_down)} down"),
+        (
+            "  price",
+            f"${calls.us_dollars:,.4f} since the start, ${month:,.2f} a month, by Amazon's list for S3",
+        ),
+    ]
 
 
 def _damage(row: DamagedRow) -> str:

@@ -26,12 +26,29 @@ class Certificate(msgspec.Struct, frozen=True):
     warning: str | None
 
 
+class BucketCalls(msgspec.Struct, frozen=True):
+    """The calls to the bucket since the gateway started. `lists` counts pages, `failures` calls that failed or were refused.
+
+    `us_dollars` is the price of the requests by Amazon's list for S3 Standard in us-east-1; storage and traffic come on top.
+    """
+
+    address: str
+    puts: int
+    gets: int
+    lists: int
+    deletes: int
+    bytes_up: int
+    bytes_down: int
+    failures: int
+    us_dollars: float
+
+
 class Status(msgspec.Struct, frozen=True):
     """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present.
 
     `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
     listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
-    `disk_refusals` counts the batches refused for that.
+    `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
     """
 
     version: str
@@ -63,6 +80,7 @@ class Status(msgspec.Struct, frozen=True):
     producer_id_store_error: str | None
     counters: ProducerCounters
     names: NameCounters
+    bucket: BucketCalls | None
 
 
 class StatusRequest(Request[Status], tag="status"):

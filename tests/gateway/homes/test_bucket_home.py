@@ -8,8 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn, cast
 
+import msgspec
 import pytest
+from typer.testing import CliRunner
 
+from gateway.admin.status.messages import Status
+from gateway.cli import app
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.rebuild.local_session import read_local_session
 from gateway.config import load_config
@@ -158,3 +162,33 @@ async def test_a_start_that_fails_closes_the_store(tmp_path: Path) -> None:
     with pytest.raises(StartFailed, match="access denied"):
         await failing.start()
     assert store.closed == 1
+
+
+async def test_the_status_shows_the_calls_to_the_bucket_and_their_price(tmp_path: Path) -> None:
+    running = gateway(tmp_path / "cache", tmp_path / "bucket")
+    await running.start()
+    command = ["status", "--data-dir", str(tmp_path / "cache")]
+    shown = await asyncio.to_thread(CliRunner().invoke, app, command)
+    answer = await asyncio.to_thread(CliRunner().invoke, app, [*command, "--json"])
+    await running.stop()
+    bucket = msgspec.json.decode(answer.stdout, type=Status).bucket
+    assert shown.exit_code == answer.exit_code == 0
+    assert bucket is not None
+    assert bucket.address == f"file://{tmp_path / 'bucket'}"
+    assert bucket.puts > 16, "sixteen writers race for the object of the probe"
+    assert min(bucket.gets, bucket.lists, bucket.deletes, bucket.bytes_up, bucket.bytes_down) > 0
+    assert bucket.us_dollars == pytest.approx(
+        ((bucket.puts + bucket.lists) * 0.005 + bucket.gets * 0.0004) / 1000
+    )
+    assert " puts, " in shown.stdout
+    assert "by Amazon's list for S3" in shown.stdout
+
+
+async def test_the_status_without_a_bucket_shows_no_calls(tmp_path: Path) -> None:
+    running = gateway(tmp_path / "data", None)
+    await running.start()
+    command = ["status", "--data-dir", str(tmp_path / "data")]
+    shown = await asyncio.to_thread(CliRunner().invoke, app, command)
+    await running.stop()
+    assert shown.exit_code == 0
+    assert "bucket" not in shown.stdout.replace(str(tmp_path), "")
