@@ -1,4 +1,4 @@
-"""Reads the node id that names a resource."""
+"""Reads a node id from text: requests name a broker's configuration or quota resource by its node id."""
 
 from __future__ import annotations
 

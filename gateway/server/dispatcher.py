@@ -246,7 +246,12 @@ class Dispatcher:
         try:
             begun = api.begin(context, request)
         except (CloseConnection, MalformedRequest) as error:
-            logger.warning("%s of %s: %s", api.name, context.peer.name, error)
+            logger.warning(
+                "the connection of %s is closed, because its %s can't be served: %s",
+                context.peer.name,
+                api.name,
+                error,
+            )
             deferred.fail()
         except Exception:
             logger.exception("%s v%d of %s failed", api.name, context.api_version, context.peer.name)

@@ -23,7 +23,7 @@ class Finished(Generic[T]):
 
 
 class Waiting(Generic[T]):
-    """A coroutine that waits; a task that awaits it resumes it and returns its result."""
+    """A coroutine that has run up to its first wait. Awaiting this object in a task runs the rest and returns the coroutine's result."""
 
     __slots__ = ("_first", "_work")
 

@@ -11,11 +11,11 @@ from gateway.protocol.strangers import size_complaint
 
 SIZE_BYTES = 4
 FIRST_PART_BYTES = 8 << 10
-"""Memory with which a frame in parts starts, or a few times its first bytes if these are more, whatever size it
-announces.
+"""The first memory (bytes) of a frame that arrives in parts, whatever size the frame announces. A frame whose first part
+is large gets GROWTH times the bytes of that part, if these are more.
 """
 GROWTH = 4
-"""Factor by which memory exceeds the bytes that have come; each growth copies them."""
+"""The most memory of a frame, as a multiple of the bytes that have arrived. Each growth copies these bytes."""
 DIRECT_BYTES = 16 << 10
 """With more bytes than this missing, the socket is read straight into the frame's own memory."""
 

@@ -93,7 +93,8 @@ class RecordSender:
         OSError when an answer that has begun can't be finished.
         """
         if self._is_sending:
-            return False  # a transport that encrypts calls `resume_writing` from within its `write`
+            # A TLS transport calls `resume_writing` from within its `write`. The outer call sends the rest.
+            return False
         self._is_sending = True
         try:
             return self._send_a_turn()

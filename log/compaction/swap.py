@@ -52,11 +52,13 @@ _logger = logging.getLogger(__name__)
 
 
 class SwapTicket:
-    """A swap that has begun. Two methods make names durable, in any thread. After each, one function must run
-    in the log's thread.
+    """A swap that has begun: the cleaned segment replaces its source segments in two steps.
 
-    read_and_run   then `replace_sources` of `log.cleaning`, or `abandon_swap`
-    run            then `finish_swap`, or `fail_swap`
+    A step is a method that makes file names durable, in any thread, and then a function that runs in the log's thread:
+
+    step   method         on success                            on failure
+    1      read_and_run   `replace_sources` of `log.cleaning`   `abandon_swap`
+    2      run            `finish_swap`                         `fail_swap`
     """
 
     __slots__ = ("_directory", "_durable", "_storage", "cleaned", "contents", "generation", "new")

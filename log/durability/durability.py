@@ -29,7 +29,7 @@ class Durability(DurableFiles, Protocol):
     max_shares: int
     """The most parts into which the tickets of one round may be divided; 1 where one object holds a whole round."""
     rounds_overlap: bool
-    """Whether a round may begin before the one before it has ended. Then each ticket has only what no ticket in flight has."""
+    """Whether a round may begin before the previous round has ended. If so, a ticket leaves out the data of tickets in flight."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.

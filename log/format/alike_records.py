@@ -47,10 +47,10 @@ class RecordLayout(NamedTuple):
 def read_alike(
     layout: RecordLayout, data: bytes, position: int, limit: int
 ) -> tuple[list[bytes], bytes, int]:
-    """Read the records of this layout from `position` on. Return (the digits of each record, offset delta of
-    the last, position after the last).
+    """Read at most `limit` records from `position` on, until a record has another layout.
 
-    Reads at most `limit` records. The offset delta is the varint as stored, empty without a matching record.
+    Returns (the digits of each record, the offset delta of the last record read, the position after that record).
+    The offset delta is the varint as stored, or empty if the first record has another layout.
     """
     texts: list[bytes] = []
     append = texts.append

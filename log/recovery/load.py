@@ -246,12 +246,12 @@ class _Loader:
         self.segments[-1].aborts.hold()
 
     def _write_offset_indexes(self, segments: list[Segment]) -> None:
-        """Write the offset indexes that are missing, so that the next load has no doubt."""
+        """Write the offset indexes that are missing, so that the next load need not rebuild them."""
         for segment in segments:
             try:
                 segment.rebuild_indexes()
             except CorruptRecord as error:
-                _logger.warning("%s has no offset index still: %s", segment.file.path, error)
+                _logger.warning("the offset index of %s can't be rebuilt: %s", segment.file.path, error)
                 continue
             self.environment.durability.sync(paths=segment.write_indexes(), directories=[self.directory])
 

@@ -22,7 +22,7 @@ STEPS = 60
 
 
 class Breach(Exception):
-    """The log has broken a promise."""
+    """The log has violated a guarantee; the message says which one."""
 
 
 class RandomLife:

@@ -127,7 +127,7 @@ class SimulatedDisk:
                 node.sync()
 
     def nodes(self) -> Iterator[Node]:
-        """Return every node that has a name."""
+        """Yield the root directory, and every file and directory that a path leads to."""
         yield self.root
         for _, node in self._walk():
             yield node

@@ -64,7 +64,10 @@ class _Recorded(dict[str, SettingValue | None]):
 
 
 class RecordingConfig(Config):
-    """A config that knows which settings were read other than by following them, and by which code."""
+    """A config that records settings whose value was read outside of `follow`, so that an alteration may not reach the reader.
+
+    `kept` has the file of the reading code by the name of the setting. Code of READ_ANEW reads again, and is left out.
+    """
 
     def __init__(self, static: dict[str, SettingValue]) -> None:
         self.following = 0

@@ -44,7 +44,7 @@ def open_log(
     clean_stop: CleanStop | None = None,
     now_ms: int = NOW_MS,
 ) -> PartitionLog:
-    """Load a log as a gateway does: then it flushes what the load has captured."""
+    """Load a log and flush the derived state that the load captured, as a gateway does."""
     directory.mkdir(exist_ok=True)
     log = PartitionLog(
         environment or LogEnvironment(storage or Storage()),

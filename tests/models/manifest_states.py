@@ -34,7 +34,7 @@ class Manifest(NamedTuple):
     session: int
     generation: int
     file: tuple[int, ...]
-    """The content of the side file: the records of which it tells."""
+    """The content of the side file: the records that its state includes."""
     parts: tuple[Part, ...]
 
 
@@ -62,7 +62,7 @@ class Session(NamedTuple):
     plan: Manifest | None = None
     """The manifest of the upload under way."""
     call: Call | None = None
-    """A replacement that failed, or of which nobody knows how it ended."""
+    """The replacement of the manifest that failed, or whose outcome the session does not know."""
     uploads: int = 0
     garbage: frozenset[tuple[int, int]] = frozenset()
     """The parts that the manifest does not name any more."""
@@ -105,7 +105,7 @@ class State(NamedTuple):
 
 
 class Breach(NamedTuple):
-    """A state in which something does not hold, and the states that led there."""
+    """A state that violates an invariant, and the states that led to it."""
 
     sentence: str
     path: list[State]

@@ -89,7 +89,7 @@ class Protocol:
 
 
 class Breach(NamedTuple):
-    """A state in which something does not hold, and the states that led there."""
+    """A state that violates an invariant, and the states that led to it."""
 
     sentence: str
     path: list[State]

@@ -32,7 +32,7 @@ class StoredItem(NamedTuple):
     item: Item
 
     def of_epoch(self, name: bytes, epoch: int) -> StoredItem:
-        """Return the item with a lower name epoch, at most this one, if it has a name."""
+        """Return the item with its name epoch lowered to at most `epoch`, or unchanged if it has another name than `name`."""
         item = self.item
         return self if item.name != name else self._replace(item=item._replace(epoch=min(item.epoch, epoch)))
 
@@ -114,7 +114,7 @@ class Decided:
     repeated: dict[bytes, int] = field(default_factory=dict)
     """The name epochs of names for which the batch has only duplicates."""
     unheard: dict[bytes, int] = field(default_factory=dict)
-    """The name epochs of `repeated` that no stored record has."""
+    """The names in `repeated` whose name epoch is in no stored record, with that epoch."""
 
 
 class History:

@@ -30,12 +30,12 @@ PRODUCERS = (NO_PRODUCER, NO_PRODUCER, *IDEMPOTENT, *TRANSACTIONAL)
 
 
 class Breach(Exception):
-    """The partition broke a promise."""
+    """The partition violated a guarantee; the message says which one."""
 
 
 @dataclass
 class Chance:
-    """Chooses the next step of a life."""
+    """Draws the next operation on the partition under test: a Produce, a restart, or another one."""
 
     life: NamesLife
     chance: random.Random

@@ -65,18 +65,18 @@ def files_of_hypothesis() -> tuple[str, ...]:
 
 
 def variables(seed: int) -> dict[str, str]:
-    """Return the environment variables of a round."""
+    """Return the environment variables for a run of the tests from this seed."""
     return {SEED_VARIABLE: str(seed), "PYTHONHASHSEED": str(seed % HASH_SEEDS)}
 
 
 def arguments_for(seed: int, tests: tuple[str, ...]) -> list[str]:
-    """Return the arguments of Python for a round."""
+    """Return the arguments with which Python runs these tests from this seed."""
     chosen = ["--hypothesis-profile", FRESH_PROFILE, "--hypothesis-seed", str(seed)]
     return ["-m", "pytest", "-q", *chosen, *tests]
 
 
 def replay(seed: int, tests: tuple[str, ...]) -> str:
-    """Return the command that runs the tests of the round again."""
+    """Return the shell command that runs these tests from this seed."""
     given = " ".join(f"{name}={value}" for name, value in variables(seed).items())
     return f"{given} python {' '.join(arguments_for(seed, tests))}"
 

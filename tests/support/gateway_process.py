@@ -36,8 +36,9 @@ def free_port() -> int:
 
 
 def kept_port(port: int) -> int:
-    """Reserve this port as `free_port` does, or a free one for 0; return it. Raises OSError when the port is
-    taken.
+    """Reserve a TCP port, so that the system assigns it to nobody else, and return its number. For 0, reserve a free port.
+
+    Raises OSError when the port is taken.
     """
     keeper = socket.socket()
     try:

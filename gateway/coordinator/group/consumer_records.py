@@ -136,7 +136,7 @@ ConsumerRecord = GroupEpochRecord | MemberRecord | AssignmentEpochRecord | Targe
 
 
 def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
-    """Return the record's (key, value) for the log. Raises ValueError for a text that is too long."""
+    """Return the record's (key, value) for the log. Raises ValueError if a string of the record is too long."""
     try:
         if isinstance(record, GroupEpochRecord):
             return key_of(GROUP_EPOCH, record.group_id), _epoch_value(record.group_epoch)
@@ -153,7 +153,9 @@ def encode(record: ConsumerRecord) -> tuple[bytes, bytes | None]:
         current = None if record.value is None else _current_value(record.value)
         return key_of(CURRENT, record.group_id, record.member_id), current
     except struct.error as error:
-        raise ValueError(f"a text is too long to be stored: {error}") from error
+        raise ValueError(
+            f"a string in the record is too long to be stored, at most 32767 bytes: {error}"
+        ) from error
 
 
 def decode(kind: int, names: tuple[str, ...], value: bytes | None) -> ConsumerRecord:

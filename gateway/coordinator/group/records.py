@@ -110,7 +110,7 @@ class UnreadableRecord(ValueError):
 
 
 def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
-    """Return the record's (key, value) for the log. Raises ValueError for a text that is too long."""
+    """Return the record's (key, value) for the log. Raises ValueError if a string of the record is too long."""
     try:
         if isinstance(record, OffsetCommitRecord):
             value = record.value
@@ -127,7 +127,9 @@ def encode(record: GroupRecord) -> tuple[bytes, bytes | None]:
         key = _INT16.pack(_GROUP_KEY) + string(record.group_id)
         return key, None if record.value is None else _group_value(record.value)
     except struct.error as error:
-        raise ValueError(f"a text is too long to be stored: {error}") from error
+        raise ValueError(
+            f"a string in the record is too long to be stored, at most 32767 bytes: {error}"
+        ) from error
 
 
 def decode(key: bytes, value: bytes | None) -> GroupRecord | None:

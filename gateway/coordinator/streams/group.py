@@ -98,7 +98,7 @@ class StreamsMember:
 
 
 def is_reconciled(current: StreamsCurrentValue, assignment_epoch: int) -> bool:
-    """Return whether a member in this state has all of its target of this epoch and nothing else."""
+    """Return whether a member with this state owns exactly the tasks of its target assignment, and has acknowledged `assignment_epoch`."""
     return current.state is MemberState.STABLE and current.member_epoch == assignment_epoch
 
 

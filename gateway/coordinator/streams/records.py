@@ -180,11 +180,13 @@ StreamsRecord = (
 
 
 def encode(record: StreamsRecord) -> tuple[bytes, bytes | None]:
-    """Return the record's (key, value) for the log. Raises ValueError for a text that is too long."""
+    """Return the record's (key, value) for the log. Raises ValueError if a string of the record is too long."""
     try:
         key, fields = _encoded(record)
     except struct.error as error:
-        raise ValueError(f"a text is too long to be stored: {error}") from error
+        raise ValueError(
+            f"a string in the record is too long to be stored, at most 32767 bytes: {error}"
+        ) from error
     return key, None if fields is None else VERSION_0 + fields
 
 

@@ -34,7 +34,7 @@ MAX_SHAPES: Final = 2048
 MAX_FRAME_BYTES: Final = 1024
 """Longer requests are not remembered, and are decoded each time."""
 MAX_CHANGES: Final = 8
-"""Shapes that are remembered of one sender. The requests of a sender with more shapes are decoded from then on."""
+"""Shapes remembered for each sender. If a sender uses more shapes, all its later requests are decoded."""
 
 _new_tuple = tuple.__new__
 

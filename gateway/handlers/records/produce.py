@@ -76,9 +76,10 @@ def begin(
     request: ProduceRequest,
     refused: Sequence[TopicRows] | None = None,
 ) -> Answer | Deferred | None:
-    """Append everything at once, unless the request must wait for room.
+    """Check the client's rights, and append the request's batches now, or later if a backlog quota makes the request wait.
 
-    The answer follows when the records are persisted. `refused` is None before the rights were checked.
+    The answer follows when the records are persisted. `refused` has the rows of the topics that the client may not
+    write to; it is None if the rights have not been checked yet.
     """
     if refused is None:
         refused = ()
@@ -101,7 +102,7 @@ def begin(
 def append(
     context: RequestContext[ProduceServices], request: ProduceRequest, refused: Sequence[TopicRows] = ()
 ) -> Answer | Deferred | None:
-    """Append everything at once; the answer follows when the records are persisted.
+    """Append all batches of the request now. The answer follows when the records are persisted.
 
     `refused` are the rows of the topics that the client may not write to, which `request` no longer has.
     """

@@ -195,7 +195,10 @@ async def _acknowledge_one(
 
 
 def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
-    """Return the error of acknowledgements that are malformed whatever was acquired, or None."""
+    """Return the error message for malformed acknowledgements, or None if all are well-formed.
+
+    The check needs no state: it does not ask which records the member has acquired.
+    """
     latest = AcknowledgeType.RENEW if renews else AcknowledgeType.REJECT
     previous = -1
     for first_offset, last_offset, types in said:

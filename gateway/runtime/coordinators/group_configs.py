@@ -95,7 +95,7 @@ class GroupConfigs:
         return self.of(group_id).consumer
 
     def share_limits(self, group_id: str) -> ShareGroupLimits:
-        """Return the limits of a share group, without those of acquired records."""
+        """Return the limits on the members of a share group. Limits on acquired records have a method of their own."""
         return self.of(group_id).share_group
 
     def streams_limits(self, group_id: str) -> StreamsLimits:

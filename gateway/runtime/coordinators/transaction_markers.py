@@ -1,6 +1,6 @@
 """Writes the markers that end a transaction into each of its partitions.
 
-All are appended in one turn of the event loop and share a flush. A partition that can't be written delays only its own
+All markers are appended in one turn of the event loop and share a flush. A partition that can't be written delays only its own
 transactions: the write is retried at growing intervals. A deleted partition needs no marker.
 Source: Kafka's `TransactionMarkerChannelManager`.
 """
@@ -110,7 +110,8 @@ class TransactionMarkers:
             and found is not None
             and found.producer_epoch == producer.producer_epoch
         ):
-            return None  # the marker was written before a crash, and the producer has begun another transaction in this partition since
+            # The marker was written before a crash. Since then the producer has begun another transaction in this partition.
+            return None
         try:
             return self.append(
                 partition,
@@ -119,5 +120,10 @@ class TransactionMarkers:
                 coordinator_epoch=coordinator_epoch,
             )
         except (InvalidProducerEpoch, TransactionCoordinatorFenced) as error:
-            logger.warning("%s-%d knows a later end already: %s", partition.topic, partition.index, error)
+            logger.warning(
+                "no transaction marker is written to partition %s-%d, because it has a later marker of the producer: %s",
+                partition.topic,
+                partition.index,
+                error,
+            )
             return None

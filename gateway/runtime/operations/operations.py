@@ -104,7 +104,7 @@ class _Asked:
         self.error: Exception | None = None
 
     def note(self, last_offset: int) -> None:
-        """Call `noted`, because the round is written, unless the operation was refused."""
+        """Call the callback `noted` with the answer and `last_offset`, unless the operation was refused. Call this when the round is in the log."""
         if self.noted is not None and self.change is not None and self.error is None:
             self.noted(self.change.answer, last_offset)
 

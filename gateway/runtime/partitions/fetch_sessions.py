@@ -77,7 +77,7 @@ class FetchSession:
         self.partitions: OrderedDict[PartitionKey, SessionPartition] = OrderedDict()
 
     def advance(self) -> None:
-        """Return the next session epoch, which wraps to 1 (FetchMetadata.nextEpoch)."""
+        """Advance the session epoch by one. After 2³¹ − 1 follows 1, as in Kafka's `FetchMetadata.nextEpoch`."""
         self.session_epoch = 1 if self.session_epoch == 2**31 - 1 else self.session_epoch + 1
 
 

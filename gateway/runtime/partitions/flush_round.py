@@ -110,7 +110,10 @@ async def wait_until_flushed(
     owner: LogOwner | None,
     dirty: Mapping[PartitionLog, LogOwner],
 ) -> None:
-    """Wait until everything now in the log is durable; `dirty` has the owners of the next round. Raises StorageFailed."""
+    """Wait until everything that is in the log now is durable. Raises StorageFailed.
+
+    Without an `owner`, the owner of the log is looked up in `dirty`, the logs that the next round flushes.
+    """
     end_offset = log.log_end_offset
     if log.recovery_point < end_offset:
         done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -122,7 +125,7 @@ async def wait_until_flushed(
 
 
 class IdleWaiters:
-    """Those who wait until a flusher has nothing left to do."""
+    """The tasks that wait until a flusher has nothing left to flush."""
 
     def __init__(self, is_idle: Callable[[], bool]) -> None:
         self._is_idle = is_idle

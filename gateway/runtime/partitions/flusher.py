@@ -29,11 +29,11 @@ logger = logging.getLogger(__name__)
 TICKETS_PER_THREAD = 4
 """The number of files below which a further thread costs more time than it saves."""
 PACE_MEMORY = 0.95
-"""The share of a slow flush's time that is still remembered after the next flush."""
+"""The weight of the earlier estimate when a quicker flush lowers it; the measured time has the rest."""
 
 
 class _Pace:
-    """Estimates how long small flushes take (s): a slow flush counts at once, and is forgotten slowly."""
+    """Estimates how long small flushes take (s). A slower flush raises the estimate at once; quicker flushes lower it slowly."""
 
     __slots__ = ("_recent_s", "_seconds", "limit_s")
 
@@ -152,7 +152,7 @@ class Flusher:
         self._waiting.append(waiting)
 
     def reopened(self, log: PartitionLog) -> None:
-        """Note that a log was reopened: the running round flushes nothing that is appended from now on."""
+        """Remove a reopened log from the running round: the round flushes nothing that is appended from now on."""
         if self._running is not None:
             self._running.tickets.pop(log, None)
 

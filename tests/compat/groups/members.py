@@ -129,7 +129,7 @@ class GroupMember:
         assert code == expected, f"{self.name} ended with {code}:\n{self._stderr.read_text()[-4000:]}"
 
     def kill(self) -> None:
-        """Kill the member with SIGKILL, without a goodbye."""
+        """Kill the member with SIGKILL, so that it can't leave the group."""
         self._process.kill()
         self._process.wait()
         self._reader.join()

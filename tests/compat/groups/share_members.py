@@ -55,7 +55,7 @@ class ShareMember:
         assert code == 143, f"ended with {code}:\n{self._stderr.read_text()[-4000:]}"
 
     def kill(self) -> None:
-        """Kill the consumer with SIGKILL, without a goodbye."""
+        """Kill the consumer with SIGKILL, so that it can't leave the group."""
         self._process.kill()
         self._process.wait()
         self._goes_on.set()

@@ -89,9 +89,7 @@ ROLES = (
 
 @dataclass(frozen=True)
 class Plot:
-    """The size of a story: the kills of each application, the kills of the gateway, and the lines of each
-    file.
-    """
+    """The size of a run: the kills of each application, the kills of the gateway, and the lines of each file."""
 
     application_kills: int
     gateway_kills: int
@@ -122,7 +120,10 @@ def any_roles(rng: Random) -> list[Role]:
 
 
 class Story:
-    """One gateway, one file and one name for each role."""
+    """One run: applications send the lines of files to one gateway while applications and gateway are killed; then Spark counts the lines.
+
+    Each role has an application, a file and a producer name of its own.
+    """
 
     def __init__(self, directory: Path, seed: int, plot: Plot) -> None:
         self._directory = directory
@@ -154,7 +155,7 @@ class Story:
             for topic in topics:
                 self._count(spark, gateway.bootstrap, topic)
         if any(word in gateway.stderr_text() for word in ("Traceback", "Fatal error")):
-            self.outcome.breaches.append("the gateway told of an exception that nobody expected")
+            self.outcome.breaches.append("the gateway logged an unexpected exception")
         return self.outcome
 
     @contextmanager

@@ -103,7 +103,7 @@ def _second_gateway(scene: Scene, settings: dict[str, str]) -> Iterator[Killable
     with second:
         yield second
     if "Traceback" in second.stderr_text():
-        scene.outcome.breaches.append("the second gateway told of an exception that nobody expected")
+        scene.outcome.breaches.append("the second gateway logged an unexpected exception")
 
 
 def _while_away(scene: Scene, ids: Ids) -> None:

@@ -125,7 +125,7 @@ def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
             print(producers.summary())
             outcome.merge(examined(gateway, producers))
     if any(word in gateway.stderr_text() for word in ("Traceback", "Fatal error")):
-        outcome.breaches.append("the gateway told of an exception that nobody expected")
+        outcome.breaches.append("the gateway logged an unexpected exception")
     return outcome
 
 

@@ -1,4 +1,4 @@
-"""A gateway whose store answers badly, is killed, or has just lost the gateway's disk: an S3 store behind a proxy that draws faults."""
+"""A gateway with an S3 store behind a proxy that injects random faults: the store answers with errors or is killed, or the gateway's disk is lost."""
 
 from __future__ import annotations
 

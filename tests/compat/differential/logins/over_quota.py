@@ -187,7 +187,7 @@ def several_mutations_in_a_request(visit: Visit) -> None:
 
 @TABLE.add
 def request_time(visit: Visit) -> None:
-    """Take more time than allowed: the client waits for at most a second."""
+    """Take more of the gateway's time than `request_percentage` allows: the answers throttle the client, for at most a second each."""
     user = _user(visit)
     _limit(visit, user, "request_percentage", 0.0001)
     client = visit.known(user)

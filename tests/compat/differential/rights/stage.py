@@ -107,12 +107,12 @@ class Stage:
 
     @property
     def groups(self) -> tuple[str, str]:
-        """Two groups; the entries name the first."""
+        """The ids of two groups. The access control entries of the stage apply to the first one."""
         return self.name("group"), self.name("other-group")
 
     @property
     def transactional_ids(self) -> tuple[str, str]:
-        """Two transactional ids; the entries name the first."""
+        """Two transactional ids. The access control entries of the stage apply to the first one."""
         return self.name("tid"), self.name("other-tid")
 
     @cached_property

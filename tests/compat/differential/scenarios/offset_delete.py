@@ -1,4 +1,4 @@
-"""OffsetDelete."""
+"""OffsetDelete: which committed offsets of a group can be deleted, and which requests are refused."""
 
 from __future__ import annotations
 

@@ -35,13 +35,13 @@ def nothing_to_end(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def committed(peer: Peer, version: int) -> None:
-    """Commit, commit again, then abort: with the epoch before the end and with the epoch after it."""
+    """Commit, then commit again and abort, with the producer epoch from before the end and with the one from after it."""
     _ended(peer, version, COMMIT)
 
 
 @scenario_for_each(VERSIONS)
 def aborted(peer: Peer, version: int) -> None:
-    """Abort, abort again, then commit: with the epoch before the end and with the epoch after it."""
+    """Abort, then abort again and commit, with the producer epoch from before the end and with the one from after it."""
     _ended(peer, version, ABORT)
 
 
