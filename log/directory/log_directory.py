@@ -136,7 +136,7 @@ class LogDirectory:
         return f"unclean stop: partitions {len(self)}, {len(self._logs)} of them checked, {torn}"
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
-        """Return whether the log is unchanged since its clean stop. Only a start after a crash looks at the log's files."""
+        """Return whether the log is unchanged since its clean stop. Only a start after a crash compares the sizes of the log's files."""
         if stored.topic_id is None or self.environment.damage.is_lost:
             return False
         return self.was_clean or looks_unchanged(self._storage, str(self.path / name), stored)

@@ -56,9 +56,11 @@ _FOREVER: Final = 2**63 - 1
 _RECORD_ERRORS: Final = 100
 """The number of refused records that an answer lists; the error message counts the others."""
 _NAMED_RECORDS: Final = 10_000
-"""A batch with more records is refused for the timestamps of its header, and names no records."""
+"""The most records of a refused batch that are decoded to list those with a wrong timestamp. Of a larger batch, only the timestamps
+in the header are reported.
+"""
 _NAMED_BYTES: Final = 8 << 20
-"""A batch with more bytes of records, decompressed, is refused for the timestamps of its header, and names no records."""
+"""The most decompressed bytes of a refused batch that are decoded to list the records with a wrong timestamp."""
 
 
 def check_batch(  # noqa: C901, PLR0912 - the checks of every batch, in Kafka's order and in one call

@@ -157,7 +157,10 @@ class Checking:
         segment.damage = tuple(noted)
 
     def _register(self) -> None:
-        """Persist the damaged ranges before batches are written after them: a later check can't see missing bytes."""
+        """Persist the damaged ranges before batches are written after them.
+
+        Otherwise a later check could not tell that bytes are missing at the end of a segment.
+        """
         listing = self._listing
         damage = [found for segment in listing.segments for found in segment.damage]
         listing.environment.damage.note(listing.directory, damage, is_durable=True)

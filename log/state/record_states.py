@@ -59,7 +59,7 @@ class RecordStates:
         lists: LogLists[Any],
         log: ReplayedLog,
     ) -> None:
-        """Begin without names and delays; `begin` makes them."""
+        """Begin without the state of producer names and delayed records; `begin` creates it if the topic's configuration asks for it."""
         self._environment = environment
         self._place = place
         self._unflushed = unflushed

@@ -183,9 +183,7 @@ def _sectors(position: int, data: bytes) -> Iterator[Change]:
 
 
 class Naming(NamedTuple):
-    """A change of a name: a creation has no old name, a deletion no new one, and a rename has both and is one
-    step.
-    """
+    """A change of a directory's entry: a creation has no old name, a deletion no new name, and a rename has both."""
 
     node: Node
     old_name: str
@@ -193,7 +191,7 @@ class Naming(NamedTuple):
 
 
 class Directory:
-    """An inode with names."""
+    """A simulated directory: its entries in the page cache (`cached`), on the disk (`platter`), and the changes between (`pending`)."""
 
     is_directory = True
 

@@ -114,5 +114,5 @@ async def test_a_stop_waits_for_a_store_only_so_long(tmp_path: Path, monkeypatch
     await asyncio.sleep(0)
     async with asyncio.timeout(20):
         await gateway.stop()
-        assert not await waiting, "nobody was told that the records are durable"
+        assert not await waiting, "the producer must not get an acknowledgement"
     assert await end_offsets(tmp_path, without_disk=False) == (3, 3)

@@ -262,7 +262,7 @@ class Machine:
             plans.append((*before, Part(name, session.log[uploaded:bytes_end])))
         if bytes_end and before:
             plans.append((Part(name, session.log[:bytes_end]),))
-        # The wait for the side file confirms the bytes, too, where the file tells of them.
+        # Where the side file includes the records' state, the wait for the side file confirms the records, too.
         file = (
             session.log
             if self._protocol.uploads_only_confirmed_bytes

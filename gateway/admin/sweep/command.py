@@ -88,7 +88,7 @@ def sweep(
 
 
 def _sweep(client: Client, request: SweepRequest) -> SweepPage:
-    """Sweep a running gateway or a data directory, to the end. Raises ControlError."""
+    """Sweep a running gateway or a data directory, and wait until the sweep has ended. Raises ControlError."""
     try:
         task = client.ask(request)
     except NotRunning:

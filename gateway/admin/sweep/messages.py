@@ -53,7 +53,10 @@ class LeakRow(msgspec.Struct, frozen=True):
 
 
 class SweepPage(msgspec.Struct, frozen=True):
-    """Some of the `total` leaks of a sweep. `gateway` is "running" or "stopped"; of a stopped gateway only files are swept."""
+    """A page of the `total` leaks (orphaned files, directories and state) that a sweep found.
+
+    `gateway` is "running" or "stopped". A sweep of a stopped gateway finds only files and directories.
+    """
 
     gateway: str
     task: TaskRow

@@ -44,7 +44,7 @@ NO_TOPIC: Final = uuid.UUID(int=0)
 
 
 class ShareRequestRefused(Exception):
-    """The whole request is refused; the code and message answer it."""
+    """The whole request is refused. The answer has this error code and message."""
 
     def __init__(self, error_code: ErrorCode, message: str) -> None:
         super().__init__(message)

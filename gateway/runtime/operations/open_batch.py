@@ -11,7 +11,7 @@ from gateway.runtime.partitions.partition import Partition
 from log.format.records import Record, build_batch
 
 Encode = Callable[[Any], tuple[bytes, bytes | None]]
-"""Encodes the key and the value of a record. Raises ValueError for a text that is too long."""
+"""Encodes the key and the value of a record. Raises ValueError if a string of the record is too long."""
 
 _new_tuple = tuple.__new__
 RECORD_OVERHEAD_BYTES: Final = 30

@@ -90,7 +90,7 @@ class ObjectFlusher:
         self._wake_bytes = 0
         """The unsent bytes from which on `_go_on` need not wait until time is up."""
         self._is_blocked = False
-        """Whether only a confirmation, or the end of a read, lets anything go on."""
+        """Whether flushing can continue only after a confirmation or the end of a read."""
         self._ended_by: str | None = None
         self._idle = IdleWaiters(lambda: not (self._rounds or self._is_gathering))
         self.after_round: list[Callable[[], None]] = []
@@ -309,11 +309,11 @@ class ObjectFlusher:
         self._wal.put(content.rows, content.data, partial(self._confirmed, current))
 
     def _has_full_object(self, current: ObjectRound) -> bool:
-        """Return whether a full object waits: the rest of the round, or what has come since. Such an object costs no budget."""
+        """Return whether a full object can be put now, from the rest of the round or from the bytes appended since. Such an object costs no budget."""
         return max(current.unread_bytes, self._unwritten.unsent_bytes) >= self._limits.put_max_bytes
 
     def _confirmed(self, current: ObjectRound) -> None:
-        """Note that the oldest object in flight is ours."""
+        """End the rounds whose objects are all confirmed, because the oldest object in flight was confirmed."""
         if self._ended_by is not None:
             return
         self._in_flight -= 1
@@ -339,7 +339,7 @@ class ObjectFlusher:
     def give_up(self, reason: str) -> None:
         """Fail everything, now and from now on, at the end of the session or when the store does not answer at a stop.
 
-        An object in flight may come to be ours all the same. Then nobody is told, and the next start finds its records.
+        The bucket may take an object in flight all the same. Its producers then get an error, and the next start finds its records.
         """
         if self._ended_by is not None:
             return

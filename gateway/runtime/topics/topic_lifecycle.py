@@ -135,7 +135,10 @@ class TopicLifecycle:
         try:
             await write_checkpoint(self._directory)
         except OSError as error:
-            logger.error("the recovery points can't be written, new partitions may have to wait: %s", error)  # noqa: TRY400
+            logger.error(  # noqa: TRY400
+                "the recovery points can't be written; until they are, new partitions that have the name of a deleted one can't be opened: %s",
+                error,
+            )
 
     def _register(self, topic: TopicImage) -> None:
         self._partitions.register(topic.name, topic.topic_id, len(topic.partitions), self)

@@ -31,14 +31,14 @@ def tell_partitions(event: str, partitions: Iterable[Any]) -> None:
 
 
 def tell_records(polled: Mapping[Any, Sequence[Any]]) -> dict[Any, int]:
-    """Report the records of each partition; return the offsets to commit."""
+    """Print the polled records for the test that started this process. Return the offsets to commit."""
     tell("records", [(part.partition, record.offset) for part, found in polled.items() for record in found])
     return {part: found[-1].offset + 1 for part, found in polled.items()}
 
 
 @contextlib.contextmanager
 def telling_commit(offsets: Mapping[Any, int], refusal: type[Exception]) -> Iterator[None]:
-    """Report the result of a commit."""
+    """Print the result of the commit in this block for the test that started this process."""
     try:
         yield
     except refusal as error:

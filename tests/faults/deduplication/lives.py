@@ -160,7 +160,9 @@ class Application(threading.Thread):
             assert self._one_life(None, believed=1.0) is not End.KILLED
             if self._known >= self._least_in_the_end():
                 return
-        self.breaches.append(f"{self.name} is told of {self._known} lines after the end of its file")
+        self.breaches.append(
+            f"the gateway reports only {self._known} stored lines of {self.name}, which has sent its whole file"
+        )
 
     def _least_in_the_end(self) -> int:
         """Return a sequence id that the gateway must know in the end.
@@ -262,7 +264,9 @@ class Application(threading.Thread):
         if self._has_ended and not self.task.by_key and not self.task.transactional_id:
             least = count
         if known < least:
-            self.breaches.append(f"{self.name} was told of {known} lines, where it could expect {least}")
+            self.breaches.append(
+                f"the gateway reports {known} stored lines of {self.name}; it has acknowledged or reported {least} before"
+            )
         self._known = known
         self.counts["answers to where it was"] += 1
 

@@ -73,7 +73,7 @@ def _round(spark: SparkSession, seed: int) -> Outcome:
         except Exception:
             traceback.print_exc()
             last = traceback.format_exc().strip().splitlines()[-1]
-            outcome = Outcome(breaches=[f"it could not go on: {last}"])
+            outcome = Outcome(breaches=[f"the run ended early: {last}"])
     outcome.counts["rounds"] += 1
     outcome.breaches = [f"{breach} (--seed {seed})" for breach in outcome.breaches]
     return outcome

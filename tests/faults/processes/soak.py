@@ -56,7 +56,7 @@ def _round(name: str, seed: int) -> Outcome:
         except Exception:
             traceback.print_exc()
             last = traceback.format_exc().strip().splitlines()[-1]
-            outcome = Outcome(breaches=[f"it could not go on: {last}"])
+            outcome = Outcome(breaches=[f"the run ended early: {last}"])
     outcome.counts[f"runs of {name}"] += 1
     outcome.breaches = [f"{breach} (--part {name!r} --seed {seed})" for breach in outcome.breaches]
     return outcome

@@ -209,7 +209,7 @@ def odd_renewers(visit: Visit, renewers: list[str]) -> None:
 
 @TABLE.add
 def who_may_renew(visit: Visit) -> None:
-    """Renew, expire and describe as owner, renewer, another user and super user."""
+    """Renew, expire and describe a delegation token as its owner, its renewer, another user and a super user."""
     tokens, user = _owner(visit)
     made = tokens.create(renewers=["User:bob"])
     for other in ("bob", "alice", SUPER_USER):

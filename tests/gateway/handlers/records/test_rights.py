@@ -223,7 +223,7 @@ class TestRememberedPrefix:
 
     @pytest.fixture
     def taken(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-        """Whether each request took the short way."""
+        """Whether the gateway answered each request from its table of repeats, without decoding the request."""
         taken: list[bool] = []
         begin = ProduceRepeats.begin
 

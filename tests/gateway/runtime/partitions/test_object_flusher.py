@@ -376,7 +376,9 @@ class TestFailures:
         at.loop.run_until_complete(at.flusher.idle())
         assert sorted(at.answers[1:]) == [(0, 1, False), (1, 0, True)]
         reopening.reopen(at.log, NOW_MS)
-        assert at.log.log_end_offset == 1, "nobody was told of the damaged batch"
+        assert at.log.log_end_offset == 1, (
+            "the damaged batch was not acknowledged, so the reopened log ends before it"
+        )
         at.append(0)
         at.finish()
 

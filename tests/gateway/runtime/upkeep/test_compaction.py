@@ -38,8 +38,8 @@ def compaction_in(path: Path) -> Compaction:
     ("failed", "times", "left_alone"),
     [
         (CleaningFailed("damaged", is_corrupt=True), 1, True),
-        (CleaningFailed("its process ended"), 2, False),
-        (CleaningFailed("its process ended"), 3, True),
+        (CleaningFailed("the worker process ended"), 2, False),
+        (CleaningFailed("the worker process ended"), 3, True),
         (CleaningFailed("no space", is_of_disk=True), 100, False),
     ],
 )
