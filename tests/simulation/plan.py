@@ -80,9 +80,11 @@ def bucket_plan_of(seed: int) -> Plan:
         f"log.flush.interval.messages={chance.choice((1, PAGE_CACHE))}",
         f"seqgate.cluster.upload.interval.ms={Random(f'uploads plan {seed}').choice((100, 500, 2_000, 600_000))}",
     )
-    return replace(
-        plan, befalls=befalls, settings=(*plan.settings, *settings), store=chance.choice(FAULTY_STORES)
-    )
+    store = chance.choice(FAULTY_STORES)
+    if store.slow:
+        # Clients that give up within a second would ask for blocks of one id sooner than the store takes one.
+        settings += ("seqgate.producer.id.block.size=1000",)
+    return replace(plan, befalls=befalls, settings=(*plan.settings, *settings), store=store)
 
 
 def plan_of(seed: int) -> Plan:
