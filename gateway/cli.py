@@ -12,6 +12,7 @@ import typer
 
 from gateway.admin.acls import command as acls
 from gateway.admin.backlog import command as backlog
+from gateway.admin.cluster import command as bucket
 from gateway.admin.configs import command as configs
 from gateway.admin.damage import command as damage
 from gateway.admin.groups import command as groups
@@ -175,6 +176,7 @@ app.command("backlog")(backlog.backlog)
 app.add_typer(pids.app, name="pids", help=pids.HELP)
 app.add_typer(users.app, name="users", help=users.HELP)
 app.command("status")(status.status)
+app.add_typer(bucket.app, name="cluster", help=bucket.HELP)
 app.command("tasks")(sweep.tasks)
 app.command("reopen")(partitions.reopen)
 app.command("repair")(damage.repair)

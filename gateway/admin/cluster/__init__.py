@@ -1,0 +1,1 @@
+"""The bucket of a cluster, as commands see it without a running gateway."""

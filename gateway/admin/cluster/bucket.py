@@ -1,0 +1,63 @@
+"""Opens the bucket that a command names, and turns its errors into sentences."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from gateway.admin.cluster.messages import ClusterState, Verification
+from gateway.admin.cluster.state import cluster_state
+from gateway.admin.cluster.verification import Progress, verify
+from gateway.admin.request import ControlError
+from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
+from gateway.cluster.parts.manifests import Overtaken
+from gateway.cluster.parts.part_object import CorruptPart
+from gateway.cluster.wal.sessions import CorruptRegistration
+from gateway.cluster.wal.wal_object import CorruptWalObject
+from gateway.config import Config
+from gateway.metadata.records import UnknownRecordError
+from gateway.runtime.loop.machine import Machine
+from log import IncompatibleFormat, LogError
+
+A = TypeVar("A")
+
+
+def read_state(config: Config) -> ClusterState:
+    """Return what the bucket holds. Raises ControlError."""
+    return _in_bucket(config, cluster_state)
+
+
+def check(config: Config, progress: Progress) -> Verification:
+    """Read and check all of the bucket. Raises ControlError."""
+    return _in_bucket(config, lambda objects, address: verify(objects, address, progress))
+
+
+def _in_bucket(config: Config, work: Callable[[ObjectStore, str], Awaitable[A]]) -> A:
+    """Run the work with the store of `seqgate.cluster` and its address. Raises ControlError."""
+    address = config.optional_str("seqgate.cluster")
+    if address is None:
+        raise ControlError("name the bucket with --cluster s3://BUCKET/PREFIX or --cluster file:///DIRECTORY")
+    try:
+        return asyncio.run(_run(config, address, work))
+    except StoreFailed as error:
+        raise ControlError(f"{address} does not answer: {error}; try again") from error
+    except (
+        Refused,
+        CorruptRegistration,
+        CorruptWalObject,
+        CorruptPart,
+        IncompatibleFormat,
+        LogError,
+        Overtaken,
+        UnknownRecordError,
+    ) as error:
+        raise ControlError(f"the cluster {address} can't be used: {error}") from error
+
+
+async def _run(config: Config, address: str, work: Callable[[ObjectStore, str], Awaitable[A]]) -> A:
+    objects = Machine().objects(config)
+    try:
+        return await work(objects, address)
+    finally:
+        await objects.close()

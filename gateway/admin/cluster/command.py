@@ -1,0 +1,163 @@
+"""`seqgate cluster`: the bucket of a cluster, without a running gateway."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final
+
+import typer
+
+from gateway.admin.cluster.messages import ClusterState, Verification
+from gateway.admin.options import AsJson, ConfigFile, asking
+from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table, shown
+from gateway.config import Config
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+HELP = """Look at the bucket of a cluster, and move a data directory into one.
+
+The commands read the bucket itself, whether a gateway runs or not. `seqgate status` has what a running gateway counts.
+"""
+PROGRESS_EVERY_S: Final = 1.0
+
+Address = Annotated[
+    str | None,
+    typer.Option(
+        "--cluster",
+        metavar="ADDRESS",
+        help="The bucket or directory: s3://BUCKET/PREFIX or file:///DIRECTORY. [default: seqgate.cluster of --config]",
+        show_default=False,
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="NAME=VALUE",
+        help="A setting, such as seqgate.cluster.endpoint; may be repeated.",
+        show_default=False,
+    ),
+]
+
+
+@contextmanager
+def bucket_settings(
+    address: str | None, settings: list[str] | None, config_file: ConfigFile
+) -> Iterator[Config]:
+    """Yield the settings that name the bucket; an error ends the command with its sentence."""
+    named = () if address is None else (f"seqgate.cluster={address}",)
+    with asking(config_file, None, (*(settings or ()), *named), asks_gateway=False) as client:
+        yield client.config
+
+
+@app.command("status")
+def status(
+    address: Address = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what the bucket holds, what its storage costs, and whether its last session has ended.
+
+    Lists all objects: one request for each thousand.
+    """
+    with bucket_settings(address, settings, config_file) as config:
+        from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+
+        answer = bucket.read_state(config)
+    if as_json:
+        print_json(answer)
+    else:
+        print_table((Column("cluster"), Column("")), _rows(answer))
+
+
+def _rows(answer: ClusterState) -> list[tuple[str, str]]:
+    last = answer.last
+    if last.ended is not None:
+        end = f"ended: {shown(last.ended)}"
+    elif last.last_object_ms is not None:
+        end = f"runs, or has crashed; its last object is of {moment(last.last_object_ms)}"
+    else:
+        end = "has written nothing yet"
+    return [
+        ("address", answer.address),
+        ("cluster id", answer.cluster_id),
+        ("sessions", count(answer.sessions)),
+        (
+            "last session",
+            f"{last.session} of node {last.node_id} on {shown(last.host)}, since {moment(last.registered_ms)}",
+        ),
+        ("", end),
+        (
+            "history",
+            f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, {count(answer.parts.size_bytes)} bytes",
+        ),
+        (
+            "write-ahead logs",
+            f"{counted(answer.wal.objects, 'object')}, {count(answer.wal.size_bytes)} bytes",
+        ),
+        ("storage", f"${answer.us_dollars_per_month:,.4f} a month, by Amazon's list for S3"),
+    ]
+
+
+@app.command("verify")
+def verify(
+    address: Address = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Read everything that a start from the bucket would read, and check every checksum.
+
+    Checks the manifests of all partitions, the parts and side files that they name, the write-ahead logs, and that both fit together
+    without a gap. A gateway may run meanwhile. The command reads all of the bucket, and the store charges for the requests.
+
+    Exits with 1 when something is damaged or missing.
+    """
+    with bucket_settings(address, settings, config_file) as config:
+        from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+
+        found = bucket.check(config, Progress("checked").show)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+    raise typer.Exit(1 if found.damaged else 0)
+
+
+def _print(found: Verification) -> None:
+    if found.damaged:
+        print_table(
+            (Column("object"), Column("damage")), [(row.key, shown(row.reason)) for row in found.damaged]
+        )
+    read = (
+        f"{counted(found.partitions, 'partition')}, {counted(found.parts, 'part')}, "
+        f"{counted(found.wal_objects, 'object')} of write-ahead logs, {count(found.size_bytes)} bytes"
+    )
+    print_lines(
+        f"{read}: {counted(len(found.damaged), 'object')} damaged or missing."
+        if found.damaged
+        else f"{read}: all sound."
+    )
+    if found.unnamed:
+        print_lines(
+            f"{counted(found.unnamed, 'object')} that no manifest names; a running gateway deletes them later."
+        )
+
+
+class Progress:
+    """Prints on the terminal how far a command is, at most once a second; prints nothing where no terminal reads."""
+
+    def __init__(self, verb: str) -> None:
+        self._verb = verb
+        self._shown_s = time.monotonic()
+
+    def show(self, objects: int, size_bytes: int) -> None:
+        """Show the numbers of objects and bytes, unless the last ones were shown just now."""
+        now_s = time.monotonic()
+        if sys.stderr.isatty() and now_s - self._shown_s >= PROGRESS_EVERY_S:
+            self._shown_s = now_s
+            print(f"{self._verb}: {counted(objects, 'object')}, {count(size_bytes)} bytes", file=sys.stderr)

@@ -1,0 +1,59 @@
+"""The JSON output of `seqgate cluster`: what a bucket holds, and what of it is damaged."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class SessionState(msgspec.Struct, frozen=True):
+    """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and after a crash."""
+
+    session: int
+    node_id: int
+    host: str
+    release: str
+    registered_ms: int
+    last_object_ms: int | None
+    ended: str | None
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Objects of one kind."""
+
+    objects: int
+    size_bytes: int
+
+
+class ClusterState(msgspec.Struct, frozen=True):
+    """What a bucket holds. `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1."""
+
+    address: str
+    cluster_id: str
+    sessions: int
+    last: SessionState
+    partitions: int
+    parts: Held
+    wal: Held
+    us_dollars_per_month: float
+
+
+class DamagedObject(msgspec.Struct, frozen=True):
+    """An object that is missing or damaged."""
+
+    key: str
+    reason: str
+
+
+class Verification(msgspec.Struct, frozen=True):
+    """What was read, and what of it is damaged.
+
+    `unnamed` counts objects that no manifest names: what a crash left, or what a running gateway is about to delete.
+    """
+
+    address: str
+    partitions: int
+    parts: int
+    wal_objects: int
+    size_bytes: int
+    unnamed: int
+    damaged: list[DamagedObject]

@@ -1,0 +1,84 @@
+"""What a bucket holds, from listings and a few reads."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from gateway.admin.cluster.messages import ClusterState, Held, SessionState
+from gateway.admin.request import ControlError
+from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
+from gateway.cluster.parts.keys import PREFIX, partition_of
+from gateway.cluster.wal.keys import boundary_key, object_key
+from gateway.cluster.wal.sessions import RegisteredSession, sessions
+from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify
+
+US_DOLLARS_PER_GIB_MONTH: Final = 0.023
+"""S3 Standard in us-east-1, the first 50 TB. Source: https://aws.amazon.com/s3/pricing, "Storage"."""
+MOST_IN_FLIGHT: Final = 64
+"""The most objects that a session writes at once: behind its seal, or a missing object, there are no more."""
+
+
+async def registered(objects: ObjectStore, address: str) -> list[RegisteredSession]:
+    """Return all sessions, at least one. Raises ControlError for a bucket without a cluster, and the errors of `sessions`."""
+    found = await sessions(objects)
+    if not found:
+        raise ControlError(f"{address} holds no cluster; check the address, its prefix included")
+    return found
+
+
+async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
+    """Return what the bucket holds.
+
+    Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptWalObject, IncompatibleFormat.
+    """
+    known = await registered(objects, address)
+    parts = [entry async for entry in objects.list(PREFIX)]
+    wal = [entry async for entry in objects.list("wal/")]
+    size_bytes = sum(entry.size_bytes for entry in (*parts, *wal))
+    places = map(partition_of, (entry.key for entry in parts))
+    return ClusterState(
+        address=address,
+        cluster_id=known[0].cluster_id,
+        sessions=len(known),
+        last=await _session(objects, known[-1]),
+        partitions=sum(place is not None and place[1] is None for place in places),
+        parts=_held(parts),
+        wal=_held(wal),
+        us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
+    )
+
+
+def _held(entries: Sequence[Entry]) -> Held:
+    return Held(len(entries), sum(entry.size_bytes for entry in entries))
+
+
+async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionState:
+    folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
+    entries = [entry async for entry in objects.list(folder) if not entry.key.endswith("/boundary")]
+    seal = None
+    for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
+        seal = await seal_at(objects, known, int(entry.key.removeprefix(folder))) or seal
+    return SessionState(
+        session=known.session,
+        node_id=known.node_id,
+        host=known.host,
+        release=known.release,
+        registered_ms=known.registered_ms,
+        last_object_ms=entries[-1].modified_ms if entries else None,
+        ended=None if seal is None else seal.reason,
+    )
+
+
+async def seal_at(objects: ObjectStore, known: RegisteredSession, seq: int) -> Seal | None:
+    """Return the seal at this place of the session's log, or None. Raises StoreFailed, Refused, CorruptWalObject, IncompatibleFormat."""
+    key = object_key(known.node_id, known.session, seq)
+    try:
+        end = await objects.get_end(key, END_BYTES)
+    except Missing:
+        return None  # a running gateway has deleted it since the listing
+    if not identify(end, key).is_seal:
+        return None
+    seal = decode_index(end, key)
+    assert isinstance(seal, Seal)
+    return seal

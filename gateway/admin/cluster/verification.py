@@ -1,0 +1,281 @@
+"""Reads everything that a start from the bucket would read, and checks it: manifests, parts, side files, write-ahead logs.
+
+A gateway may run meanwhile. It replaces manifests and deletes what they no longer name, so an object that is missing is damage only if
+the manifest, or the boundary of the log, is still the one that was read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Final
+
+from crc32c import crc32c
+
+from gateway.admin.cluster.held_bytes import HeldBytes
+from gateway.admin.cluster.messages import DamagedObject, Verification
+from gateway.admin.cluster.state import MOST_IN_FLIGHT, registered, seal_at
+from gateway.cluster.objects.objects import Missing, ObjectStore
+from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key, partition_of
+from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
+from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
+from gateway.cluster.wal.boundary import read_boundary
+from gateway.cluster.wal.keys import boundary_key, object_key
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sessions import RegisteredSession
+from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode
+
+READ_AT_ONCE: Final = 8
+"""Parts, or objects of a log, that are read at the same time. As many are in memory at most."""
+TRIES: Final = 5
+"""How often a partition is read whose manifest is replaced meanwhile."""
+
+Progress = Callable[[int, int], None]
+#: Takes the numbers of objects and bytes that were read.
+
+
+async def verify(
+    objects: ObjectStore, address: str, progress: Progress = lambda _objects, _bytes: None
+) -> Verification:
+    """Read and check everything. Waits until the store answers.
+
+    Raises ControlError for a bucket without a cluster, CorruptRegistration, IncompatibleFormat, Refused.
+    """
+    check = _Check(objects, progress)
+    known = await registered(objects, address)
+    await check.history()
+    for session in known:
+        await check.wal(session)
+    await check.gaps()
+    return Verification(
+        address,
+        len(check.manifests),
+        check.parts,
+        check.wal_objects,
+        check.size_bytes,
+        check.unnamed,
+        check.damaged,
+    )
+
+
+class _Check:
+    """One run, and what it has found so far."""
+
+    def __init__(self, objects: ObjectStore, progress: Progress) -> None:
+        self._objects = objects
+        self._reads = PersistentReads(objects, "the check waits to read the bucket")
+        self._progress = progress
+        self._turns = asyncio.Semaphore(READ_AT_ONCE)
+        self._held = HeldBytes()
+        self._without_manifest: set[PartitionKey] = set()
+        """The partitions that have objects, and no manifest that can be read."""
+        self.manifests: dict[PartitionKey, Manifest] = {}
+        self.parts = self.wal_objects = self.size_bytes = self.unnamed = 0
+        self.damaged: list[DamagedObject] = []
+
+    # --- manifests and what they name
+
+    async def history(self) -> None:
+        """Check all partitions that have a manifest."""
+        keys = await self._reads.answered(lambda: _keys(self._objects, PREFIX))
+        places = [place for key in keys if (place := partition_of(key)) is not None]
+        for partition, name in places:
+            if name is None:
+                await self._partition(partition)
+        for partition, name in places:
+            manifest = self.manifests.get(partition)
+            self.unnamed += name is not None and (manifest is None or name not in manifest.objects)
+            if manifest is None:
+                self._without_manifest.add(partition)
+
+    async def _partition(self, partition: PartitionKey) -> None:
+        for _ in range(TRIES):
+            try:
+                manifest = await self._manifest(partition)
+            except CorruptPart as error:
+                self._is_damaged(manifest_key(partition), error)
+                return
+            if manifest is None:
+                return  # the topic was deleted
+            self._held.begin(manifest)
+            found = await asyncio.gather(*self._each(manifest))
+            damaged = [damage for damage in found if damage is not None]
+            if damaged and await self._is_replaced(manifest):
+                continue
+            self.damaged += damaged
+            self.manifests[partition] = manifest
+            return
+
+    async def _manifest(self, partition: PartitionKey) -> Manifest | None:
+        key = manifest_key(partition)
+        try:
+            manifest = decode_manifest(await self._reads.get(key), key)
+        except Missing:
+            return None
+        if manifest.key != partition:
+            raise CorruptPart(f"{key} is the manifest of another partition: {manifest.key}.")
+        return manifest
+
+    async def _is_replaced(self, manifest: Manifest) -> bool:
+        try:
+            return await self._manifest(manifest.key) != manifest
+        except CorruptPart:
+            return False
+
+    def _each(self, manifest: Manifest) -> Iterable[asyncio.Task[DamagedObject | None]]:
+        for segment in manifest.segments:
+            for part in segment.parts:
+                yield asyncio.create_task(self._part(manifest, segment, part))
+        for file in manifest.files:
+            yield asyncio.create_task(self._file(manifest, file))
+
+    async def _part(self, manifest: Manifest, segment: SegmentRef, part: PartRef) -> DamagedObject | None:
+        key = part_key(manifest.key, part.name)
+        async with self._turns:
+            try:
+                content = await self._reads.get(key)
+                head, data = decode_part(content, key)
+            except Missing:
+                return _missing(key)
+            except CorruptPart as error:
+                return DamagedObject(key, str(error))
+            named = PartHead(
+                *manifest.key, segment.base, part.position, part.length, head.first_offset, part.end_offset
+            )
+            if head != named or crc32c(data) != part.crc:
+                return DamagedObject(key, f"{key} is another part than its manifest says: {head}.")
+            self.parts += 1
+            self._was_read(len(content))
+            self._held.keep(manifest.key, segment.base, part.position, data)
+        return None
+
+    async def _file(self, manifest: Manifest, file: FileRef) -> DamagedObject | None:
+        key = manifest_key(manifest.key) if file.stored is None else part_key(manifest.key, file.stored)
+        async with self._turns:
+            try:
+                content = file.content if file.stored is None else await self._reads.get(key)
+            except Missing:
+                return _missing(key)
+            if content is None or (len(content), crc32c(content)) != (file.length, file.crc):
+                return DamagedObject(key, f"{key}: the CRC-32C of the side file {file.name} does not fit.")
+            self._was_read(len(content))
+        return None
+
+    # --- write-ahead logs
+
+    async def wal(self, session: RegisteredSession) -> None:
+        """Check the log of a session from its boundary to its seal, or to the end of a log that has none."""
+        node_id, number = session.node_id, session.session
+        seq = await self._boundary(session)
+        while True:
+            seqs = range(seq, seq + READ_AT_ONCE)
+            found = await asyncio.gather(*(self._object(session, each) for each in seqs))
+            for each in found:
+                if isinstance(each, Seal):
+                    return
+                if each is None:
+                    break
+                if isinstance(each, DamagedObject):
+                    self.damaged.append(each)
+                else:
+                    self._held.take(each)
+                seq += 1
+            else:
+                continue
+            boundary = await self._boundary(session)
+            if boundary > seq:
+                seq = boundary
+                continue
+            following = await self._next_behind(session, seq)
+            if following is None:
+                return
+            key = object_key(node_id, number, seq)
+            self.damaged.append(_missing(key, following - seq))
+            seq = following
+
+    async def _boundary(self, session: RegisteredSession) -> int:
+        try:
+            return await read_boundary(self._reads, session.node_id, session.session)
+        except CorruptWalObject as error:
+            self._is_damaged(boundary_key(session.node_id, session.session), error)
+            return 0
+
+    async def _object(self, session: RegisteredSession, seq: int) -> WalObject | Seal | DamagedObject | None:
+        key = object_key(session.node_id, session.session, seq)
+        try:
+            content = await self._reads.get(key)
+            found = decode(content, key)
+        except Missing:
+            return None
+        except CorruptWalObject as error:
+            return DamagedObject(key, str(error))
+        if isinstance(found, Seal):
+            return found
+        if found[:4] != (session.node_id, session.session, seq, session.nonce):
+            return DamagedObject(key, f"{key} is an object of another place or writer.")
+        self.wal_objects += 1
+        self._was_read(len(content))
+        return found
+
+    async def _next_behind(self, session: RegisteredSession, seq: int) -> int | None:
+        """Return the next object behind a missing one, or None where the log ends: a session writes only so many objects at once."""
+        missing = object_key(session.node_id, session.session, seq)
+        folder = boundary_key(session.node_id, session.session).removesuffix("boundary")
+        behind = [
+            int(key.removeprefix(folder))
+            for key in await self._reads.answered(lambda: _keys(self._objects, folder, missing))
+            if not key.endswith("/boundary")
+        ]
+        if behind and behind[-1] > seq + MOST_IN_FLIGHT:
+            return behind[0]
+        for each in behind:
+            if await self._reads.answered(partial(seal_at, self._objects, session, each)):
+                return behind[0]
+        return None
+
+    # --- both together
+
+    async def gaps(self) -> None:
+        """Check that the rows of logs follow on what the manifests have, for all partitions of topics that exist."""
+        alive = self._held.topics()
+        for partition, reason in self._held.gaps.items():
+            manifest = self.manifests.get(partition)
+            if partition.topic_id not in alive or (
+                manifest is not None and await self._is_replaced(manifest)
+            ):
+                continue
+            self.damaged.append(DamagedObject(manifest_key(partition), reason))
+        for partition in self._without_manifest:
+            # The first upload of a partition ended before its manifest was created. Then the write-ahead log still has all of it.
+            if (
+                partition.topic_id in alive
+                and not self._held.has_rows(partition)
+                and not await self._has_manifest(partition)
+            ):
+                self.damaged.append(_missing(manifest_key(partition)))
+
+    async def _has_manifest(self, partition: PartitionKey) -> bool:
+        """Return whether the partition has a manifest by now, or one whose damage was reported."""
+        try:
+            return await self._manifest(partition) is not None
+        except CorruptPart:
+            return True
+
+    def _is_damaged(self, key: str, error: Exception) -> None:
+        damage = DamagedObject(key, str(error))
+        if damage not in self.damaged:
+            self.damaged.append(damage)
+
+    def _was_read(self, size_bytes: int) -> None:
+        self.size_bytes += size_bytes
+        self._progress(self.parts + self.wal_objects, self.size_bytes)
+
+
+def _missing(key: str, count: int = 1) -> DamagedObject:
+    what = f"{key} is missing" if count == 1 else f"{key} and the {count - 1} objects behind it are missing"
+    return DamagedObject(key, f"{what}. Records are lost unless a backup of the bucket has them.")
+
+
+async def _keys(objects: ObjectStore, prefix: str, after: str = "") -> Sequence[str]:
+    return [entry.key async for entry in objects.list(prefix, after)]
