@@ -34,6 +34,7 @@ def test_every_limit_that_clients_meet_is_on_the_page() -> None:
         "seqgate.deletion.max.files.per.second",
         "seqgate.deletion.max.bytes.per.second",
         "seqgate.cluster.put.max.bytes",
+        "seqgate.cluster.wal.max.bytes",
     }
     named = set(re.findall(r"`([a-z0-9.]+)`", PAGE))
     assert not limits - named - not_of_clients

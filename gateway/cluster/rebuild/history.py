@@ -22,7 +22,8 @@ from log import CorruptRecord
 from log.rebuilding import RebuiltDirectory
 from log.uploading import LOG_START_OFFSET, log_start_content, log_start_in
 
-PARTS_AT_ONCE: Final = 4
+MANIFESTS_AT_ONCE: Final = 64
+PARTS_AT_ONCE: Final = 8
 """Parts that are read at the same time. As many are in memory at most."""
 
 
@@ -49,25 +50,55 @@ class History:
         if partition in self._incomplete:
             raise self._incomplete[partition]
 
-    async def restore(self, partition: PartitionKey) -> None:
+    async def restore_all(self, partitions: Iterable[PartitionKey]) -> None:
+        """Restore partitions, the manifests of many at once. Raises as `restore`."""
+        turns = asyncio.Semaphore(MANIFESTS_AT_ONCE)
+        writing = asyncio.Lock()
+
+        async def one(partition: PartitionKey) -> None:
+            async with turns:
+                content = await self._manifest_content(partition)
+            if content is None:
+                self._manifests[partition] = None
+                return
+            async with writing:
+                await self.restore(partition, content)
+
+        restoring = [
+            asyncio.create_task(one(partition))
+            for partition in partitions
+            if partition not in self._manifests
+        ]
+        try:
+            await asyncio.gather(*restoring)
+        finally:
+            for task in restoring:
+                task.cancel()
+
+    async def restore(self, partition: PartitionKey, content: bytes | None = None) -> None:
         """Write the segments and side files that the manifest names, if this was not done before. Waits until the store answers.
 
-        Raises IncompatibleFormat, Refused, OSError; `check` tells of damage.
+        `content` is the manifest if the caller has read it. Raises IncompatibleFormat, Refused, OSError; `check` tells of damage.
         """
         if partition in self._manifests:
             return
         self._manifests[partition] = None
         try:
-            await self._restore(partition)
+            content = content or await self._manifest_content(partition)
+            if content is not None:
+                await self._restore(partition, content)
         except CorruptPart as error:
             self._incomplete[partition] = error
 
-    async def _restore(self, partition: PartitionKey) -> None:
-        key = manifest_key(partition)
+    async def _manifest_content(self, partition: PartitionKey) -> bytes | None:
         try:
-            manifest = decode_manifest(await self._reads.get(key), key)
+            return await self._reads.get(manifest_key(partition))
         except Missing:
-            return
+            return None
+
+    async def _restore(self, partition: PartitionKey, content: bytes) -> None:
+        key = manifest_key(partition)
+        manifest = decode_manifest(content, key)
         if manifest.key != partition:
             raise CorruptPart(f"{key} is the manifest of another partition: {manifest.key}.")
         self._manifests[partition] = manifest

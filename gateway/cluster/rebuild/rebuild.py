@@ -71,13 +71,17 @@ async def rebuild(
     topics: Mapping[uuid.UUID, StoredTopic] = {}
     if (metadata.topic_id, 0) in directory.staged:
         topics = read_topics(directory.place(metadata.topic_id, 0, metadata.topic))
-    for topic_id, topic in topics.items():
-        for partition in range(topic.partitions):
-            await history.restore(PartitionKey(topic_id, partition))
-            history.check(PartitionKey(topic_id, partition))
+    existing = [
+        PartitionKey(topic_id, partition)
+        for topic_id, topic in topics.items()
+        for partition in range(topic.partitions)
+    ]
+    await history.restore_all(existing)
+    for partition in existing:
+        history.check(partition)
     placed = 0
-    for topic_id, partition in directory.staged:
+    for topic_id, index in directory.staged:
         if topic_id in topics:
-            directory.place(topic_id, partition, topics[topic_id].name)
+            directory.place(topic_id, index, topics[topic_id].name)
             placed += 1
     return Rebuilt(count, history.size_bytes, placed, history.has_any)
