@@ -1,7 +1,6 @@
 """Deletes objects of write-ahead logs that no start needs: first the boundary moves, then the objects go.
 
-Seals and registrations stay for ever. What a crash leaves below a boundary is deleted by the next collection of that log only if it begins
-there, so a collection begins a little before the last boundary.
+Seals and registrations stay for ever. A crash may leave a few objects below a boundary.
 """
 
 from __future__ import annotations
@@ -13,12 +12,14 @@ from typing import Final
 
 from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
 from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
-from gateway.cluster.wal.keys import boundary_key, object_key
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key
 from gateway.cluster.wal.persistence import PersistentReads
 
 logger = logging.getLogger(__name__)
 
 DELETED_AT_ONCE: Final = 16
+MOST_IN_FLIGHT: Final = 64
+"""The most objects that a session may have put behind the place of its seal (`seqgate.cluster.puts.in.flight`)."""
 
 
 class Collection:
@@ -33,9 +34,19 @@ class Collection:
 
         A boundary that is further stays. Raises CorruptWalObject, IncompatibleFormat, Refused.
         """
-        before = await self._move_boundary(node_id, session, boundary)
+        before = await self._move_boundary(boundary_key(node_id, session), boundary)
         await self.delete(object_key(node_id, session, seq) for seq in range(before, boundary))
         return max(0, boundary - before)
+
+    async def collect_sealed(self, node_id: int, session: int, end_seq: int) -> int:
+        """Delete all objects of a sealed log but for the seal, also those that came too late; return how many. Raises as `collect`."""
+        late = range(end_seq + 1, end_seq + 1 + MOST_IN_FLIGHT)
+        await self.delete(object_key(node_id, session, seq) for seq in late)
+        return await self.collect(node_id, session, end_seq)
+
+    async def end_sessions(self, below: int) -> None:
+        """Note that all sessions with a lower number are sealed and collected. Raises as `collect`."""
+        await self._move_boundary(SESSIONS_BOUNDARY_KEY, below)
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, several at once. Waits until the store answers. Raises Refused."""
@@ -47,9 +58,9 @@ class Collection:
 
         await asyncio.gather(*map(gone, keys))
 
-    async def _move_boundary(self, node_id: int, session: int, boundary: int) -> int:
+    async def _move_boundary(self, key: str, boundary: int) -> int:
         """Return the boundary before."""
-        key, first = boundary_key(node_id, session), None
+        first = None
         while True:
             try:
                 content, version = await self._reads.answered(lambda: self._objects.read(key))

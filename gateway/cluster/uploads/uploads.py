@@ -222,7 +222,9 @@ class Uploads:
         needed = self._coverage.first_needed(self._wal.confirmed_end)
         deleted = await self._deletions.collect(session.node_id, session.session, needed)
         if self._coverage.covers_earlier_sessions:
-            for earlier in self._earlier or ():
-                deleted += await self._deletions.collect(*earlier)
+            if self._earlier:
+                for earlier in self._earlier:
+                    deleted += await self._deletions.collect_sealed(*earlier)
+                await self._deletions.end_sessions(session.session)
             self._earlier = ()
         logger.debug("objects of write-ahead logs deleted: %d", deleted)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gateway.cluster.objects.objects import Missing
-from gateway.cluster.wal.keys import boundary_key
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from log import IncompatibleFormat
@@ -46,7 +46,15 @@ def decode_boundary(content: bytes, key: str) -> int:
 
 async def read_boundary(reads: PersistentReads, node_id: int, session: int) -> int:
     """Return the boundary of the session. Raises CorruptWalObject, IncompatibleFormat, Refused."""
-    key = boundary_key(node_id, session)
+    return await _read(reads, boundary_key(node_id, session))
+
+
+async def read_sessions_boundary(reads: PersistentReads) -> int:
+    """Return the number below which all sessions are sealed and their objects deleted. Raises as `read_boundary`."""
+    return await _read(reads, SESSIONS_BOUNDARY_KEY)
+
+
+async def _read(reads: PersistentReads, key: str) -> int:
     try:
         return decode_boundary(await reads.get(key), key)
     except Missing:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 
 def object_key(node_id: int, session: int, seq: int) -> str:
     """Return the key of object `seq` of the session's write-ahead log."""
@@ -16,3 +18,7 @@ def boundary_key(node_id: int, session: int) -> str:
 def registration_key(session: int) -> str:
     """Return the key of the object that registers the session."""
     return f"meta/{session:020}"
+
+
+SESSIONS_BOUNDARY_KEY: Final = "meta/boundary"
+"""The key of the boundary of sessions: those with a lower number are sealed, and nobody needs an object of their logs."""

@@ -19,7 +19,7 @@ import secrets
 from typing import Final, NamedTuple
 
 from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
-from gateway.cluster.wal.boundary import read_boundary
+from gateway.cluster.wal.boundary import read_boundary, read_sessions_boundary
 from gateway.cluster.wal.keys import object_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import RegisteredSession, Session, sessions
@@ -85,6 +85,8 @@ async def seal_earlier(
 ) -> list[tuple[RegisteredSession, SealedWal]]:
     """Seal all sessions with a lower number than our own, in order; return them with their sealed logs.
 
+    Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty.
+
     Call this after the own session is registered, and read data after this. A gateway that registers at the same time gets a lower
     number, and is sealed here, or a higher one, and seals us. If the sessions were sealed before the registration, two gateways that start
     together would both run. Waits until the store answers. Raises as `seal` and `sessions`.
@@ -96,7 +98,11 @@ async def seal_earlier(
             node_id, number, nonce = earlier.node_id, earlier.session, earlier.nonce
             return await seal(objects, node_id, number, own.node_id, reason, nonce=nonce, chance=chance)
 
-    before = [known for known in await sessions(objects, chance=chance) if known.session < own.session]
+    reads = PersistentReads(objects, "the gateway waits to learn which sessions are over", chance)
+    done = await read_sessions_boundary(reads)
+    before = [
+        known for known in await sessions(objects, chance=chance) if done <= known.session < own.session
+    ]
     sealing = [asyncio.create_task(sealed(earlier)) for earlier in before]
     try:
         return [(earlier, await log) for earlier, log in zip(before, sealing, strict=True)]

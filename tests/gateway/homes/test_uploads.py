@@ -13,6 +13,8 @@ import pytest
 
 from gateway.cluster.parts.manifest import Manifest, decode_manifest
 from gateway.cluster.uploads.uploads import Uploads
+from gateway.cluster.wal.boundary import decode_boundary
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome
@@ -148,6 +150,8 @@ async def test_a_restart_keeps_the_parts_whether_the_disk_was_lost_or_not(tmp_pa
             await again.uploads.round()
             assert again.manifest().segments[0].parts[: len(parts)] == parts
             assert not {key for key in again.wal_objects if not _is_seal(tmp_path / "bucket" / key)}
+            ended = decode_boundary((tmp_path / "bucket" / SESSIONS_BOUNDARY_KEY).read_bytes(), "meta")
+            assert ended == 1 + is_lost
     assert await stored(tmp_path) == (0, 5, 5)
 
 

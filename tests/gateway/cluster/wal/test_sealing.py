@@ -7,7 +7,7 @@ import pytest
 
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
-from gateway.cluster.wal.keys import boundary_key, object_key
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key
 from gateway.cluster.wal.sealing import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
@@ -210,6 +210,17 @@ class TestDamage:
 
 
 class TestSessionsAndTakers:
+    def test_sessions_below_the_boundary_of_sessions_are_left_out(self) -> None:
+        async def scene() -> None:
+            store = SimulatedObjects(seed=1)
+            for _ in range(3):
+                own = await register(store, 1, FACTS)
+            await store.create(SESSIONS_BOUNDARY_KEY, encode_boundary(1))
+            assert [found.session for found, _ in await seal_earlier(store, own, "started")] == [1]
+            assert not await sealed_at(store, 1, 0, 0)
+
+        in_virtual_time(scene())
+
     def test_a_session_that_sealed_itself_is_found_sealed(self) -> None:
         async def scene() -> None:
             store: ObjectStore = objects(SimulatedBucket())
