@@ -84,6 +84,8 @@ class Uploads:
         self._coverage = coverage
         self._find_earlier = find_earlier
         self._earlier: Sequence[EarlierWal] | None = None
+        """The logs of earlier sessions that still have objects; None before they are known, and when they are gone."""
+        self._knows_earlier = False
         self._partitions = partitions
         self._limits = limits
         self._seconds = seconds
@@ -134,8 +136,9 @@ class Uploads:
 
         Raises SessionFenced, Overtaken, Refused.
         """
-        if self._earlier is None:
+        if not self._knows_earlier:
             self._earlier = await self._find_earlier()
+            self._knows_earlier = True
             if self._earlier:
                 self._coverage.begin(self._partitions.all())
         present = set(self._partitions.all())
@@ -221,10 +224,9 @@ class Uploads:
         session = self._wal.session
         needed = self._coverage.first_needed(self._wal.confirmed_end)
         deleted = await self._deletions.collect(session.node_id, session.session, needed)
-        if self._coverage.covers_earlier_sessions:
-            if self._earlier:
-                for earlier in self._earlier:
-                    deleted += await self._deletions.collect_sealed(*earlier)
-                await self._deletions.end_sessions(session.session)
-            self._earlier = ()
+        if self._coverage.covers_earlier_sessions and self._earlier is not None:
+            for earlier in self._earlier:
+                deleted += await self._deletions.collect_sealed(*earlier)
+            await self._deletions.end_sessions(session.session)
+            self._earlier = None
         logger.debug("objects of write-ahead logs deleted: %d", deleted)
