@@ -71,7 +71,6 @@ class Gateway:
         self.config = config
         self.machine = machine or Machine()
         self.clock = self.machine.clock
-        self.storage = self.machine.storage
         self.home = home_of(config, self.machine)
         self.durability = self.home.durability
         self.has_entered = False
@@ -95,15 +94,14 @@ class Gateway:
     async def start(self) -> None:
         """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock is free."""
         config = self.config
-        complaint = exposure_complaint(config)
-        if complaint is not None:
+        if (complaint := exposure_complaint(config)) is not None:
             raise StartFailed(complaint)
         await self.home.enter()
         self.has_entered = True
         self._flusher = self.home.flusher(asyncio.get_running_loop(), self.durability)
         follow_flusher(config, self._flusher)
         handles_limit = open_files_limit()
-        follow_open_files(config, self.storage, handles_limit)
+        follow_open_files(config, self.machine.storage, handles_limit)
         follow_producer_limit(config, self.producer_limit)
         try:
             self._log_directory = self._open_directory()
@@ -129,7 +127,7 @@ class Gateway:
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         services, self._store = await compose(
-            config, self.machine, log_directory, flusher, self._open_metadata()
+            config, self.machine, log_directory, flusher, self._open_metadata(), self.home.fetcher
         )
         self.server = Server(
             loop,
@@ -158,8 +156,13 @@ class Gateway:
             log_directory,
             services.topics.lifecycle,
             self.machine.cleaner,
+            self.home.hold,
         )
-        self._control = ControlServer(services, Path(config.str("log.dirs")), traffic=self._traffic)
+        self._control = ControlServer(
+            services,
+            Path(config.str("log.dirs")),
+            traffic=lambda: Traffic(len(self.server), *self.server.counts, self.home.calls),
+        )
         self._services = services
 
     async def _begin(self) -> None:
@@ -192,9 +195,6 @@ class Gateway:
                 f"the data directory {services.partitions.log_directory.path} can't be used: {error}"
             ) from error
 
-    def _traffic(self) -> Traffic:
-        return Traffic(len(self.server), *self.server.counts, self.home.calls)
-
     def _open_metadata(self) -> MetadataLog:
         try:
             return open_metadata(self.machine, self._log_directory, self._flusher)
@@ -208,7 +208,7 @@ class Gateway:
         try:
             return LogDirectory.open(
                 path,
-                self.storage,
+                self.machine.storage,
                 node_id=self.config.int("node.id"),
                 now_ms=self.clock.now_ms,
                 config=topic_policy(self.config, {}).log_config,

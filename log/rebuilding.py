@@ -79,6 +79,11 @@ class RebuiltDirectory:
         return directory
 
     @property
+    def may_have_holes(self) -> bool:
+        """Whether segments may stay in the bucket: the storage knows holes."""
+        return self._storage.sparse is not None
+
+    @property
     def staged(self) -> Sequence[tuple[uuid.UUID, int]]:
         """The partitions that have no name yet: topic id and index, ascending."""
         return sorted(self._staged)
@@ -107,9 +112,12 @@ class RebuiltDirectory:
             view, at = view[written:], at + written
         self._sizes[path] = max(size, at)
 
-    def write_absent(self, topic_id: uuid.UUID, partition: int, segment_base: int, size_bytes: int) -> None:
+    def write_absent(
+        self, topic_id: uuid.UUID, partition: int, segment_base: int, size_bytes: int, generation: int
+    ) -> None:
         """Create the file of a closed segment whose bytes stay in the bucket until somebody reads them. Raises OSError.
 
+        `generation` is that of the manifest that names the bytes.
         Write the index files of the segment, too, and call `vouch_for` with an offset in a later segment. Otherwise the next start
         reads the whole segment.
         """
@@ -117,7 +125,7 @@ class RebuiltDirectory:
         if sparse is None:
             raise ValueError("the storage has no files with holes")
         path = f"{self._directory(topic_id, partition)}/{offset_name(segment_base, LOG_SUFFIX)}"
-        sparse.create_absent(path, SegmentKey(topic_id, partition, segment_base), size_bytes)
+        sparse.create_absent(path, SegmentKey(topic_id, partition, segment_base, generation), size_bytes)
 
     def vouch_for(self, topic_id: uuid.UUID, partition: int, end_offset: int) -> None:
         """Let the next start take all records below `end_offset` for durable: compaction may have removed some of them, and only

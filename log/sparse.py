@@ -4,8 +4,8 @@ A clean stop writes the file, JSON, so that the next start knows the holes of th
 
     version      of this content
     crc32c       of the bytes of `files`
-    files        of each segment that the bucket has: path below the data directory, topic id, partition, base offset, size in bytes,
-                 and the absent blocks as a number in hexadecimal digits, whose bit n stands for block n
+    files        of each segment that the bucket has: path below the data directory, topic id, partition, base offset, generation of
+                 the manifest, size in bytes, and the absent blocks as a number in hexadecimal digits, whose bit n stands for block n
 
 A start after anything but a clean stop must make the data directory anew: nothing else says where its holes are.
 """
@@ -45,6 +45,7 @@ class _File(msgspec.Struct, frozen=True, array_like=True):
     topic_id: uuid.UUID
     partition: int
     base_offset: int
+    generation: int
     size_bytes: int
     absent: str
 
@@ -81,7 +82,7 @@ def restore_residency(storage: Storage, sparse: SparseDisk, root: str) -> bool:
         if any(storage.size_bytes(f"{root}/{row.path}") != row.size_bytes for row in rows):
             return False
         for row in rows:
-            key = SegmentKey(row.topic_id, row.partition, row.base_offset)
+            key = SegmentKey(row.topic_id, row.partition, row.base_offset, row.generation)
             if not sparse.restore(f"{root}/{row.path}", key, row.size_bytes, int(row.absent, 16)):
                 return False
     except (FileNotFoundError, msgspec.MsgspecError, ValueError):

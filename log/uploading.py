@@ -11,9 +11,14 @@ from log.files.file_names import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_START_OFFSET,
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
     SEGMENT_SUFFIXES,
     SWAP_SUFFIX,
     TEMPORARY_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    offset_name,
     parse_offset_name,
 )
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
@@ -24,11 +29,15 @@ if TYPE_CHECKING:
     from log.partition_log import PartitionLog
 
 __all__ = [
+    "INDEX_SUFFIXES",
     "LOG_START_OFFSET",
     "DataFile",
     "LogView",
     "SegmentView",
     "SoundBatches",
+    "index_files",
+    "index_names",
+    "is_index",
     "log_start_content",
     "log_start_in",
     "read_sound",
@@ -36,6 +45,7 @@ __all__ = [
     "view",
 ]
 
+INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _PASSING: Final = (DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX, TEMPORARY_SUFFIX, CUT_SUFFIX)
 """The suffixes of files that are about to vanish, or that nobody reads but people."""
 
@@ -47,6 +57,10 @@ class SegmentView(NamedTuple):
     size_bytes: int
     file: DataFile
     """Another object after a compaction has replaced the file."""
+    has_indexes: bool
+    """Whether the segment is closed, and its index files are written."""
+    has_aborts: bool
+    """Whether one of its index files is that of aborted transactions."""
 
 
 class LogView(NamedTuple):
@@ -71,7 +85,13 @@ def view(log: PartitionLog) -> LogView:
     """Return the segments of the log, on its event loop."""
     end_offset = log.recovery_point
     segments = [
-        SegmentView(segment.base_offset, segment.size_bytes, segment.file)
+        SegmentView(
+            segment.base_offset,
+            segment.size_bytes,
+            segment.file,
+            segment.has_index_files,
+            segment.aborts.has_any,
+        )
         for segment in log.segments.segments
         if segment.base_offset <= end_offset
     ]
@@ -116,6 +136,30 @@ def side_files(storage: Storage, directory: str) -> dict[str, bytes]:
         except FileNotFoundError:
             continue  # an old snapshot was deleted since the listing
     return files
+
+
+def index_names(base_offset: int) -> list[str]:
+    """Return the names of the index files that each closed segment has."""
+    return [offset_name(base_offset, suffix) for suffix in INDEX_SUFFIXES[:2]]
+
+
+def is_index(name: str) -> bool:
+    """Return whether a file is an index of a segment."""
+    return name.endswith(INDEX_SUFFIXES)
+
+
+def index_files(storage: Storage, seen: SegmentView) -> dict[str, bytes] | None:
+    """Return the index files of a closed segment by their names; None if one is missing. Raises OSError. Any thread may call.
+
+    The files are those of the segment only if `seen.file` is not retired after the call.
+    """
+    directory, _, name = seen.file.path.rpartition("/")
+    suffixes = INDEX_SUFFIXES if seen.has_aborts else INDEX_SUFFIXES[:2]
+    names = [name.removesuffix(LOG_SUFFIX) + suffix for suffix in suffixes]
+    try:
+        return {name: storage.read_file(f"{directory}/{name}") for name in names}
+    except FileNotFoundError:
+        return None
 
 
 def log_start_in(content: bytes) -> int:

@@ -102,4 +102,17 @@ CLUSTER_SETTINGS = (
         "parts as often. It must be longer than an upload takes, and longer than the clocks of gateway and store differ.",
         minimum=1_000,
     ),
+    Setting(
+        name="seqgate.cluster.cache.bytes",
+        type=SettingType.LONG,
+        default=-1,
+        minimum=-1,
+        maximum=LONG_MAX,
+        dynamic=True,
+        section=_CLUSTER,
+        doc="Bytes of segments that the gateway keeps in `log.dirs`. Beyond the limit it evicts the blocks of uploaded segments that "
+        "were not read for the longest time; a read fetches them from the bucket again. What is not uploaded yet, indexes and internal "
+        "topics stay. With -1 there is no limit but the disk: blocks are evicted while less than twice `seqgate.log.min.free.bytes` is "
+        "free.",
+    ),
 )

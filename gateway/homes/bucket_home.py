@@ -43,12 +43,14 @@ from gateway.cluster.wal.sessions import (
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
-from gateway.homes.home import Ended, StartFailed
+from gateway.homes.home import Ended, Hold, StartFailed
+from gateway.homes.local_cache import LocalCache
 from gateway.homes.uploaded_partitions import uploaded_partitions
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.machine import Machine
+from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.services import Services
@@ -80,6 +82,7 @@ class BucketHome:
         self._machine = machine
         self._address = config.str("seqgate.cluster")
         self._path = Path(config.str("log.dirs"))
+        self._cache = LocalCache(config, machine)
         self.durability: Durability = CachedDurability(machine.storage)
         self.calls: Counts | None = None
         self._objects: ObjectStore
@@ -92,6 +95,14 @@ class BucketHome:
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
 
+    @property
+    def fetcher(self) -> Fetcher:
+        return self._cache.blocks
+
+    @property
+    def hold(self) -> Hold:
+        return self._cache.blocks.held
+
     async def enter(self) -> None:
         """Become the only writer of the bucket, and make the data directory what the bucket has. Raises StartFailed."""
         self._end = asyncio.get_running_loop().create_future()
@@ -100,6 +111,7 @@ class BucketHome:
             self._check_unlocked()
             counted = CountedObjects(self._machine.objects(self._config))
             self._objects, self.calls = counted, counted.counts
+            self._cache.open(self._objects)
             try:
                 await self._enter()
             except BaseException:
@@ -204,7 +216,7 @@ class BucketHome:
             )
             if log.end_seq:
                 return False
-        return True
+        return self._cache.restore()
 
     async def _rebuild(self, session: Session) -> None:
         begun_s = time.monotonic()
@@ -279,8 +291,10 @@ class BucketHome:
             self._machine.clock.now_ms,
         )
         self._uploads.start()
+        self._cache.serve(services.partitions.log_directory)
 
     async def rest(self) -> None:
+        await self._cache.stop()
         if self._uploads is not None:
             await self._uploads.stop()
 
@@ -327,6 +341,7 @@ class BucketHome:
         finally:
             await self.wal.close()
             await self._objects.close()
+            self._cache.close()
 
     def _note_clean_stop(self, end: int) -> None:
         """Make the whole directory durable, then its BUCKET_SESSION, unless another gateway has the directory by now.
@@ -342,6 +357,7 @@ class BucketHome:
             if flush is None or read_local_session(storage, str(self._path)) != running:
                 return
             flush.run()
+            self._cache.save()
             self._write_local(msgspec.structs.replace(running, wal_end=end))
         finally:
             storage.unlock(lock)

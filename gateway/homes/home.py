@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
 from typing import NoReturn, Protocol
 
 from gateway.cluster.objects.counted import Counts
+from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.services import Services
 from log import Durability
+
+Hold = Callable[[Sequence[str]], AbstractAsyncContextManager[None]]
 
 
 class StartFailed(Exception):
@@ -25,6 +30,14 @@ class Home(Protocol):
     durability: Durability
     calls: Counts | None
     """Counts the calls to the bucket; None without one. Use after `enter`."""
+
+    @property
+    def fetcher(self) -> Fetcher | None:
+        """What fetches blocks that the local disk lacks; None where the disk has everything. Call after `enter`."""
+
+    @property
+    def hold(self) -> Hold | None:
+        """What keeps whole segment files on the local disk for another process; None where they always are. Call after `enter`."""
 
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""

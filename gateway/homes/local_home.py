@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import NoReturn
+from typing import Final, NoReturn
 
 from gateway.admin.system_errors import in_words
 from gateway.cluster.objects.counted import Counts
@@ -19,6 +19,9 @@ from log import Durability, IncompatibleFormat, LocalDurability
 
 class LocalHome:
     """The local disk: the data directory is all there is."""
+
+    fetcher: Final = None
+    hold: Final = None
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")

@@ -18,7 +18,7 @@ from gateway.runtime.coordinators.transaction_coordinator import TransactionCoor
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
 from gateway.runtime.loop.clock_changes import ClockChanges
 from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.cold_reads import ColdReads
+from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.recompressor import Recompressor
@@ -61,9 +61,14 @@ def open_metadata(machine: Machine, directory: LogDirectory, flusher: LogFlusher
 
 
 async def compose(
-    config: Config, machine: Machine, directory: LogDirectory, flusher: LogFlusher, metadata_log: MetadataLog
+    config: Config,
+    machine: Machine,
+    directory: LogDirectory,
+    flusher: LogFlusher,
+    metadata_log: MetadataLog,
+    fetcher: Fetcher | None = None,
 ) -> Composition:
-    """Put all parts together, and open the partitions that the metadata names."""
+    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks."""
     access = open_access(config, metadata_log)
     partitions = Partitions()
     recoveries = Recoveries(flusher, machine.clock)
@@ -113,7 +118,7 @@ async def compose(
             log_directory=directory,
             flusher=flusher,
             recoveries=recoveries,
-            cold_reads=_cold_reads(config, machine, flusher),
+            cold_reads=_cold_reads(config, machine, flusher, fetcher),
             recompressor=Recompressor(
                 asyncio.get_running_loop(),
                 threads=config.int("seqgate.recompression.threads"),
@@ -137,12 +142,14 @@ async def compose(
     return Composition(services, blocks)
 
 
-def _cold_reads(config: Config, machine: Machine, flusher: LogFlusher) -> ColdReads:
+def _cold_reads(config: Config, machine: Machine, flusher: LogFlusher, fetcher: Fetcher | None) -> ColdReads:
+    threads = config.int("seqgate.catch.up.threads")
     return ColdReads(
         asyncio.get_running_loop(),
         machine.storage,
         flusher=flusher if flusher.flushes_disk else None,
-        threads=config.int("seqgate.catch.up.threads"),
+        threads=threads if fetcher is None else max(1, threads),
+        fetcher=fetcher,
         cache_bytes=config.int("seqgate.catch.up.cache.bytes"),
         ahead_bytes=config.int("seqgate.catch.up.read.ahead.bytes"),
         machine=machine,

@@ -16,6 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 BLOCK_BYTES: Final = 1 << 20
+BLOCKS_EVICTED: Final = 2
+"""Blocks that are evicted together, those with the numbers 2n and 2n + 1. Bytes that sendfile gave to a socket are the pages of the page
+cache until the peer has read them, and a hole that covers a part of a page, or of a large folio (at most 2 MiB, aligned), writes zeros into
+it. So a hole covers whole folios.
+"""
 _DIGITS: Final = 20
 
 
@@ -25,6 +30,8 @@ class SegmentKey(NamedTuple):
     topic_id: uuid.UUID
     partition: int
     base_offset: int
+    generation: int = 0
+    """The oldest manifest of the partition that has the same bytes: an older one may have the segment before a compaction."""
 
 
 def blocks_of(position: int, size_bytes: int) -> range:
@@ -104,15 +111,19 @@ class SparseFile:
         for number in numbers:
             used[number] = now
 
-    def resident_blocks(self) -> Iterator[tuple[int, int]]:
-        """Yield (when last read, number) of each resident block."""
+    def resident_pairs(self) -> Iterator[tuple[int, int]]:
+        """Yield (when last read, number of the first block) of each pair of blocks with a resident one."""
         used = self.used
         resident = self.all_blocks & ~self.absent
         while resident:
-            lowest = resident & -resident
-            resident ^= lowest
-            number = lowest.bit_length() - 1
-            yield used[number] if number < len(used) else 0, number
+            first = ((resident & -resident).bit_length() - 1) // BLOCKS_EVICTED * BLOCKS_EVICTED
+            resident = resident >> first + BLOCKS_EVICTED << first + BLOCKS_EVICTED
+            yield max(used[first : first + BLOCKS_EVICTED], default=0), first
+
+    def resident_bytes(self, first: int) -> int:
+        """Return the resident bytes of a pair of blocks."""
+        pair = range(first, first + BLOCKS_EVICTED)
+        return sum(self.block_bytes(number) for number in pair if not self.absent >> number & 1)
 
 
 class SparseFiles:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from log.files import page_cache
 from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
-from log.files.residency import BLOCK_BYTES, SparseFiles
+from log.files.residency import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -208,6 +208,10 @@ class SparseDisk:
         files = self.files
         return files.of(path) or files.of(path + SWAP_SUFFIX) or files.of(path + DELETED_SUFFIX)
 
+    def opened(self, descriptor: int) -> SparseFile | None:
+        """Return the segment file of an open descriptor, whatever its name is now; None for any other file."""
+        return self._opened.get(descriptor)
+
     def lacks_from(self, path: str, position: int) -> bool:
         """Return whether a byte of the file at or behind `position` is absent."""
         file = self.files.of(path)
@@ -224,7 +228,7 @@ class SparseDisk:
                 with self._lock:
                     file.absent = file.all_blocks
                 if size_bytes:
-                    self._below.punch(descriptor, 0, size_bytes)
+                    self._below.punch(descriptor, 0, -(-size_bytes // BLOCK_BYTES) * BLOCK_BYTES)
         finally:
             self.close(descriptor)
 
@@ -280,23 +284,23 @@ class SparseDisk:
                 self._reads += 1
                 file.touch(number * BLOCK_BYTES, 1, self._reads)
 
-    def evict(self, file: SparseFile, numbers: Sequence[int]) -> int:
-        """Punch blocks out of the file, and return the bytes freed: 0 if the file is in use or its bytes are nowhere else.
+    def evict(self, file: SparseFile, pairs: Sequence[int]) -> int:
+        """Punch pairs of blocks, by their first numbers, out of the file, and return the bytes freed.
 
-        Raises OSError: the blocks are absent all the same.
+        That is 0 if the file is in use or its bytes are nowhere else. Raises OSError: the blocks are absent all the same.
         """
         freed = 0
         with file.changing:
-            if file.key is None:
-                return 0
-            descriptor = self._open_writable(file)
+            descriptor = self._open_writable(file) if file.key is not None else None
             if descriptor is None:
                 return 0
             try:
-                for number in numbers:
-                    if self._begin_eviction(file, number):
-                        self._below.punch(descriptor, number * BLOCK_BYTES, file.block_bytes(number))
-                        freed += file.block_bytes(number)
+                for first in pairs:
+                    size_bytes = self._begin_eviction(file, first)
+                    if size_bytes:
+                        # Beyond the end of the file, too: otherwise zeros are written into its last page.
+                        self._below.punch(descriptor, first * BLOCK_BYTES, BLOCKS_EVICTED * BLOCK_BYTES)
+                        freed += size_bytes
             finally:
                 self._below.close(descriptor)
         return freed
@@ -304,7 +308,7 @@ class SparseDisk:
     def coldest(
         self, size_bytes: int, spares: Callable[[str], bool] = lambda _: False
     ) -> Iterator[tuple[SparseFile, list[int]]]:
-        """Yield the resident blocks that were not read for the longest time, about `size_bytes` of them, file by file.
+        """Yield the pairs of blocks that were not read for the longest time, with about `size_bytes`, file by file.
 
         Leaves out files whose path `spares` returns True for.
         """
@@ -313,14 +317,14 @@ class SparseDisk:
             path = file.path
             if file.key is not None and not file.pins and path is not None and not spares(path):
                 with self._lock:
-                    found += [(used, number, file) for used, number in file.resident_blocks()]
-        found.sort(key=lambda block: block[:2])
+                    found += [(used, first, file) for used, first in file.resident_pairs()]
+        found.sort(key=lambda pair: pair[:2])
         chosen: dict[SparseFile, list[int]] = {}
-        for _, number, file in found:
+        for _, first, file in found:
             if size_bytes <= 0:
                 break
-            chosen.setdefault(file, []).append(number)
-            size_bytes -= file.block_bytes(number)
+            chosen.setdefault(file, []).append(first)
+            size_bytes -= file.resident_bytes(first)
         yield from chosen.items()
 
     def absent_bytes(self, under: str = "") -> int:
@@ -368,12 +372,14 @@ class SparseDisk:
         data = self.source.fetch(file.key, number * BLOCK_BYTES, file.block_bytes(number))
         self.fill(file, number, data)
 
-    def _begin_eviction(self, file: SparseFile, number: int) -> bool:
+    def _begin_eviction(self, file: SparseFile, first: int) -> int:
+        """Mark a pair of blocks as absent, and return how many of their bytes were resident; 0 if the file is in use."""
         with self._lock:
-            if file.readers or file.pins or file.absent >> number & 1:
-                return False
-            file.absent |= 1 << number
-            return True
+            if file.readers or file.pins:
+                return 0
+            size_bytes = file.resident_bytes(first)
+            file.absent |= ((1 << BLOCKS_EVICTED) - 1 << first) & file.all_blocks
+            return size_bytes
 
     def _open_writable(self, file: SparseFile) -> int | None:
         """Open the file itself, not one that took its name; None if it has none any more."""

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from log.errors import CorruptRecord
 from log.files.checkpoints import encode_leader_epochs
-from log.files.file_names import LEADER_EPOCHS
+from log.files.file_names import LEADER_EPOCHS, OFFSET_INDEX_SUFFIX, offset_name
 from log.recovery.cut_bytes import keep_cut_bytes
 from log.segments.damage import DamagedRange
 from log.segments.examination import report
@@ -49,6 +49,10 @@ class Checking:
         bases = [segment.base_offset for segment in segments]
         # A segment that ends at the recovery point is checked too, because its indexes were written later.
         first = max(0, bisect_left(bases, self._recovery_point) - 1)
+        # A segment without its index may lack the index of aborted transactions, too, which nobody would miss.
+        first = next(
+            (number for number, base in enumerate(bases[:first]) if not self._has_index(base)), first
+        )
         if listing.environment.damage.is_lost:
             first = 0
         if listing.saved_epochs is None:
@@ -73,6 +77,9 @@ class Checking:
             self._durability.replace(path, encode_leader_epochs(listing.leader_epochs.entries()))
         self._durability.sync(directories=[listing.directory])
         return log_end_offset
+
+    def _has_index(self, base_offset: int) -> bool:
+        return offset_name(base_offset, OFFSET_INDEX_SUFFIX) in self._listing.files
 
     def _check_from(self, first: int) -> int:
         """Check the segments from the index `first` on, and remove those after a cut or a gap. Return the log end offset."""

@@ -204,6 +204,12 @@ class Segment:
             self._indexes = None
         self.aborts.hand_over()
 
+    @property
+    def has_index_files(self) -> bool:
+        """Whether the segment is closed, and its index files have their names."""
+        is_written = self._environment.rebuilt_indexes.of(self.file.path) is None
+        return self._indexes is None and is_written
+
     def hold_indexes(self, contents: Mapping[str, bytes]) -> None:
         """Keep indexes in memory whose files get their names later, until `become_closed`. `contents` are by suffix."""
         indexes = SegmentIndexes(contents.get(OFFSET_INDEX_SUFFIX, b""), contents.get(TIME_INDEX_SUFFIX, b""))

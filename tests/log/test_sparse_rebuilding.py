@@ -23,7 +23,7 @@ class Bucket:
         self.fetched: list[int] = []
 
     def fetch(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
-        assert key[:2] == (FLIGHTS, 0)
+        assert (*key[:2], key.generation) == (FLIGHTS, 0, 3)
         self.fetched.append(key.base_offset)
         return (self._source / f"{key.base_offset:020}.log").read_bytes()[position : position + size_bytes]
 
@@ -62,7 +62,7 @@ class Rebuilt:
             if base == bases[-1]:
                 self.directory.write(FLIGHTS, 0, base, 0, content)
                 continue
-            self.directory.write_absent(FLIGHTS, 0, base, len(content))
+            self.directory.write_absent(FLIGHTS, 0, base, len(content), 3)
             for suffix in ("index", "timeindex"):
                 name = f"{base:020}.{suffix}"
                 self.directory.write_file(FLIGHTS, 0, name, (source / name).read_bytes())
@@ -118,5 +118,5 @@ def test_segments_that_compaction_emptied_are_no_loss(
 def test_without_holes_the_storage_refuses(tmp_path: Path) -> None:
     directory = RebuiltDirectory.begin(Storage(), tmp_path, b"{}")
     with pytest.raises(ValueError, match="no files with holes"):
-        directory.write_absent(FLIGHTS, 0, 0, 10)
+        directory.write_absent(FLIGHTS, 0, 0, 10, 3)
     directory.abandon()

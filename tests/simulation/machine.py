@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from random import Random
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.config import Config
@@ -16,8 +16,9 @@ from log.compaction.cleaner import clean
 from log.compaction.job import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
 from log.compaction.throttle import Throttle
 from tests.simulation.loop import SimulatedLoop
-from tests.support.simulated_objects import SimulatedObjects
+from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 
+T = TypeVar("T")
 EPOCH_MS = 1_700_000_000_000
 
 
@@ -100,6 +101,35 @@ class SimulatedCleaner:
         """Do nothing: no file is open."""
 
 
+class _AtOnce:
+    """The store of the same bucket, which answers reads in no time and without faults."""
+
+    def __init__(self, bucket: SimulatedBucket) -> None:
+        self._bucket = bucket
+
+    async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
+        return self._bucket.get(key)[first : None if size_bytes is None else first + size_bytes]
+
+
+class SimulatedBucketCalls:
+    """Calls of threads that wait, which a simulated process answers at one moment: it has no threads."""
+
+    def __init__(self, objects: SimulatedObjects) -> None:
+        self._objects = objects
+
+    def run(self, call: Callable[[ObjectStore], Coroutine[Any, Any, T]]) -> T:
+        coroutine = call(cast("ObjectStore", _AtOnce(self._objects.bucket)))
+        try:
+            coroutine.send(None)
+        except StopIteration as end:
+            return end.value  # type: ignore[no-any-return]
+        coroutine.close()
+        raise TimeoutError("the call waits for something else than the store")
+
+    def close(self) -> None:
+        """Do nothing: nothing is open."""
+
+
 class SimulatedMachine(Machine):
     def __init__(
         self,
@@ -120,6 +150,10 @@ class SimulatedMachine(Machine):
     def objects(self, config: Config) -> ObjectStore:
         assert self._objects is not None
         return self._objects
+
+    def bucket_calls(self, config: Config) -> SimulatedBucketCalls:
+        assert self._objects is not None
+        return SimulatedBucketCalls(self._objects)
 
     def workers(self, name: str, count: int, work: Callable[[Any], None]) -> Workers[Any]:
         return SimulatedWorkers(self._loop, count, work)

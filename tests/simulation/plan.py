@@ -79,6 +79,7 @@ def bucket_plan_of(seed: int) -> Plan:
         f"seqgate.cluster.puts.in.flight={chance.choice((1, 2, 4))}",
         f"log.flush.interval.messages={chance.choice((1, PAGE_CACHE))}",
         f"seqgate.cluster.upload.interval.ms={Random(f'uploads plan {seed}').choice((100, 500, 2_000, 600_000))}",
+        f"seqgate.cluster.cache.bytes={Random(f'cache plan {seed}').choice((0, 1 << 14, -1))}",
     )
     store = chance.choice(FAULTY_STORES)
     if store.slow:

@@ -13,6 +13,7 @@ With the position and the length a reader knows where the index begins, so it ge
 from __future__ import annotations
 
 import struct
+from bisect import bisect_right
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
@@ -50,6 +51,41 @@ class PartHead(NamedTuple):
     """The offset after the last record."""
 
 
+class PartIndex(NamedTuple):
+    """What a reader of stretches needs to know about a part."""
+
+    stretches: tuple[tuple[int, int], ...]
+    """The places (start, stop) in the data, ascending, each in one block of the segment file."""
+    crcs: tuple[int, ...]
+
+    def stretch_at(self, place: int) -> int:
+        """Return the number of the stretch that holds the byte at this place of the data."""
+        return bisect_right(self.stretches, place, key=lambda stretch: stretch[0]) - 1
+
+    def check(self, data: memoryview, first: int, last: int, key: str) -> None:
+        """Check the bytes of the stretches `first` to `last`. Raises CorruptPart; `key` is for the message."""
+        begin, end = self.stretches[first][0], self.stretches[last][1]
+        if len(data) != end - begin:
+            raise CorruptPart(f"{key} is cut short: of the bytes {begin} to {end - 1} it has {len(data)}.")
+        for number in range(first, last + 1):
+            start, stop = self.stretches[number]
+            if crc32c(data[start - begin : stop - begin]) != self.crcs[number]:
+                raise CorruptPart(
+                    f"{key} is damaged: the CRC-32C of the bytes {start} to {stop - 1} of its data does not fit."
+                )
+
+
+def data_place(start: int) -> int:
+    """Return the place in the object of a byte of the data."""
+    return _HEAD.size + start
+
+
+def index_place(position: int, length: int) -> tuple[int, int]:
+    """Return place and size of index and footer in the object of a part that begins at this position of the segment file."""
+    count = sum(1 for _ in _stretches(position, length))
+    return _HEAD.size + length, count * _CRC.size + _FOOTER.size
+
+
 def encode_part(head: PartHead, data: Buffer) -> list[Buffer]:
     """Return the content of the object as buffers. Raises ValueError for a head that does not fit the data."""
     if len(data) != head.length or not _is_possible(head):
@@ -67,31 +103,52 @@ def decode_part(content: bytes, key: str) -> tuple[PartHead, memoryview]:
     """Return what a whole part holds, and its data. Raises CorruptPart, IncompatibleFormat; `key` is for the messages."""
     if len(content) < _HEAD.size + _FOOTER.size:
         raise CorruptPart(f"{key} is cut short: it has {len(content)} bytes.")
-    last = content[-_FOOTER.size :]
-    crc, topic_id, *numbers, index_crc, version, magic = _FOOTER.unpack(last)
+    head, _ = _decode_footer(content[-_FOOTER.size :], key)
+    if content[: _HEAD.size] != _HEAD.pack(_MAGIC, VERSION):
+        raise CorruptPart(f"{key} is damaged: its head does not fit.")
+    place, size_bytes = index_place(head.position, head.length)
+    if place + size_bytes != len(content):
+        raise CorruptPart(f"{key} is damaged: it has {len(content)} bytes and says {head}.")
+    index = decode_part_index(content[place:], head.position, head.length, key)
+    data = memoryview(content)[_HEAD.size : place]
+    index.check(data, 0, len(index.stretches) - 1, key)
+    return head, data
+
+
+def decode_part_index(end: bytes, position: int, length: int, key: str) -> PartIndex:
+    """Return the index from the end of an object, which `index_place` tells, for the place that the manifest gives the part.
+
+    Raises CorruptPart, IncompatibleFormat; `key` is for the messages.
+    """
+    stretches = tuple(_stretches(position, length))
+    if len(end) != len(stretches) * _CRC.size + _FOOTER.size:
+        raise CorruptPart(f"{key} is cut short: of its index it has {len(end)} bytes.")
+    head, index_crc = _decode_footer(end[-_FOOTER.size :], key)
+    index = end[: -_FOOTER.size]
+    if (head.position, head.length) != (position, length):
+        raise CorruptPart(
+            f"{key} holds {head.length} bytes from position {head.position} on, and the manifest says {length} from {position} on."
+        )
+    if crc32c(index) != index_crc:
+        raise CorruptPart(f"{key} is damaged: the CRC-32C of its index does not fit.")
+    return PartIndex(stretches, tuple(crc for (crc,) in _CRC.iter_unpack(index)))
+
+
+def _decode_footer(footer: bytes, key: str) -> tuple[PartHead, int]:
+    """Return the head and the CRC-32C of the index. Raises CorruptPart, IncompatibleFormat."""
+    crc, topic_id, *numbers, index_crc, version, magic = _FOOTER.unpack(footer)
     if magic != _MAGIC:
         raise CorruptPart(f"{key} is no part of a segment, or cut short: its magic is missing.")
     if version > VERSION:
         raise IncompatibleFormat(
             f"{key} has version {version}; this program reads version {VERSION}. Run the release that wrote it."
         )
-    if crc != crc32c(last[_CRC.size :]) or content[: _HEAD.size] != _HEAD.pack(_MAGIC, version):
-        raise CorruptPart(f"{key} is damaged: the CRC-32C of its footer, or its head, does not fit.")
+    if version < 1 or crc != crc32c(footer[_CRC.size :]):
+        raise CorruptPart(f"{key} is damaged: the CRC-32C of its footer does not fit.")
     head = PartHead(UUID(bytes=topic_id), *numbers)
-    stretches = list(_stretches(head.position, head.length)) if _is_possible(head) else []
-    size_bytes = _HEAD.size + head.length + len(stretches) * _CRC.size + _FOOTER.size
-    if version < 1 or not stretches or size_bytes != len(content):
-        raise CorruptPart(f"{key} is damaged: it has {len(content)} bytes and says {head}.")
-    index = content[_HEAD.size + head.length : -_FOOTER.size]
-    if crc32c(index) != index_crc:
-        raise CorruptPart(f"{key} is damaged: the CRC-32C of its index does not fit.")
-    data = memoryview(content)[_HEAD.size : _HEAD.size + head.length]
-    for (expected,), (start, stop) in zip(_CRC.iter_unpack(index), stretches, strict=True):
-        if crc32c(data[start:stop]) != expected:
-            raise CorruptPart(
-                f"{key} is damaged: the CRC-32C of the bytes {start} to {stop - 1} of its data does not fit."
-            )
-    return head, data
+    if not _is_possible(head):
+        raise CorruptPart(f"{key} is damaged: it says {head}.")
+    return head, index_crc
 
 
 def _is_possible(head: PartHead) -> bool:

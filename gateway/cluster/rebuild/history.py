@@ -20,7 +20,7 @@ from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import Buffer, DataRow, WalObject
 from log import CorruptRecord
 from log.rebuilding import RebuiltDirectory
-from log.uploading import LOG_START_OFFSET, log_start_content, log_start_in
+from log.uploading import LOG_START_OFFSET, index_names, log_start_content, log_start_in
 
 MANIFESTS_AT_ONCE: Final = 64
 PARTS_AT_ONCE: Final = 8
@@ -102,9 +102,16 @@ class History:
         if manifest.key != partition:
             raise CorruptPart(f"{key} is the manifest of another partition: {manifest.key}.")
         self._manifests[partition] = manifest
+        absent = _absent(manifest) if self._directory.may_have_holes else frozenset()
         for segment in manifest.segments:
-            self._directory.write(*partition, segment.base, 0, b"")
-        async for segment, part, data in self._parts(manifest):
+            if segment.base in absent:
+                self._directory.write_absent(
+                    *partition, segment.base, segment.size_bytes, manifest.generation
+                )
+            else:
+                self._directory.write(*partition, segment.base, 0, b"")
+        self._directory.vouch_for(*partition, manifest.end_offset)
+        async for segment, part, data in self._parts(manifest, absent):
             self._directory.write(*partition, segment.base, part.position, data)
             self.size_bytes += part.length
         for file in manifest.files:
@@ -143,11 +150,13 @@ class History:
             self._log_starts[partition] = offset
             self._directory.write_file(*partition, LOG_START_OFFSET, content)
 
-    async def _parts(self, manifest: Manifest) -> AsyncIterator[tuple[SegmentRef, PartRef, memoryview]]:
-        """Yield all parts in order, with their bytes; several are read at once."""
+    async def _parts(
+        self, manifest: Manifest, absent: frozenset[int]
+    ) -> AsyncIterator[tuple[SegmentRef, PartRef, memoryview]]:
+        """Yield all parts in order, with their bytes, but for absent segments; several are read at once."""
         ahead: deque[tuple[SegmentRef, PartRef, asyncio.Task[memoryview]]] = deque()
         try:
-            for segment, part in _parts_of(manifest):
+            for segment, part in _parts_of(manifest, absent):
                 reading = asyncio.create_task(self._read(manifest, segment, part))
                 ahead.append((segment, part, reading))
                 if len(ahead) >= PARTS_AT_ONCE:
@@ -187,5 +196,23 @@ class History:
             ) from error
 
 
-def _parts_of(manifest: Manifest) -> Iterable[tuple[SegmentRef, PartRef]]:
-    return ((segment, part) for segment in manifest.segments for part in segment.parts)
+def _parts_of(manifest: Manifest, absent: frozenset[int]) -> Iterable[tuple[SegmentRef, PartRef]]:
+    return (
+        (segment, part)
+        for segment in manifest.segments
+        if segment.base not in absent
+        for part in segment.parts
+    )
+
+
+def _absent(manifest: Manifest) -> frozenset[int]:
+    """Return the base offsets of the segments that stay in the bucket until somebody reads them.
+
+    The last segment with records is needed at once, and so is a segment without its index files. A start reads the records of internal
+    topics, whose names begin with two underscores.
+    """
+    if manifest.topic.startswith("__"):
+        return frozenset()
+    names = {file.name for file in manifest.files}
+    filled = [segment.base for segment in manifest.segments if segment.parts]
+    return frozenset(base for base in filled[:-1] if names.issuperset(index_names(base)))

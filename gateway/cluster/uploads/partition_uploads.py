@@ -25,7 +25,17 @@ from gateway.cluster.parts.manifests import Manifests
 from gateway.cluster.parts.part_object import PartHead, encode_part
 from gateway.cluster.wal.persistence import PersistentReads
 from log import CorruptRecord, PartitionLog, Storage
-from log.uploading import DataFile, SegmentView, SoundBatches, read_sound, side_files, view
+from log.sparse import SegmentKey, SparseFile
+from log.uploading import (
+    DataFile,
+    SegmentView,
+    SoundBatches,
+    index_files,
+    is_index,
+    read_sound,
+    side_files,
+    view,
+)
 
 PART_BYTES: Final = 8 << 20
 """The most bytes of a part; a larger batch has a part of its own. So many bytes are in memory at a time."""
@@ -35,11 +45,20 @@ INLINE_BYTES: Final = 4 << 10
 """The largest side file that is in the manifest itself."""
 
 
+class ClosedFile(NamedTuple):
+    """The local file of a closed segment, all of which the manifest names."""
+
+    file: SparseFile
+    base_offset: int
+    size_bytes: int
+
+
 class Uploaded(NamedTuple):
     """A manifest that was replaced, and the objects that only the one before it names."""
 
     manifest: Manifest
     garbage: frozenset[str]
+    closed: tuple[ClosedFile, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,12 +110,18 @@ class PartitionUploads:
         seen = view(log)
         seq = ports.next_seq()
         created: list[str] = []
+        closed: list[ClosedFile] = []
         try:
             segments = [
                 await self._segment(
-                    key, each, seen.end_offset, before, created, is_last=each is seen.segments[-1]
+                    key, each, seen.end_offset, before, created, closed, is_last=each is seen.segments[-1]
                 )
                 for each in seen.segments
+            ]
+            indexes = [
+                file
+                for each, segment in zip(seen.segments[:-1], segments, strict=False)
+                for file in await self._indexes(key, each, segment, before, created)
             ]
             contents = await asyncio.to_thread(side_files, ports.storage, log.directory)
             files = [
@@ -115,13 +140,13 @@ class PartitionUploads:
             seen.log_start_offset,
             seen.end_offset,
             tuple(segments),
-            tuple(files),
+            tuple(files + indexes),
         )
         replaced = ports.manifests.of(key)
         stored = await ports.manifests.replace(manifest)
         self._files[key] = {each.base_offset: each.file for each in seen.segments}
         garbage = frozenset() if replaced is None else replaced.objects - stored.objects
-        return Uploaded(stored, garbage)
+        return Uploaded(stored, garbage, tuple(closed))
 
     async def _segment(
         self,
@@ -130,6 +155,7 @@ class PartitionUploads:
         end_offset: int,
         before: Manifest | None,
         created: list[str],
+        closed: list[ClosedFile],
         *,
         is_last: bool,
     ) -> SegmentRef:
@@ -148,6 +174,10 @@ class PartitionUploads:
                 first_offset = parts[-1].end_offset if parts else seen.base_offset
                 parts.append(await self._part(key, seen, position, first_offset, found, created))
                 position += len(found.data)
+            sparse = self._ports.storage.sparse
+            file = None if sparse is None else sparse.opened(seen.file.descriptor)
+            if file is not None and not is_last:
+                closed.append(ClosedFile(file, seen.base_offset, seen.size_bytes))
         finally:
             descriptors.unpin(seen.file)
         if not is_last and position != seen.size_bytes:
@@ -174,11 +204,53 @@ class PartitionUploads:
         known = self._files.get(key, {}).get(seen.base_offset)
         if known is not None:
             return kept.parts if known is seen.file else ()
+        if before is not None and self._is_from_bucket(seen.file, before.generation):
+            return kept.parts
         last = kept.parts[-1]
         content = await asyncio.to_thread(
             self._ports.storage.read_pinned, seen.file, last.length, last.position
         )
         return kept.parts if crc32c(content) == last.crc else ()
+
+    def _is_from_bucket(self, file: DataFile, generation: int) -> bool:
+        """Return whether a pinned file has the bytes that the manifest names: an earlier one that counted had them, too."""
+        sparse = self._ports.storage.sparse
+        found = None if sparse is None else sparse.opened(file.descriptor)
+        return found is not None and found.key is not None and found.key.generation <= generation
+
+    def counts(self, uploaded: Uploaded) -> None:
+        """Let blocks of closed segments be evicted: the manifest counts."""
+        sparse = self._ports.storage.sparse
+        if sparse is not None:
+            manifest = uploaded.manifest
+            for file, base_offset, size_bytes in uploaded.closed:
+                if file.key is None:
+                    sparse.stored(
+                        file, SegmentKey(*manifest.key, base_offset, manifest.generation), size_bytes
+                    )
+
+    async def _indexes(
+        self,
+        key: PartitionKey,
+        seen: SegmentView,
+        segment: SegmentRef,
+        before: Manifest | None,
+        created: list[str],
+    ) -> list[FileRef]:
+        """Upload the index files of a closed segment, so that a start need not read the segment; none if they are not written yet."""
+        if not seen.has_indexes:
+            return []
+        stem = seen.file.path.rpartition("/")[2].removesuffix(".log")
+        if before is not None and segment in before.segments:
+            known = [
+                file for file in before.files if file.name.startswith(f"{stem}.") and is_index(file.name)
+            ]
+            if known:
+                return known
+        contents = await asyncio.to_thread(index_files, self._ports.storage, seen)
+        if contents is None or seen.file.retired:
+            return []
+        return [await self._file(key, name, content, None, created) for name, content in contents.items()]
 
     async def _part(
         self,

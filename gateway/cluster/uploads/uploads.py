@@ -152,6 +152,7 @@ class Uploads:
         for each in uploaded:
             self._coverage.counts(each.manifest)
             self._counted[each.manifest.key] = each.manifest
+            self._uploads.counts(each)
         self._coverage.forget(deleted)
         for partition in sorted(deleted):
             garbage += await self._delete(partition)

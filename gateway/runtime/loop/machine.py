@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
-from typing import Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.config import Config
@@ -15,6 +15,9 @@ from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.runtime.loop.compaction_worker import CompactionWorker
 from log import Storage
 from log.compaction import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
+
+if TYPE_CHECKING:
+    from gateway.cluster.cache.bucket_thread import BucketCalls
 
 SPARE_HANDLES: Final = 64
 """File handles kept for short-lived files, listeners, the event loop, and the compaction worker."""
@@ -121,6 +124,12 @@ class Machine:
             config.optional_str("seqgate.cluster.region"),
             os.environ,
         )
+
+    def bucket_calls(self, config: Config) -> BucketCalls:
+        """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first call."""
+        from gateway.cluster.cache.bucket_thread import BucketThread  # noqa: PLC0415 - only a gateway with a cluster needs the import
+
+        return BucketThread(lambda: self.objects(config))
 
     def cleaner(self) -> Cleaner:
         """Return a cleaner of logs, which starts its process with its first job."""

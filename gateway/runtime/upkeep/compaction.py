@@ -72,7 +72,7 @@ class Compaction:
         log_directory: LogDirectory,
         lifecycle: TopicLifecycle,
         cleaner: Callable[[], Cleaner],
-        hold: Callable[[Sequence[str]], AbstractAsyncContextManager[None]] = lambda _: nullcontext(),
+        hold: Callable[[Sequence[str]], AbstractAsyncContextManager[None]] | None = None,
     ) -> None:
         """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work.
 
@@ -227,7 +227,7 @@ class Compaction:
         token = uuid.uuid4().hex
         try:
             cleaning = begin_cleaning(partition.log, found, self._limits(threads), token=token, now_ms=now_ms)
-            async with self._hold(cleaning.job.paths):
+            async with nullcontext() if self._hold is None else self._hold(cleaning.job.paths):
                 outcome = await worker.clean(
                     cleaning.job, lambda cleaned: self._put_in_place(partition, cleaning, cleaned)
                 )

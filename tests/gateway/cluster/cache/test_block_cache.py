@@ -74,11 +74,11 @@ async def test_held_files_are_whole_and_stay(directory: CachedDirectory, cache: 
     directory.read(9, 7)
     async with cache.held([directory.path(9), "/data/t-0/partition.metadata"]):
         assert directory.file(9).absent == 0
-        assert directory.sparse.evict(directory.file(9), [0, 1]) == 0
+        assert directory.sparse.evict(directory.file(9), [0]) == 0
         assert directory.file(0).absent != 0
     assert directory.bucket.most_at_once == HELD_AT_ONCE
     assert sorted(directory.bucket.reads) == [(9, number) for number in range(40)]
-    assert directory.sparse.evict(directory.file(9), [0, 1]) == 2 * BLOCK_BYTES
+    assert directory.sparse.evict(directory.file(9), [0]) == 2 * BLOCK_BYTES
 
 
 async def test_room_is_made_before_files_are_held(directory: CachedDirectory, cache: BlockCache) -> None:

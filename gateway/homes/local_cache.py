@@ -1,0 +1,84 @@
+"""The local disk as a cache of the segments in a bucket: history may be larger than the disk.
+
+A segment that the bucket has, as a manifest that counts names it, may lose blocks of its local file to an eviction, and gets them back when
+they are read. `log.sparse` keeps anybody from reading a hole.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+from gateway.cluster.cache.block_cache import BlockCache
+from gateway.cluster.cache.bucket_source import BucketSource, WaitingSource
+from gateway.cluster.cache.eviction import Eviction
+from gateway.cluster.objects.objects import ObjectStore
+from gateway.config import Config
+from gateway.runtime.loop.machine import Machine
+from log import LocalDurability, LogDirectory
+from log.sparse import SparseDisk, restore_residency, save_residency
+
+RESERVES: Final = 2
+"""How many times `seqgate.log.min.free.bytes` the eviction keeps free: it makes room before producers are refused."""
+
+
+class LocalCache:
+    """The cache of one gateway in a bucket. From now on the machine's storage lets segment files have holes."""
+
+    def __init__(self, config: Config, machine: Machine) -> None:
+        """Change the machine's storage. No file may be open yet."""
+        self._config = config
+        self._machine = machine
+        self._root = str(Path(config.str("log.dirs")))
+        machine.storage = machine.storage.with_holes()
+        sparse = machine.storage.sparse
+        assert sparse is not None
+        self.sparse: SparseDisk = sparse
+        self.blocks: BlockCache
+        self._waiting: WaitingSource | None = None
+        self.eviction: Eviction | None = None
+
+    def restore(self) -> bool:
+        """Take over the holes that the last clean stop noted; return False if they are unknown. Raises OSError."""
+        return restore_residency(self._machine.storage, self.sparse, self._root)
+
+    def save(self) -> None:
+        """Note the holes durably for the next start; nothing may read or evict any more. Raises OSError."""
+        save_residency(LocalDurability(self._machine.storage), self.sparse, self._root)
+
+    def open(self, objects: ObjectStore) -> None:
+        """Fetch absent blocks from the bucket from now on."""
+        self._waiting = WaitingSource(self._machine.bucket_calls(self._config))
+        self.sparse.source = self._waiting
+        self.blocks = BlockCache(self.sparse, BucketSource(objects))
+
+    def serve(self, directory: LogDirectory) -> None:
+        """Keep the local disk within its limit from now on."""
+        config = self._config
+        self.eviction = Eviction(
+            self._machine.storage,
+            self.sparse,
+            self._root,
+            limit_bytes=lambda: config.int("seqgate.cluster.cache.bytes"),
+            reserve_bytes=lambda: RESERVES * config.int("seqgate.log.min.free.bytes"),
+            log_bytes=lambda: _log_bytes(directory),
+        )
+        self.blocks.make_room = self.eviction.make_room
+        self.blocks.when_filled.append(self.eviction.filled)
+        self.eviction.start()
+
+    async def stop(self) -> None:
+        """End the eviction. Reads still fetch what they need."""
+        if self.eviction is not None:
+            await self.eviction.stop()
+
+    def close(self) -> None:
+        """Fetch nothing any more."""
+        if self._waiting is not None:
+            self._waiting.close()
+
+
+def _log_bytes(directory: LogDirectory) -> int:
+    """Return the bytes of all segments of all partitions, open or not."""
+    opened = sum(log.size_bytes for log in directory.logs())
+    return opened + sum(stored.size_bytes for stored in directory.stored().values())
