@@ -164,7 +164,7 @@ class ProducerTable:
         return first_offset
 
     def doubt(self, before_offset: int) -> int:
-        """Refuse the next batch of every producer that has no known batch or marker at or behind `before_offset`;
+        """Refuse the next batch of every producer that has no known batch or marker at or after `before_offset`;
         return their number.
 
         The log has a damaged batch that ends at this offset and may belong to any of these producers. Their remembered

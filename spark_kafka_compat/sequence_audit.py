@@ -153,7 +153,7 @@ class Trail:
 
 
 def _distance(expected: int, sequence: int) -> int:
-    """Return how far a sequence lies ahead of the expected position (negative: behind), by the shorter way round."""
+    """Return by how much a sequence exceeds the expected one; negative if it is lower. Sequences wrap, so the smaller distance counts."""
     ahead = (sequence - expected) % SEQUENCE_SPAN
     return ahead if ahead < SEQUENCE_SPAN // 2 else ahead - SEQUENCE_SPAN
 
@@ -189,7 +189,7 @@ class OffsetTrail:
 
 
 def judged(batches: Iterable[SequencedBatch], *, complete_from_start: bool = True) -> Trail:
-    """Return the finished trail of these batches."""
+    """Return the audit of one producer's batches in one partition: its gaps, duplicates and reorderings."""
     trail = Trail(complete_from_start)
     for batch in batches:
         trail.observe(batch)

@@ -85,7 +85,7 @@ class TopicWatch(StreamingQueryListener):
         self._compare_in_time(query)
 
     def onQueryIdle(self, event: QueryIdleEvent) -> None:  # noqa: N802 - Spark's name
-        """Compare the topics again: the last micro batch may have come too soon after another one."""
+        """Compare the topics again: after a micro batch that follows another one too soon, the topics were not compared."""
         query = self._queries.get(event.runId)
         if query is not None:
             self._compare_in_time(query)

@@ -26,7 +26,7 @@ _Flag: TypeAlias = bool
 _Names: TypeAlias = tuple[str, ...]
 
 
-OTHER_WORLDS: Mapping[str, str] = {
+HINTS_BY_PREFIX: Mapping[str, str] = {
     "broker.id": "the name of this setting is node.id",
     "zookeeper.": "a gateway needs no ZooKeeper, it keeps its metadata itself",
     "controller.quorum.": "a gateway needs no controllers, it keeps its metadata itself",
@@ -263,7 +263,7 @@ def unknown_setting(name: str, origin: str) -> ConfigError:
 
 
 def _hint(name: str) -> str:
-    for beginning, advice in OTHER_WORLDS.items():
+    for beginning, advice in HINTS_BY_PREFIX.items():
         if name.startswith(beginning):
             return f"; {advice}"
     near = nearest(name, BY_NAME)

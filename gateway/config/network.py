@@ -131,7 +131,7 @@ NETWORK_SETTINGS = (
         per_listener=True,
         section=_NETWORK,
         doc="Connections that are open at once. Further connections are closed when they arrive. `listener.name.NAME.max.connections` "
-        "limits one listener, beside the limit of all.",
+        "limits one listener, in addition to the limit of all listeners.",
     ),
     Setting(
         name="max.connection.creation.rate",
@@ -143,7 +143,7 @@ NETWORK_SETTINGS = (
         section=_NETWORK,
         doc="New connections in a second, over the last `quota.window.num` windows. Beyond the rate the listener accepts no connection for a while, at "
         "most for one window (`quota.window.size.seconds`): clients wait, and none is refused. "
-        "`listener.name.NAME.max.connection.creation.rate` limits one listener, beside the limit of all.",
+        "`listener.name.NAME.max.connection.creation.rate` limits one listener, in addition to the limit of all listeners.",
     ),
     Setting(
         name="max.connections.per.ip",
@@ -171,7 +171,7 @@ NETWORK_SETTINGS = (
         minimum=1,
         section=_NETWORK,
         doc="Time after which an idle connection is closed, and a connection whose request is stalled. A connection that waits "
-        "for the answer to a long poll is not idle, unless the client has sent further requests behind the long poll.",
+        "for the answer to a long poll is not idle, unless the client has sent further requests after the long poll.",
     ),
     Setting(
         name="queued.max.request.bytes",

@@ -21,7 +21,7 @@ READ_SETTINGS = (
     _catching_up(
         "seqgate.catch.up.cache.bytes",
         64 << 20,
-        "Bytes of old data that stay in the page cache after a read, for other readers close behind. Beyond the limit the least "
+        "Bytes of old data that stay in the page cache after a read, for other readers that follow closely. Beyond the limit the least "
         "recently used data is dropped, so that catching up does not evict newly written data.",
         minimum=4 << 20,
     ),

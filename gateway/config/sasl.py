@@ -54,7 +54,7 @@ SASL_SETTINGS = (
         per_listener=True,
         per_mechanism=True,
         doc="File with the users of PLAIN, one `NAME:PASSWORD` a line; empty lines and lines that begin with `#` are skipped. Only "
-        "its owner may read the file (mode 0600). Logins after the file was replaced count with the new users.",
+        "its owner may read the file (mode 0600). After the file is replaced, logins use its new content.",
     ),
     _setting(
         name=MAX_REAUTH_MS,

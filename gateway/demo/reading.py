@@ -52,7 +52,7 @@ class Findings:
 
     @property
     def reorderings(self) -> int:
-        """The number of records that lie behind a later record of the same producer in the same partition."""
+        """The number of records that come after a record of the same producer with a higher number, in the same partition."""
         by_batch = sum(row.reordered_batches for row in self._audited)
         return max(sum(row.reordered_records for row in self.verdicts), by_batch)
 

@@ -65,7 +65,7 @@ class RequestHeader(NamedTuple):
     correlation_id: int
     client_id: str
     body_position: int
-    """The position behind client_id in the frame (without its size), where tagged fields or the body begin."""
+    """The position after client_id in the frame (without its size), where tagged fields or the body begin."""
 
 
 def parse_request_header(frame: memoryview) -> RequestHeader:
@@ -99,7 +99,7 @@ def skip_tagged_fields(frame: bytes | memoryview, position: int) -> int:
         size, position = read_unsigned_varint(frame, position)
         position += size
         if position > len(frame):
-            raise MalformedRequest(f"a tagged field of {size} bytes ends behind the request")
+            raise MalformedRequest(f"a tagged field of {size} bytes ends after the end of the request")
     return position
 
 
@@ -114,5 +114,5 @@ def read_unsigned_varint(frame: bytes | memoryview, position: int) -> tuple[int,
                 return (value | byte << shift) & 0xFFFFFFFF, position
             value |= (byte & 0x7F) << shift
     except IndexError:
-        raise MalformedRequest(f"a varint ends behind the request of {len(frame)} bytes") from None
+        raise MalformedRequest(f"the request of {len(frame)} bytes ends within a varint") from None
     raise MalformedRequest("a varint has more than five bytes")

@@ -105,7 +105,9 @@ def offset_commit_reader(version: int) -> Read:
         except (IndexError, struct.error):
             raise MalformedRequest(f"the request ends within a field, after {len(raw)} bytes") from None
         if end > len(raw):
-            raise MalformedRequest(f"a field ends at position {end}, behind the request of {len(raw)} bytes")
+            raise MalformedRequest(
+                f"a field ends at position {end}, after the end of the request of {len(raw)} bytes"
+            )
         return request, end
 
     return read_request
@@ -195,7 +197,7 @@ def _request(
 
 
 def _compact_text(raw: bytes, position: int) -> tuple[str | None, int]:
-    """Read a text that can be null; return it with the next position, which may lie behind the frame."""
+    """Read a text that can be null; return it with the next position, which may lie after the end of the frame."""
     size = raw[position]
     position += 1
     if size >= _CONTINUES:

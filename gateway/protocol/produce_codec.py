@@ -168,7 +168,9 @@ def _checked(count: int, left: int) -> int:
 def _text(frame: memoryview, position: int, size: int) -> tuple[str, int]:
     end = position + size
     if end > len(frame):
-        raise MalformedRequest(f"a text of {size} bytes ends {end - len(frame)} bytes behind the request")
+        raise MalformedRequest(
+            f"a text of {size} bytes ends {end - len(frame)} bytes after the end of the request"
+        )
     return text_of(frame[position:end]), end
 
 
@@ -177,7 +179,9 @@ def _records(frame: memoryview, position: int, size: int) -> tuple[memoryview | 
         return None, position
     end = position + size
     if end > len(frame):
-        raise MalformedRequest(f"the records of {size} bytes end {end - len(frame)} bytes behind the request")
+        raise MalformedRequest(
+            f"the records of {size} bytes end {end - len(frame)} bytes after the end of the request"
+        )
     return frame[position:end], end
 
 

@@ -136,7 +136,7 @@ def _numbers(layout: str) -> Read:
 def _check_room(frame: memoryview, position: int, size: int) -> None:
     if position + size > len(frame):
         raise MalformedRequest(
-            f"a field of {size} bytes at position {position} ends behind the request of {len(frame)} bytes"
+            f"a field of {size} bytes at position {position} ends after the end of the request of {len(frame)} bytes"
         )
 
 

@@ -71,7 +71,7 @@ class Acceptor:
         self._close_held()
 
     async def wait_closed(self) -> None:
-        """Wait until the connections are gone, after `close`."""
+        """Wait until all connections have ended, after `close`."""
         for server in list(self._former):
             await server.wait_closed()
 

@@ -245,7 +245,7 @@ class Connection(asyncio.BufferedProtocol):
             answer.when_resolved(self._write_ready)
 
     def _begin_others(self) -> None:
-        """Begin the requests after one that held them back, although that one has no answer yet."""
+        """Begin the requests that an earlier request held back, although the earlier one has no answer yet."""
         self._held_back_by = None
         self._intake.stops &= ~HELD_BACK
         if not self._intake.is_consuming:
@@ -340,7 +340,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can come: the connection is made, and the client has not hung up."""
+        """Whether requests can arrive: the connection is open, and the client has not closed it."""
         return self._intake.is_attached
 
     @property

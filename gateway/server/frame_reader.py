@@ -28,14 +28,14 @@ class FrameReader:
     def __init__(self, max_bytes: int) -> None:
         self.max_bytes = max_bytes
         self.between_frames = True
-        """Whether no byte of the next frame has come."""
+        """Whether no byte of the next frame has arrived."""
         self._prefix = b""
         self._frame: bytearray | None = None
         self._filled = 0
         self.frame_size = -1
         """The size of the incomplete frame; −1 while its size has not arrived."""
         self.frames = 0
-        """The number of completed frames that came in parts, since the start."""
+        """The number of completed frames that arrived in parts, since the start."""
 
     def direct_buffer(self) -> memoryview | None:
         """Return the memory that the socket may write straight to, when many bytes are missing."""
@@ -46,7 +46,7 @@ class FrameReader:
 
     @property
     def arrived_bytes(self) -> int:
-        """Return how many bytes of the incomplete frame have come, its size field included."""
+        """Return how many bytes of the incomplete frame have arrived, its size field included."""
         return len(self._prefix) if self._frame is None else SIZE_BYTES + self._filled
 
     @property

@@ -41,7 +41,7 @@ TURN_S: Final = 0.05
 
 
 class Buffers(Protocol):
-    """The things that the intakes of all connections share: the loop, the receive buffer, and memory."""
+    """The objects that the intakes of all connections share: the event loop, the receive buffer, and the memory of requests."""
 
     loop: asyncio.AbstractEventLoop
     memory: RequestMemory
@@ -102,14 +102,14 @@ class Intake:
         self._muted_until_s = 0.0
         self._unmuting: asyncio.TimerHandle | None = None
         self._headway = (0, 0, 0.0)
-        """The number of frames that came in parts, the bytes of the present one, and the time since which it is stalled."""
+        """The number of frames that arrived in parts, the bytes of the present frame, and the time since which it is stalled."""
 
     def attach(self, transport: asyncio.Transport) -> None:
         """Pause and resume reading of this transport from now on."""
         self._transport = transport
 
     def limit(self, request_max_bytes: int, memory: RequestMemory) -> None:
-        """Take requests of at most this size from now on, and this memory for those that arrive in parts."""
+        """Set the largest size of a request, and the memory for requests that arrive in parts."""
         self.reader.max_bytes = request_max_bytes
         self._memory.give_back(self)
         self._memory = memory
@@ -276,7 +276,7 @@ class Intake:
             self._abort()
 
     def _has_grown(self) -> bool:
-        """Whether the request that comes in parts has memory to grow."""
+        """Whether the request that arrives in parts has memory for its next part."""
         reader = self.reader
         more_bytes = reader.growth_bytes
         if more_bytes:

@@ -33,7 +33,7 @@ KEY_BYTES: Final = 2
 SHOWN_CHARACTERS: Final = 64
 """Characters of an unknown mechanism's name that the log shows."""
 _ERROR: Final = slice(8, 10)
-"""The place of the error code in an answer of ApiVersions, behind size and correlation id."""
+"""The place of the error code in an answer of ApiVersions, after size and correlation id."""
 
 
 class Guarded(Peer, Protocol):
@@ -212,7 +212,7 @@ class SaslDoor:
         self._connection.close(f"it did not log in within {self._listener.timeout_s * 1000:.0f} ms")
 
     def _leave(self) -> None:
-        """Drop the reference to the connection, which is gone."""
+        """Drop the reference to the connection, which has ended."""
         self._timeout.cancel()
         self._connection.take(self._listener.serve, self._listener.served_limits)
 

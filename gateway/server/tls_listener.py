@@ -138,7 +138,7 @@ class TlsListener:
             ) from None
 
     def _follow_settings(self) -> None:
-        """Use the stores of altered settings: those that were checked before, otherwise those that a thread
+        """Use the stores of altered settings: the stores that were checked before, otherwise the stores that a thread
         reads now.
         """
         settings = tls_settings(self._config, self._name)

@@ -41,5 +41,5 @@ class UnreadAnswers:
             largest.abort("it reads its answers too slowly, and others need the memory")
 
     def forget(self, reader: Reader) -> None:
-        """Forget a reader that has read its answers, or is gone."""
+        """Forget a connection that has read its answers, or has ended."""
         self.total_bytes -= self._unread.pop(reader, 0)

@@ -16,7 +16,7 @@ from gateway.testing import LocalGateway
 
 @pytest.fixture
 def seqgate_settings() -> Mapping[str, str]:
-    """The settings of the gateway beside `gateway.testing.SETTINGS`."""
+    """The settings of the gateway in addition to `gateway.testing.SETTINGS`."""
     return {}
 
 

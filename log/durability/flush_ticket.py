@@ -27,10 +27,10 @@ class FileRange(NamedTuple):
     """The base offset of the segment."""
     position: int
     end_position: int
-    """The position behind the last byte."""
+    """The position after the last byte."""
     first_offset: int
     end_offset: int
-    """The offset behind the last record."""
+    """The offset after the last record."""
 
     @property
     def size_bytes(self) -> int:
@@ -93,7 +93,7 @@ class FlushTicket:
         return all(self.storage.was_just_written(part.file, part.position) for part in self.ranges)
 
     def read(self, part: FileRange, position: int, size_bytes: int) -> bytes:
-        """Return bytes of one of the ranges; any thread may call. Raises OSError, also where the file has fewer bytes."""
+        """Return bytes of one of the ranges; any thread may call. Raises OSError, also if the file has fewer bytes."""
         storage, file = self.storage, part.file
         content = (
             storage.read_pinned(file, size_bytes, position)
@@ -101,5 +101,9 @@ class FlushTicket:
             else storage.read_by_name(file.path, size_bytes, position)
         )
         if len(content) != size_bytes:
-            raise OSError(errno.EIO, f"only {len(content)} of {size_bytes} bytes at {position}", file.path)
+            raise OSError(
+                errno.EIO,
+                f"the file has only {len(content)} of {size_bytes} bytes at position {position}",
+                file.path,
+            )
         return content

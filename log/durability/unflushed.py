@@ -25,7 +25,7 @@ _FILES_PINNED_AT_ONCE: Final = 64
 
 
 class Unflushed:
-    """The durable end of a log, and everything behind it that waits for a flush: data, files, directories, captures.
+    """The durable end of a log, and everything after that end that waits for a flush: data, files, directories, captures.
 
     Only `complete` and `confirm` move `durable_end_offset`. A ticket in flight may still fail, so each new ticket repeats the
     files, directories and captures of all tickets in flight.

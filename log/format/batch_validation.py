@@ -202,7 +202,7 @@ def _refuse_timestamp_type(batch: BatchHeader, text: str) -> None:
 
 
 def _complaint(timestamp: int, config: LogConfig, now_ms: int) -> str:
-    """Return what is wrong with the timestamp of a record; empty when the topic allows the timestamp."""
+    """Return the reason why the timestamp of a record is refused; empty when the topic allows the timestamp."""
     after_ms, before_ms = config.message_timestamp_after_max_ms, config.message_timestamp_before_max_ms
     if timestamp > now_ms + after_ms:
         return f"Timestamp {timestamp} is more than {after_ms} ms after the gateway's clock ({now_ms})."

@@ -290,7 +290,7 @@ def _complaint(
     sequence: tuple[int, int] | None,
     epoch: tuple[int, int] | None,
 ) -> str | None:
-    """Return what is wrong with a record that has a name, a sequence id or both; None when all is valid."""
+    """Return the error of a record that has a name, a sequence id or both; None when the record is valid."""
     if name is None or sequence is None:
         here, missing = (headers.sequence, headers.name) if name is None else (headers.name, headers.sequence)
         return f"a record has the header {_as_text(here)} without {_as_text(missing)}"

@@ -216,7 +216,7 @@ class _Loader:
             raise NeedsRecovery(f"{self.directory} has files that must be written anew")
 
     def load_transaction_indexes(self, undecided: Undecided) -> None:
-        """Check the transaction indexes, and rebuild those that can't be right."""
+        """Check the transaction indexes, and rebuild the indexes that contradict the log."""
         doubtful = self.listing.doubted
         # Somebody who deleted the offset index to rebuild it has perhaps deleted the transaction index too.
         without = [

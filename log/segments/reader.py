@@ -58,7 +58,7 @@ class LogReader:
         self._examined: dict[int, int] = {}
         """The sizes that segments had when all of their batches were checked, by base offset."""
         self._flush = -1, _NOWHERE
-        """The log end offset and its position when the newest flush began: soon the high watermark."""
+        """The log end offset and its position when the newest flush began. The high watermark moves there when the flush ends."""
         self._high_watermark = -1
         self._high_watermark_position = _NOWHERE
 

@@ -1,4 +1,4 @@
-"""The port through which segments reach what they share with all other segments of the process."""
+"""The port through which segments use the objects that all segments of the process share, such as the storage."""
 
 from __future__ import annotations
 

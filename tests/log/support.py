@@ -119,7 +119,7 @@ def delete_records(log: PartitionLog, offset: int, now_ms: int = NOW_MS) -> int:
 
 
 def delete_old_segments(log: PartitionLog, now_ms: int) -> list[DeletedSegment]:
-    """Let retention remove its first segments."""
+    """Remove the segments that the log's retention settings no longer keep. Return these segments."""
     ticket = retention.prepare_retention(log, now_ms)
     return [] if ticket is None else remove(log, ticket, now_ms)
 

@@ -129,7 +129,7 @@ class RandomNames:
         return self.life.counts
 
     def run(self) -> None:
-        """Run the life. Raises Breach."""
+        """Carry out all steps, and compare the partition with its model after each. Raises Breach."""
         logging.disable(logging.CRITICAL)
         try:
             self.life.begin()

@@ -260,7 +260,7 @@ class _Gateway:
 
 
 class _Director:
-    """Decides what happens when."""
+    """Draws the events of a random history and their times: gateways start, write, pause, stop and die."""
 
     def __init__(self, seed: int) -> None:
         self._chance = Random(f"history {seed}")

@@ -50,7 +50,7 @@ def create(cluster: Cluster, entries: Sequence[AclEntry]) -> list[str | None]:
 
 
 def delete(cluster: Cluster, wanted: Sequence[AclFilter]) -> list[AclEntry]:
-    """Delete the entries that the filters find; return those that are deleted, sorted."""
+    """Delete the entries that the filters find; return the deleted entries, sorted."""
     request = DeleteAclsRequest(filters=tuple(DeleteAclsFilter(**_fields(each)) for each in wanted))
     deleted: set[AclEntry] = set()
     for result in ask_broker(cluster.reached, request, DeleteAclsResponse).filter_results:

@@ -57,7 +57,7 @@ class Holders:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """The operations of entries: named ones, and those of a producer, of an idempotent one, or of a consumer."""
+    """The operations of the wanted entries: operations that an option names, and the operations that a producer, an idempotent producer or a consumer needs."""
 
     operations: Sequence[str] = ()
     producer: bool = False

@@ -20,7 +20,7 @@ class _SeenByTheGateway:
         self._path = path
 
     async def load(self) -> LastSeen | None:
-        """Return the value that the gateway saved last."""
+        """Return the highest id that the gateway has saved, or None if it has saved none."""
         from pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only gateways with Redis need it
 
         return await load_seen(self._path)

@@ -73,13 +73,13 @@ class Before:
         return events + self._epoch_events(reason + client_says(reason_given))
 
     def leave_events(self, left: Iterable[_Member], reason_given: str | None = None) -> list[Event]:
-        """Return what happened when these members left; `reason_given` is the client's."""
+        """Return the events of the members that left; `reason_given` is the client's reason."""
         gone = [member for member in left if member.member_id not in self._group.members]
         events: list[Event] = [MemberLeft(self._group.group_id, _who(member)) for member in gone]
         return events + self._epoch_events(_subject(gone, "left") + client_says(reason_given))
 
     def timeout_events(self, members: Iterable[_Member], now_ms: int) -> list[Event]:
-        """Return what happened when the coordinator removed those of the members whose time was up."""
+        """Return the events of the members that the coordinator removed because a timeout passed."""
         gone = [member for member in members if member.member_id not in self._group.members]
         events: list[Event] = []
         for member in gone:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Final
 
 MEMBER_BYTES: Final = 1_000
-"""Bytes of a member beside the data that it sent."""
+"""Bytes of memory that a member takes in addition to the data that it sent."""
 _LOOK_AGAIN_MS: Final = 1_000
 _LOOK_AGAIN_SHARE: Final = 8
 

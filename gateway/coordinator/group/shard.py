@@ -83,7 +83,7 @@ class GroupShard:
             self.streams.delete(group_id, effects)
 
     def forget_topics_but(self, topics: Container[str], effects: Effects) -> None:
-        """Delete the offsets of all topics except these, and the partitions of theirs that share groups have begun."""
+        """Delete the committed offsets of all topics except `topics`, and the partitions of deleted topics from the share groups' records."""
         self.shares.forget_topics_but(self.stored.topics, effects)
         self.commits.commit(self.offsets.of_topics_but(topics), effects)
 

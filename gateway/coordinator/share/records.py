@@ -57,7 +57,7 @@ class ShareSnapshot(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """The delivery state of a partition: all before `start_offset` is done, `batches` say what follows."""
+    """The delivery state of a partition: all records before `start_offset` are done; `batches` have the states of later records."""
 
     start_offset: int
     batches: tuple[StateBatch, ...]

@@ -344,7 +344,7 @@ class SharePartition:
     # --- stored records
 
     def stored_batches(self) -> list[StateBatch]:
-        """Return all state that must be stored beside the start offset."""
+        """Return all state that must be stored in addition to the start offset."""
         batches: list[StateBatch] = []
         for run in self.runs:
             batch = run.stored()

@@ -119,7 +119,7 @@ class StreamsGroup:
     members: dict[str, StreamsMember] = field(default_factory=dict)
     targets: dict[str, TaskAssignment] = field(default_factory=dict)
     configured: ConfiguredTopology | None = None
-    """The topology beside the topics that existed when a member last asked; None after a restart."""
+    """The topology compared with the topics that existed at the last heartbeat with a topology; None after a restart."""
     topics_changed: bool = True
     """Whether topics were created, deleted or enlarged since the topology was configured."""
     initial_delay_deadline_ms: int = NEVER

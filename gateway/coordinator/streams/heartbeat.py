@@ -208,7 +208,7 @@ def _topology(plan: _Plan, request: StreamsHeartbeat, value: StreamsMemberValue)
 
 
 def _configured(group: StreamsGroup, topology: Topology, topics: Topics) -> tuple[ConfiguredTopology, int]:
-    """Return the topology beside the topics that exist, and a hash of these topics. Raises HeartbeatRefused."""
+    """Return the topology compared with the existing topics, and a hash of these topics. Raises HeartbeatRefused."""
     metadata_hash = group.value.metadata_hash
     known = None if group.topology is None else group.configured
     if known is not None and not group.topics_changed:

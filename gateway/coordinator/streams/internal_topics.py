@@ -59,7 +59,7 @@ class ConfiguredSubtopology(NamedTuple):
 
 
 class ConfiguredTopology(NamedTuple):
-    """A topology beside the topics that exist; `subtopologies` are None while their partitions can't be decided."""
+    """A topology compared with the existing topics; `subtopologies` is None while the number of their partitions can't be decided."""
 
     epoch: int
     subtopologies: Mapping[str, ConfiguredSubtopology] | None

@@ -1,4 +1,4 @@
-"""UpdateFeatures (key 57, versions 0-2): set the levels of features, which are those of this release and stay.
+"""UpdateFeatures (key 57, versions 0-2): set the levels of features. A level can't change: each feature has the level of this release.
 
     level                               answer
     the present one                     accepted

@@ -63,7 +63,7 @@ class Deferred:
             self._callback()
 
     def fail(self) -> None:
-        """Give up: there will be no answer, and the connection is closed when it is this answer's turn."""
+        """Fail the request: it gets no answer. The connection is closed after the answers to the earlier requests."""
         self.failed = True
         self.resolve(b"")
 

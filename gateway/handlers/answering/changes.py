@@ -13,13 +13,13 @@ from gateway.handlers.answering.api import RequestContext
 from gateway.runtime.loop.log_rate_limit import UNLIMITED
 
 NAMES_IN_A_LINE = 20
-"""The most things that a line names; it counts the others."""
+"""The most changed resources that a log line names; the line counts the others."""
 
 logger = logging.getLogger(UNLIMITED)
 
 
 def log_change(context: RequestContext[Any], action: str, things: Sequence[object]) -> None:
-    """Log that this request did `action` to things, which are named by their texts; nothing when there are none."""
+    """Log that this request did `action` to the resources with these names. Without resources, log nothing."""
     if not things:
         return
     more = len(things) - NAMES_IN_A_LINE
@@ -37,5 +37,5 @@ def log_change(context: RequestContext[Any], action: str, things: Sequence[objec
 
 
 def partitions_text(count: int) -> str:
-    """Return a number of partitions as it stands in a line."""
+    """Return a number of partitions as text for a log line."""
     return f"{count} partition" if count == 1 else f"{count} partitions"

@@ -209,7 +209,7 @@ class _Waiting:
 def _answer(context: RequestContext[PartitionServices], fetch_context: FetchContext, read: _Read) -> Answer:
     charge = context.charge
     if charge is not None and not charge.may_fetch(read.record_bytes):
-        # A whole fetch gets no session. The client recognizes an empty answer with a throttle time (KIP-219).
+        # The client is over its quota, so the answer has no records and creates no fetch session (KIP-219).
         session_id = fetch_context.session_id
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, ()))
     if read.missing:
@@ -254,7 +254,7 @@ def _read_partitions(
     *,
     waits: bool,
 ) -> Iterator[None]:
-    """Read into `read`; yield after each partition, so that the caller can let other requests go first."""
+    """Read the partitions into `read`. Yield after each partition, so that the caller can serve other requests in between."""
     cold_reads = context.services.cold_reads
     storage = cold_reads.storage
     waits = waits or not cold_reads.is_on

@@ -136,7 +136,7 @@ class AuditLog:
             _write({**line, "others": others} if others else line)
 
     def close(self) -> None:
-        """Write what was counted and not written yet."""
+        """Write the lines that count repeated events, for the repeats since the last such lines."""
         if self._timer is not None:
             self._timer.cancel()
             self._end_interval()

@@ -262,7 +262,7 @@ class Operations(Generic[S]):
             self._fail(loaded, asked, self._unwritten(loaded, error))
         except Exception as error:
             # Refuse all requests of the round, so that a bug does not let them wait for ever.
-            logger.exception("a round failed in an unexpected way")
+            logger.exception("an unexpected error ended a round of operations")
             self._fail(loaded, asked, self._unwritten(loaded, error))
         else:
             self.when_persisted(loaded, last_offset, lambda error: _answer(asked, error))

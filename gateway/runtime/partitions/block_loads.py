@@ -52,7 +52,7 @@ class Load:
         self.queue[key] = self
 
     def become_urgent(self) -> None:
-        """Let a block that was to be read ahead go before all others of its kind."""
+        """Move a block from the queue of blocks that are read ahead to the queue of blocks that a reader waits for."""
         if self.queue is self.lane.ahead:
             del self.lane.ahead[self.key]
             self.queue = self.lane.urgent

@@ -44,14 +44,14 @@ class FlushRound:
             if ticket is not None:
                 self.entries.append((log, ticket))
         self.tickets = dict(self.entries)
-        """The tickets of the round, without those that decide no more about requests which come now."""
+        """The ticket of each log. A new request joins this round if its records are in the ticket. Reopened logs are removed."""
         self.waiting = waiting
         self.errors: dict[FlushTicket, OSError] = {}
         self.failed_files: set[FlushTicket] = set()
         """The tickets with an error whose records are durable all the same: only their side files could not be written."""
 
     def finish(self, after_round: Iterable[Callable[[], None]]) -> int:
-        """Give every log its ticket back; then tell the owners, then the requests, then whoever wants to know that a round is over.
+        """Complete or fail every ticket, notify the logs' owners, answer the waiting requests, and then call `after_round`.
 
         Return how many tickets failed.
         """
@@ -66,7 +66,7 @@ class FlushRound:
                     failures += 1
                     self._fail(log, ticket, error)
             except Exception:
-                logger.exception("%s-%d can't take its flush back", log.topic, log.partition)
+                logger.exception("the flush of %s-%d can't be completed", log.topic, log.partition)
         for owner in self.owners:
             try:
                 owner.flush_finished()

@@ -66,7 +66,7 @@ class LogFlusher(Protocol):
         """Stop waiting for a bucket that does not answer: take all logs with records that are not durable offline."""
 
     async def commit(self, owner: LogOwner, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket durable beside the rounds; return its error, None for success.
+        """Make a ticket durable outside of the flush rounds; return its error, None for success.
 
         Do not cancel this: the log waits for its ticket.
         """

@@ -1,15 +1,15 @@
 """Group commit into a bucket: a round becomes objects of the session's write-ahead log, and no file is flushed.
 
-A round takes the tickets of all logs with new records, reads their bytes back from the local files, and puts them into the log as one
-object, or as several where they are too many. Rounds overlap: the next round may begin once all objects of the one before
-are put. They end in order, because the log confirms its objects in order. What follows is the same as after a
-flush of the local disk: high watermarks move, and those who wait get their answers.
+A round takes the tickets of all logs with new records, reads their bytes back from the local files, and puts the bytes into the
+write-ahead log as one object, or as several objects if the bytes exceed the limit of one. Rounds overlap: the next round may begin once
+all objects of the previous round are put. Rounds end in order, because the write-ahead log confirms its objects in order. After a round,
+as after a flush of the local disk, high watermarks move and the waiting requests get their answers.
 
-When a round begins: at once while no object is in flight, otherwise when it has gathered enough or for long enough; never beyond
-the budget of puts (`PutLimits`), but for full objects: nothing is cheaper than these.
+A round begins at once while no object is in flight. Otherwise it begins when enough bytes or enough time have gathered. No round exceeds
+the budget of puts (`PutLimits`), except with full objects, which are the cheapest way to put bytes.
 
-An object that was put ends only in one of two ways. It is confirmed, or somebody else has ended the session: then every ticket fails,
-all logs go offline, and the gateway stops.
+An object that was put has one of two outcomes. Either it is confirmed, or another gateway has ended the session. Then every ticket
+fails, all logs go offline, and the gateway stops.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class ObjectFlusher:
         self._waiting: list[Waiting] = []
         """The requests that wait for the next round."""
         self._commits: list[tuple[FlushTicket, asyncio.Future[OSError | None]]] = []
-        """The tickets beside rounds whose side files the next round takes."""
+        """The tickets from outside of rounds (`commit`). The next round puts their side files."""
         self._gathering_s = 0.0
         """When the next round began to gather."""
         self._rounds: deque[ObjectRound] = deque()
@@ -143,7 +143,7 @@ class ObjectFlusher:
             self._schedule()
 
     def wait(self, waiting: Waiting) -> None:
-        """Resolve `waiting` after the round that has its offset: one that is under way, else the next."""
+        """Resolve `waiting` after the round that has its offset: a round that is under way, otherwise the next round."""
         log = waiting.owner.log
         for current in self._rounds:
             ticket = current.flush.tickets.get(log)
@@ -256,7 +256,7 @@ class ObjectFlusher:
         )
         self.rounds += 1
         if not tickets:
-            self._finish(current)  # nothing of it is under way, so it waits for no other round
+            self._finish(current)  # The round has no data to put. So it ends at once, before earlier rounds.
             return
         self._rounds.append(current)
         if self._ended_by is None:
@@ -361,6 +361,6 @@ class ObjectFlusher:
 
 
 def _wake(done: asyncio.Future[None]) -> None:
-    """Wake whoever waits, unless they are gone."""
+    """Wake the task that waits for `done`, unless the task was cancelled."""
     if not done.done():
         done.set_result(None)

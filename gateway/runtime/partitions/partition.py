@@ -158,7 +158,7 @@ class Partition:
         return await done
 
     async def commit(self, ticket: FlushTicket) -> OSError | None:
-        """Make a ticket of the log durable beside the rounds; return its error. Do not cancel this."""
+        """Make a ticket of the log durable outside of the flush rounds; return its error. Do not cancel this."""
         return await self._flusher.commit(self, ticket)
 
     def flush_finished(self) -> None:

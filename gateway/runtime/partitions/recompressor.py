@@ -95,5 +95,7 @@ def _recompress(job: _Job) -> Outcome:
     except MemoryError:
         return StorageFailed("the memory did not suffice to recompress the batch; retry later")
     except BaseException:  # a panic of a codec's library is no Exception, and the request must be answered
-        logger.exception("a batch could not be recompressed")
+        logger.exception(
+            "a batch of %d bytes could not be recompressed to %s", len(job.records), job.compression
+        )
         return StorageFailed("the batch could not be recompressed; the gateway's log says why")

@@ -31,12 +31,12 @@ class RoundReader:
         """Take the tickets. An object ends at `max_bytes`, but a batch is never divided."""
         self._tickets = deque(tickets)
         self._to_check = {ticket for ticket in self._tickets if not ticket.is_just_written()}
-        """The tickets whose bytes may come from the disk, which may have changed them. An object must not have these."""
+        """The tickets whose bytes may come from the disk instead of memory. A disk may have changed bytes, so they are checked before an object holds them."""
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque[FileRange]()
         self._durability = durability
         self._max_bytes = max_bytes
         self.unread: dict[FlushTicket, OSError] = {}
-        """The tickets whose records no object has, but for a first part of them."""
+        """The tickets that failed before all of their records were in an object."""
         self.without_files: dict[FlushTicket, OSError] = {}
         """The tickets whose side files could not be written, though objects have their records."""
 
@@ -140,7 +140,7 @@ def _check(ticket: FlushTicket, data: bytes) -> None:
 
 
 def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool) -> tuple[int, bytes]:
-    """Return the first whole batches of a range that have room, and the offset behind them.
+    """Return the first whole batches of a range that have room, and the offset after these batches.
 
     Where not even one has room, return no bytes if it `must_fit`, else this one batch. Raises OSError, LogError.
     """

@@ -36,7 +36,7 @@ class Charge:
         self._throttle(quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms))
 
     def count_fetched_beside(self, size_bytes: int) -> None:
-        """Charge the bytes of a Fetch answer beside its records. These bytes throttle later fetches only."""
+        """Charge the bytes of a Fetch answer other than its records. These bytes throttle later fetches only."""
         quotas = self._quotas
         quotas.fetch.charge(self._user, self._client_id, size_bytes, quotas.now_ms)
 

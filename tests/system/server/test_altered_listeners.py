@@ -106,7 +106,7 @@ def test_a_certificate_in_the_settings_themselves(secured: Secured) -> None:
     own = secured.authority.listener()
     before = serial_of(secured)
     texts = {"ssl_keystore_key": own.key_pem(), "ssl_keystore_certificate_chain": own.certificate_pem}
-    # a file comes first, as at the start
+    # ssl.keystore.location takes precedence over ssl.keystore.key. So it must be unset.
     assert alter(secured, ssl_keystore_location="", **texts) == (0, None)
     assert serial_of(secured) not in ("", before)
     assert "PRIVATE KEY" not in secured.gateway.stderr_text()

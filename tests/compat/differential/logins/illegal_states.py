@@ -39,7 +39,7 @@ def _send(client: Peer, api: str, version: int, request: Plain) -> None:
 
 
 def _answer(client: Peer, api: str, version: int) -> None:
-    """Record the answer, if there is one, and whether the connection closes behind it."""
+    """Record the answer, if there is one, and whether the connection closes after it."""
 
     def converse() -> Answer:
         return decode(api, version, client.wire.receive_frame())

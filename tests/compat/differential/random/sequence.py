@@ -73,10 +73,10 @@ def carry_out(
 
 
 def one_of(*choices: Any) -> Callable[[Random], Any]:
-    """Return a draw of one value."""
+    """Return a function that draws one of the values `choices`."""
     return lambda random: random.choice(choices)
 
 
 def drawn(*parts: Callable[[Random], Any]) -> Draw:
-    """Return a draw of one argument from each part."""
+    """Return a function that draws the arguments of one step: one value from each of the functions `parts`."""
     return lambda random: tuple(part(random) for part in parts)

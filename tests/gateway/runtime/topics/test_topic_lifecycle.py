@@ -126,7 +126,9 @@ async def test_a_start_without_the_metadata_of_empty_partitions_is_refused(
             path.write_bytes(b"")
     else:
         shutil.rmtree(tmp_path / METADATA)
-    for _ in range(2):  # a refused start keeps the evidence
+    for _ in range(
+        2
+    ):  # The second start must be refused, too: the first one must not delete the files that show the loss.
         directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
         with pytest.raises(CorruptRecord, match=reason):
             open_metadata_log(directory)
