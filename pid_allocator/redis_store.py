@@ -175,7 +175,7 @@ class RedisBlockStore:
         return int(await self._bounded(lambda: self._redis.hget(self._state_key, "next")) or 0)
 
     async def move_next(self, producer_id: int) -> int:
-        """Make the next block begin at `producer_id` or later, and vouch that no id from there on was ever used.
+        """Make the next block begin at `producer_id` or later, on the caller's assurance that no id from there on was ever used.
 
         Returns the previous next id. Raises NextIdBehind when the next id is higher than `producer_id` already,
         UnknownStoreVersion, and StoreUnavailable.

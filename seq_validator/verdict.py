@@ -21,7 +21,7 @@ class Accepted:
         return cls._instance
 
     def __repr__(self) -> str:
-        """Name the verdict."""
+        """Return the name of the verdict."""
         return "ACCEPTED"
 
 

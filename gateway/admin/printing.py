@@ -17,7 +17,7 @@ UNKNOWN: Final = "?"
 NARROWEST: Final = 8
 """Characters that a column of names keeps on a narrow terminal."""
 AROUND: Final = 3
-"""Spaces around a column."""
+"""The number of spaces around a column of a table."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ class Task(NamedTuple):
 
 
 class Flight(NamedTuple):
-    """One record to send."""
+    """One flight, which a producer sends as a record."""
 
     key: bytes | None
     value: bytes

@@ -119,7 +119,7 @@ def client(bootstrap: str, login: Login | None, **more: Any) -> dict[str, Any]:
 
 
 def _without_tls(bootstrap: str) -> Attempt:
-    """Send ApiVersions in the clear."""
+    """Send ApiVersions without TLS."""
     host, _, port = bootstrap.rpartition(":")
     answer = b""
     with (

@@ -66,7 +66,7 @@ def _complaints(audit: AuditReport) -> list[str]:
 
 
 def show(console: Console, outcome: Outcome) -> None:
-    """Print the tables."""
+    """Print the demo's tables of producers and records."""
     for table in (_partitions(outcome), _carriers(outcome), _faults(outcome), _spark(outcome)):
         console.print(table)
     if outcome.attempts:

@@ -30,7 +30,7 @@ _logger = logging.getLogger(__name__)
 
 
 class Opening:
-    """Opens logs. While the gateway serves, a log whose files no clean stop vouches for must be recovered in
+    """Opens logs. While the gateway serves, a log whose files are not as a clean stop recorded them must be recovered in
     a thread first.
 
     Logs use `config` until they get the settings of their topics.

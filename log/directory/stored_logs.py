@@ -61,7 +61,7 @@ class _ContentOfVersion1(msgspec.Struct):
 
 
 class StoredLog(NamedTuple):
-    """A partition log that is not open. `topic_id` and `stop` are None if no clean stop vouches for the log.
+    """A partition log that is not open. `topic_id` and `stop` are None if no clean stop recorded the log.
 
     `is_recovered`: a recovery of this process made the stop, and wrote anew what it could.
     """

@@ -151,7 +151,7 @@ class _Loader:
         self.log_end_offset = 0
         self.bytes_cut = 0
         self.trusted = True
-        """Whether a clean stop vouches for the files. After `check` none does."""
+        """Whether the files are as a clean stop recorded them, so that they need no check. False after `check`."""
 
     def trusts(self, clean_stop: CleanStop) -> bool:
         """Return whether the files are unchanged since the clean stop, and take the log end offset from it."""

@@ -23,7 +23,7 @@ class Undecided:
     """The damaged ranges that replays of one log passed, and the transactions that were open there."""
 
     def __init__(self) -> None:
-        """Begin before any replay."""
+        """Begin with no undecided transactions."""
         self._first_offsets: dict[tuple[int, int], int] = {}
         self._unknown_producers: set[tuple[int, int]] = set()
 

@@ -47,7 +47,7 @@ class DamageRegister:
     """The damaged ranges by partition directory. Before `load` the register is in memory only. Any thread may call."""
 
     def __init__(self) -> None:
-        """Begin without damage."""
+        """Begin with no known damage."""
         self._lock = threading.Lock()
         """Held while the ranges change and the file is written."""
         self._ranges: dict[str, tuple[DamagedRange, ...]] = {}

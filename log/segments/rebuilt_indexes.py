@@ -27,7 +27,7 @@ class RebuiltIndexes:
     __slots__ = ("_lock", "_waiting", "_waiting_bytes", "_writing", "_writing_path")
 
     def __init__(self) -> None:
-        """Begin with none."""
+        """Begin with no rebuilt indexes."""
         self._lock = threading.Lock()
         self._writing = threading.Lock()
         """Held while the files of `_writing_path` are written."""

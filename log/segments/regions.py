@@ -32,7 +32,7 @@ class Appended(NamedTuple):
 
     @property
     def has_offsets(self) -> bool:
-        """Whether the offsets are known."""
+        """Whether the first and last offset of the region are known."""
         return self.base_offset >= 0
 
 

@@ -64,7 +64,7 @@ class DirectoryLife:
         return log
 
     def now_ms(self) -> int:
-        """Return the time of this life."""
+        """Return the time (ms) of the simulated clock."""
         return now_ms()
 
     def open(self) -> None:

@@ -73,7 +73,7 @@ def apply(content: bytearray, change: Change) -> None:
 
 
 class File:
-    """An inode with bytes."""
+    """A simulated file: its bytes in the page cache and on the disk."""
 
     is_directory = False
 

@@ -74,7 +74,7 @@ class Faults:
     reads: int = 0
 
     def heal(self) -> None:
-        """End all faults."""
+        """Let all further operations of the disk succeed."""
         self.fail_at = self.fail_read_at = 0
         self.is_full = False
         self.rates = FaultRates()

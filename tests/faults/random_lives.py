@@ -38,7 +38,7 @@ class RandomLife:
         self.leader_epoch = 0
 
     def run(self) -> None:
-        """Run the life. Raises Breach."""
+        """Carry out all random steps, and check the log after each. Raises Breach."""
         logging.disable(logging.CRITICAL)
         try:
             self.life.open()

@@ -50,7 +50,7 @@ class SimulatedDisk:
         self.on_latency = on_latency
         self.tells_cached = tells_cached
         self.plan = Faults(chance or random.Random(0))
-        """The faults to come."""
+        """The faults that later operations meet."""
         self.faults: Counter[str] = Counter()
         """The number of faults of each kind so far."""
         self.log: deque[str] = deque(maxlen=_LOGGED)
@@ -121,7 +121,7 @@ class SimulatedDisk:
                 node.lose_power(chance, tears=tears)
 
     def make_durable(self) -> None:
-        """Make everything durable."""
+        """Make all files and directories durable."""
         with self.lock:
             for node in self.nodes():
                 node.sync()

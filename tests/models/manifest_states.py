@@ -8,17 +8,17 @@ from typing import NamedTuple
 
 
 class Stage(enum.IntEnum):
-    """What a session is at."""
+    """The step that a session carries out."""
 
     SEAL = enum.auto()
-    """It seals the earlier sessions and reads the manifest."""
+    """The session seals the earlier sessions and reads the manifest."""
     READ = enum.auto()
-    """It reads the write-ahead logs."""
+    """The session reads the write-ahead logs."""
     WRITE = enum.auto()
     END = enum.auto()
-    """It has noticed that another session sealed it."""
+    """The session has noticed that another session sealed its log."""
     FAILED = enum.auto()
-    """Something did not hold when it started."""
+    """An invariant was violated when the session started."""
 
 
 class Part(NamedTuple):
@@ -46,7 +46,7 @@ class Call(NamedTuple):
 
 
 class Session(NamedTuple):
-    """One process, from its registration on."""
+    """One session of a gateway, from its registration on."""
 
     stage: Stage = Stage.SEAL
     log: tuple[int, ...] = ()
@@ -75,15 +75,15 @@ class Session(NamedTuple):
     reading: int = 0
     """The session whose objects are read."""
     sentence: str = ""
-    """What did not hold."""
+    """The invariant that the session violated, in a sentence; empty without a violation."""
 
     def failed(self, sentence: str) -> Session:
-        """Return the session after something that must not happen."""
+        """Return the session after it has violated an invariant; `sentence` says which one."""
         return self._replace(stage=Stage.FAILED, sentence=sentence)
 
 
 class State(NamedTuple):
-    """Everything at one moment."""
+    """The bucket and all sessions at one moment."""
 
     wals: tuple[tuple[int | None, ...], ...]
     """For each session the offsets of the records in its objects; None where an object was deleted."""
@@ -112,7 +112,7 @@ class Breach(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """What a search found."""
+    """The result of a search through all states of a protocol."""
 
     states: int
     breach: Breach | None

@@ -96,7 +96,7 @@ class Breach(NamedTuple):
 
 
 class Explored(NamedTuple):
-    """What a search found."""
+    """The result of a search through all states of a protocol."""
 
     states: int
     breach: Breach | None

@@ -33,7 +33,7 @@ START_TIMEOUT_S = 20.0
 
 @dataclass
 class Counts:
-    """What was relayed."""
+    """The requests and bytes that a relay has passed on."""
 
     puts: int = 0
     gets: int = 0
@@ -52,7 +52,7 @@ class DelayedStore:
         self._process: subprocess.Popen[bytes] | None = None
 
     def counts(self) -> Counts:
-        """Return what was relayed so far."""
+        """Return the requests and bytes that were passed on so far."""
         return Counts(**self._ask("counts"))
 
     def delay(self, median_ms: float, p99_ms: float) -> None:
@@ -84,7 +84,7 @@ class DelayedStore:
 
 
 class _Relay:
-    """Relays connections."""
+    """Relays connections to the store, with a delay."""
 
     def __init__(self, store_port: int) -> None:
         self._store_port = store_port

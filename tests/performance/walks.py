@@ -156,7 +156,7 @@ class Client:
         return error
 
     def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._wire.close()
 
 
@@ -165,11 +165,11 @@ def measure(bootstrap: str, loop: asyncio.AbstractEventLoop) -> dict[str, Walk]:
     client, counter = Client(bootstrap), CallCounter(loop)
     client.create_topics()
     walks = {
-        "Produce, as the last one but for its records": client.produce,
-        "Produce, the first of its prefix": client.produce_first,
-        "Produce to a topic that limits timestamps, as the last one": client.produce_limited,
+        "Produce that repeats the last one, with other records": client.produce,
+        "Produce with a new prefix": client.produce_first,
+        "Produce that repeats the last one, to a topic that limits timestamps": client.produce_limited,
         "InitProducerId v4, block at hand": client.init_producer_id,
-        "OffsetCommit v8, as the last one but for its offset": client.commit,
+        "OffsetCommit v8 that repeats the last one, with another offset": client.commit,
     }
     client.produce_first()
     try:

@@ -31,7 +31,7 @@ class NamesWithLimits(ComparedNames):
             )
 
     def now_ms(self) -> int:
-        """Return the time of this life."""
+        """Return the time (ms) of the simulated clock."""
         return self.clock_ms
 
     def pass_time(self, passed_ms: int) -> None:

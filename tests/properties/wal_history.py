@@ -117,7 +117,7 @@ class Taken:
 
 @dataclass
 class History:
-    """Everything that happened."""
+    """The events of all gateways and of the bucket in one run."""
 
     bucket: SimulatedBucket
     lives: list[Life] = field(default_factory=list)
@@ -137,7 +137,7 @@ def run_history(seed: int) -> History:
 
 
 class _Gateway:
-    """One process."""
+    """One process of a gateway, with its session."""
 
     def __init__(self, history: History, number: int, chance: Random) -> None:
         self._history = history

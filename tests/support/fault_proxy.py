@@ -20,7 +20,7 @@ _HEAD_LIMIT = 1 << 20
 
 
 class Fault(enum.Enum):
-    """What happens to a request."""
+    """The fault that the proxy injects into one request."""
 
     NONE = "none"
     BUSY_BEFORE = "503 before the store gets the request"

@@ -36,7 +36,7 @@ EPOCH_S: Final = 1_700_000_000
 
 
 class Fate(enum.Enum):
-    """What happens to one call."""
+    """The outcome of one call to the simulated bucket."""
 
     CARRIED_OUT = "carried out"
     FAILS_BEFORE = "fails before the effect"
@@ -116,7 +116,7 @@ class Call:
 
 @dataclass(frozen=True)
 class Stored:
-    """An object and its life."""
+    """An object of the simulated bucket: its content, and when it was created, modified and deleted."""
 
     content: bytes
     created_s: float

@@ -20,7 +20,7 @@ Plant = Callable[[Path], None]
 
 
 def line(name: str, old: str, new: str) -> Plant:
-    """Replace text in a file."""
+    """Plant a change: replace text in a file."""
 
     def plant(root: Path) -> None:
         (path,) = root.glob(name)

@@ -124,10 +124,10 @@ def _about(counters: NameCounters) -> list[str]:
 
 def _about_stopped() -> list[str]:
     return [
-        "The gateway is not running; this is what its data directory holds. Unless it was stopped cleanly, names may have come further:",
+        "The gateway is not running; this is what its data directory holds. Unless it was stopped cleanly, the highest sequence ids of names may be larger:",
         "the next start reads that from the log.",
     ]
 
 
 def _about_untold(untold: list[UntoldPartition]) -> list[str]:
-    return [f"Of {row.topic}-{row.partition} no names can be told: {row.reason}" for row in untold]
+    return [f"Of {row.topic}-{row.partition} the names are unknown: {row.reason}" for row in untold]

@@ -1,1 +1,1 @@
-"""`seqgate quotas`."""
+"""Shows and changes client quotas (`seqgate quotas`)."""

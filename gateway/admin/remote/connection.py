@@ -106,7 +106,7 @@ def _tls_told(address: BrokerAddress) -> Iterator[None]:
 
 
 def _log_in(connection: socket.socket, address: BrokerAddress) -> None:
-    """Log in. Raises ControlError."""
+    """Log in to the broker with SASL. Raises ControlError."""
     user = address.security.username
     try:
         _agree_on_mechanism(connection, address)

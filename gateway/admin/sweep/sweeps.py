@@ -36,7 +36,7 @@ class Sweeps:
     """The running sweep, and the findings of the last sweeps."""
 
     def __init__(self, services: Services) -> None:
-        """Begin without a sweep."""
+        """Begin without a sweep under way."""
         self._services = services
         self._found: dict[int, list[LeakRow]] = {}
 

@@ -76,7 +76,7 @@ def _fields(name: str, found: Any) -> dict[str, Any]:
 
 
 def now_ms() -> int:
-    """Return the time of this machine."""
+    """Return the wall-clock time of this machine (ms)."""
     return time.time_ns() // 1_000_000
 
 

@@ -117,7 +117,7 @@ class ClassicGroup:
 
     @property
     def generation(self) -> int:
-        """The generation."""
+        """The generation of the classic protocol: the number of rebalances so far."""
         return self.generation_id
 
     @property

@@ -197,7 +197,7 @@ class StoredGroups:
         yield from self.streams.groups
 
     def waiters(self) -> Iterator[Waiter]:
-        """Yield all requests that wait."""
+        """Yield the waiting JoinGroup and SyncGroup requests of all groups."""
         for group in self.groups.values():
             for member in group.members.values():
                 for waiter in (member.awaiting_join, member.awaiting_sync):

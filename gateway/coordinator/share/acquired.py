@@ -14,7 +14,7 @@ class Acquired(NamedTuple):
 
 
 def len_of(acquired: Acquired) -> int:
-    """Return the number of offsets."""
+    """Return the number of offsets in the run."""
     return acquired.last_offset - acquired.first_offset + 1
 
 

@@ -63,12 +63,12 @@ class Room:
         return min(len(run), self._left)
 
     def for_new(self, distance: int) -> int:
-        """Return how many offsets may be handed out for the first time; the partition spans `distance` offsets."""
+        """Return how many offsets members may acquire for the first time; the partition spans `distance` offsets."""
         if self.delays is None:
             return self._locks - distance
         return 0 if self._is_full else self._left
 
     def take(self, run: Run) -> None:
-        """Count a run that is handed out."""
+        """Count a run of offsets that a member acquires."""
         if not run.delivery_count:
             self._left -= len(run)

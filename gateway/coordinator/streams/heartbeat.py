@@ -58,7 +58,7 @@ class _Plan:
             self.group.replay(record, self.now_ms, self.limits.session_timeout_ms)
 
     def note(self, status: Status, detail: str) -> None:
-        """Report a condition in the answer."""
+        """Add a condition of the group to the statuses in the answer."""
         self.notes.append(StatusNote(status, detail))
 
 

@@ -28,7 +28,7 @@ NOTHING: Final[frozenset[Any]] = frozenset()
 
 
 class Named(Protocol):
-    """A topic that knows its name."""
+    """An object that has the name of a topic, such as a row of a request."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Fetch (key 1, versions 4–18): return records from an offset on, at once or when enough bytes have come.
+"""Fetch (key 1, versions 4–18): return records from an offset on, at once or when enough bytes have arrived.
 
 Readers of committed records (isolation_level 1) get the records below the last stable offset, and the list of aborted
 transactions that they must filter out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and topic ids

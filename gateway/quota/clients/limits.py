@@ -77,7 +77,7 @@ class Quota(NamedTuple):
 
 
 class Limits:
-    """The quotas of one key."""
+    """The quotas with one quota key, such as `producer_byte_rate`, of all entities."""
 
     __slots__ = ("_counts", "_levels", "_per_second", "is_set")
 

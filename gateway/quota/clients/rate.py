@@ -25,7 +25,7 @@ class Windows(NamedTuple):
 
 
 class _Sample:
-    """The sum of one window."""
+    """The sum of the quantity in one window of time."""
 
     __slots__ = ("begun_ms", "last_ms", "total")
 
@@ -36,7 +36,7 @@ class _Sample:
 
 
 class Rate:
-    """A rate over `windows`."""
+    """The rate of a quantity over the last windows of time."""
 
     __slots__ = ("_samples", "_windows")
 

@@ -41,11 +41,11 @@ class ShareWaiters:
         return len(self._waiters)
 
     def add(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
-        """Call back when offsets of a partition may have become available."""
+        """Call `wake` when members may acquire further offsets of the partition."""
         self._waiters.setdefault(key, set()).add(wake)
 
     def remove(self, key: SharePartitionKey, wake: Callable[[], None]) -> None:
-        """Stop calling back."""
+        """Cancel this callback for the partition."""
         waiters = self._waiters.get(key)
         if waiters is not None:
             waiters.discard(wake)

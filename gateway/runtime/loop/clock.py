@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Wall-clock time."""
+    """The port to the wall clock."""
 
     def now_ms(self) -> int:
         """Milliseconds since the Unix epoch."""

@@ -23,7 +23,7 @@ class ObjectRound:
     reader: RoundReader
     commits: list[tuple[FlushTicket, asyncio.Future[OSError | None]]]
     size_bytes: int
-    """The bytes of all records."""
+    """The bytes of all records in the round."""
     is_quick: bool
     """Whether reading takes less time than a switch to a worker thread."""
     unread_bytes: int
@@ -31,7 +31,7 @@ class ObjectRound:
     objects_out: int = 0
     """The objects that are put and not confirmed."""
     is_put: bool = False
-    """Whether all objects are put."""
+    """Whether all objects of the round are put."""
 
     def note_failures(self) -> int:
         """Give back the tickets that could not be read; note those without side files. Return how many were given back."""

@@ -42,7 +42,7 @@ class RoundReader:
 
     @property
     def is_done(self) -> bool:
-        """Whether everything was read."""
+        """Whether the bytes of all tickets were read."""
         return not self._tickets
 
     def read(self) -> ObjectContent:
@@ -69,7 +69,7 @@ class RoundReader:
         return content
 
     def _go_on(self) -> None:
-        """Begin with the next ticket."""
+        """Drop the first ticket, and continue with the next one."""
         self._tickets.popleft()
         self._parts = deque(self._tickets[0].ranges) if self._tickets else deque()
 

@@ -19,16 +19,16 @@ class Unwritten:
         self._max_bytes = max_bytes
         self._unsent: dict[PartitionLog, int] = {}
         self.unsent_bytes = 0
-        """The bytes that no ticket has."""
+        """The appended bytes that no flush ticket has."""
         self.sent_bytes = 0
-        """The bytes of tickets in flight."""
+        """The bytes of flush tickets whose objects are not confirmed."""
         self.is_too_much = False
         self.when_changed: list[Callable[[bool], None]] = []
         """Called with `is_too_much` when it changes."""
 
     @property
     def size_bytes(self) -> int:
-        """All unwritten bytes."""
+        """The appended bytes that are in no confirmed object."""
         return self.unsent_bytes + self.sent_bytes
 
     def appended(self, log: PartitionLog) -> None:

@@ -97,7 +97,7 @@ class ClientQuotas:
 
     @property
     def now_ms(self) -> int:
-        """The present time."""
+        """The present wall-clock time (ms)."""
         return self._clock.now_ms()
 
     def delay_of_connection(self, host: str) -> int:

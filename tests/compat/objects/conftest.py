@@ -37,14 +37,14 @@ def versitygw() -> Iterator[Versitygw]:
 
 @pytest.fixture(params=S3_STORES)
 def server(request: pytest.FixtureRequest) -> Server:
-    """Each S3 store."""
+    """A running S3 store; tests run once with each implementation."""
     found: Server = request.getfixturevalue(request.param)
     return found
 
 
 @pytest.fixture
 def proxy(server: Server) -> Iterator[FaultProxy]:
-    """A proxy before the server."""
+    """A proxy before the S3 store that can fail or delay requests."""
     with FaultProxy(server.port) as running:
         yield running
 

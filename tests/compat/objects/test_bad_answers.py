@@ -38,7 +38,7 @@ UNKNOWN = [
 
 @pytest.fixture
 def behind(server: Server, proxy: FaultProxy, prefix: str) -> ObstoreObjects:
-    """A client behind the proxy."""
+    """An object store client whose requests go through the proxy."""
     return server.objects(prefix, port=proxy.port)
 
 

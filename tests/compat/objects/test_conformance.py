@@ -1,4 +1,4 @@
-"""All object stores do the same."""
+"""All implementations of an object store give the same answers to the same calls."""
 
 from __future__ import annotations
 

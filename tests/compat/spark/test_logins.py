@@ -103,6 +103,6 @@ def test_a_job_without_the_right_fails(
     account.allow(TOPIC, "another", WRITE)  # who may write no topic at all gets no producer id
     account.allow(TOPIC, pipelines.lines, *may_read)
     account.allow(TOPIC, written, *may_write)
-    # Spark has an exception of its own for streams alone
+    # A failed stream raises Spark's own exception, a failed batch job one of the JVM.
     with pytest.raises((Py4JJavaError, PySparkException), match=REFUSED):
         job(pipelines)

@@ -191,7 +191,7 @@ class Scene:
             yield [stack.enter_context(self.connect(receive_bytes=receive_bytes)) for _ in range(count)]
 
     def wire(self) -> Wire:
-        """Return a well-formed client."""
+        """Return a client that sends well-formed requests."""
         return Wire(self.gateway.bootstrap, timeout_s=DEADLINE_S)
 
     def witness(self) -> Witness:

@@ -41,7 +41,7 @@ def groups(gateway: GatewayProcess, command: str, *arguments: str, code: int = 0
 
 
 class Reader:
-    """A member of the share group `desk` that reads one partition of `orders`."""
+    """A consumer of the share group `desk` that reads one partition of `orders`."""
 
     def __init__(self, wire: Wire, partition: int = 0) -> None:
         self._wire = wire

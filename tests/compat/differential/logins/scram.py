@@ -151,7 +151,7 @@ FINALS: dict[str, Change] = {
 
 @TABLE.add_for_each(FINALS)
 def last(visit: Visit, change: Change) -> None:
-    """Send an odd last message."""
+    """Send an unusual client-final message of SCRAM."""
     user = visit.add_scram_user("ann", PASSWORD, [ScramHash.SHA_256])
     peer, client, answer = _begin(visit, ScramHash.SHA_256, user)
     _finish(peer, client, change(client.final(answer)))

@@ -136,7 +136,7 @@ def together(*tables: Table) -> Table:
 
 
 def shake(client: Peer, mechanism: str = "PLAIN", version: int = 1) -> Plain:
-    """Send a handshake."""
+    """Send a SaslHandshake."""
     return client.call("sasl_handshake", version, mechanism=mechanism)
 
 

@@ -156,7 +156,7 @@ class Groups(World):
         self._commit(member.member_id, member.member_epoch + delta, {topic: [index]}, version)
 
     def commit_all(self, number: int, delta: int) -> None:
-        """Commit what the member owns."""
+        """Commit an offset for each partition that the member owns."""
         member = self.members[number]
         by_id = {topic.topic_id: place for place, topic in enumerate(self.topics)}
         owned = {by_id[topic["topic_id"]]: topic["partitions"] for topic in member.owned}

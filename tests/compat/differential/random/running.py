@@ -25,7 +25,7 @@ WORLDS: dict[str, type[World]] = {
     world.family: world for world in (Groups, Transactions, Produce, Fetch, Share, Streams, Admin)
 }
 ATTEMPTS = 150
-"""Sequences that shrinking may try."""
+"""The most sequences of steps that are run to shrink a failing one."""
 
 
 @dataclass(frozen=True)

@@ -92,12 +92,12 @@ class Stage:
 
     @cached_property
     def open(self) -> Topic:
-        """The topic that the entries name."""
+        """The topic to which the access control entries apply."""
         return self.admin.topic("open")
 
     @cached_property
     def closed(self) -> Topic:
-        """The topic that no entry names."""
+        """The topic to which no access control entry applies."""
         return self.admin.topic("closed")
 
     @property

@@ -1,4 +1,4 @@
-"""OffsetCommit and OffsetFetch."""
+"""OffsetCommit and OffsetFetch: who may commit, what is stored, and which requests are refused."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ EXCEPTIONS = {
 
 
 class Java:
-    """A running SecuredClient."""
+    """A running Java process with the program SecuredClient."""
 
     def __init__(self) -> None:
         self._process = subprocess.Popen(

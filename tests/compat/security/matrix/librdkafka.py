@@ -40,7 +40,7 @@ def settings_of(account: Account) -> dict[str, Any]:
 
 
 class ConfluentKafka:
-    """confluent-kafka."""
+    """The client of confluent-kafka, with TLS and logins."""
 
     ways = tuple(way for way in Way if way is not Way.DELEGATION_TOKEN)
 

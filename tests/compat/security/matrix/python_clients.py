@@ -1,4 +1,4 @@
-"""kafka-python and aiokafka."""
+"""The clients kafka-python and aiokafka, with TLS and logins."""
 
 from __future__ import annotations
 

@@ -29,7 +29,7 @@ class HeldCall:
         self._store.stored.setdefault(self.key, self.content)
 
     def lose(self) -> None:
-        """Let the caller see a failure."""
+        """Let the call fail for its caller."""
         self.answered.set_exception(StoreFailed("503 Slow Down"))
 
     def answer(self) -> None:
@@ -80,5 +80,5 @@ class HeldObjects:
         )
 
     def put(self, node_id: int, session: int, seq: int, content: bytes) -> None:
-        """Store an object of somebody else."""
+        """Store an object as another gateway does."""
         self.stored[object_key(node_id, session, seq)] = content

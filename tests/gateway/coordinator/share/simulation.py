@@ -397,7 +397,7 @@ class Simulation:
             self.now_ms += self.random.choice((-5_000, -500, 2_000, 10_000))
 
     def settle(self) -> None:
-        """Let everyone behave from now on."""
+        """Cause no more faults: from now on every member answers and every request arrives."""
         self.errs = False
         self.join().names = tuple(self.topics)
         self.run(SETTLED_AFTER_MS)
