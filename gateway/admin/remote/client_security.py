@@ -114,7 +114,9 @@ def client_security(properties: Mapping[str, str]) -> ClientSecurity:
     given = {name.strip(): value.strip() for name, value in properties.items()}
     for name in given:
         if name.startswith(_SECURITY_PREFIXES) and name not in _SUPPORTED:
-            raise ControlError(f"{name} has no effect on this command; remove it, or use Kafka's own tools")
+            raise ControlError(
+                f"the property {name} has no effect on this command; remove it, or use Kafka's own tools"
+            )
     protocol = given.get("security.protocol", "PLAINTEXT").upper()
     if protocol not in _PROTOCOLS:
         raise ControlError(f"security.protocol must be one of {', '.join(_PROTOCOLS)}, not {protocol}")

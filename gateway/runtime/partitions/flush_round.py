@@ -139,7 +139,7 @@ class IdleWaiters:
             await done
 
     def tell(self) -> None:
-        """Wake all who wait; each of them looks again."""
+        """Wake all waiting tasks. Each checks again whether the flusher is idle."""
         waiting, self.waiting = self.waiting, []
         for done in waiting:
             if not done.done():

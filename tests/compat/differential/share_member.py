@@ -84,7 +84,7 @@ class ShareMember:
         self.take(self.peer.wire.call("share_group_heartbeat", 1, self.request()).fields)
 
     def take(self, answer: Plain) -> Plain:
-        """Remember the epoch and the assignment of an answer."""
+        """Remember the member epoch and the assignment in the answer to a heartbeat. Return the answer."""
         if answer and answer["error_code"] == 0:
             self.member_epoch = answer["member_epoch"]
             if answer["assignment"] is not None:

@@ -226,7 +226,7 @@ class Members:
         assert self._producer.flush(DEADLINE_S) == 0
 
     def deliver(self, per_partition: int) -> None:
-        """Send `count` records to each partition, and wait until the members have them."""
+        """Send `per_partition` records to each partition, and wait until the members have reported them."""
         self.produce(per_partition)
         self.await_all_delivered()
 

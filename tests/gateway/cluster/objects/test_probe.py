@@ -43,7 +43,7 @@ class Overwriting(SimulatedBucket):
 
 
 class Replacing(SimulatedBucket):
-    """A store that keeps the condition of creations alone."""
+    """A store that respects the condition of a creation and ignores the condition of a replacement."""
 
     def replace(self, key: str, content: bytes, version: str | None, now_s: float) -> str:
         self.objects[key] = Stored(content, now_s, now_s)
