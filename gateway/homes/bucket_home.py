@@ -26,6 +26,7 @@ from gateway.cluster.objects.probe import probe
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
+from gateway.cluster.rebuild.unfinished_import import read_import
 from gateway.cluster.rebuild.wal_reader import WalRange
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.recording_wal import RecordingWal
@@ -128,6 +129,7 @@ class BucketHome:
         objects, node_id = self._objects, self._config.int("node.id")
         reads = PersistentReads(objects, "the gateway waits to check the store")
         await reads.answered(lambda: probe(objects, uuid.uuid4().hex))
+        await self._check_imported(reads)
         self._check_bucket(await sessions(objects))
         # Registered before it seals: of two gateways that start at the same time, the later one seals the earlier.
         facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
@@ -167,6 +169,14 @@ class BucketHome:
         elif local.address != self._address:
             raise StartFailed(
                 f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; name another directory"
+            )
+
+    async def _check_imported(self, reads: PersistentReads) -> None:
+        """Check that the bucket is whole. Raises StartFailed, CorruptRegistration, IncompatibleFormat, Refused."""
+        begun = await read_import(reads)
+        if begun is not None:
+            raise StartFailed(
+                f"an import of {begun.path} on {begun.host} into {self._address} is not finished; run `seqgate cluster import` again"
             )
 
     def _check_bucket(self, known: Sequence[RegisteredSession]) -> None:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
-from gateway.admin.cluster.messages import ClusterState, Verification
+from gateway.admin.cluster.importing import import_directory
+from gateway.admin.cluster.messages import ClusterState, Imported, Verification
 from gateway.admin.cluster.state import cluster_state
 from gateway.admin.cluster.verification import Progress, verify
 from gateway.admin.request import ControlError
@@ -31,6 +33,14 @@ def read_state(config: Config) -> ClusterState:
 def check(config: Config, progress: Progress) -> Verification:
     """Read and check all of the bucket. Raises ControlError."""
     return _in_bucket(config, lambda objects, address: verify(objects, address, progress))
+
+
+def copy_into(config: Config, data_dir: Path, now_ms: int, progress: Progress) -> Imported:
+    """Copy the data directory into the bucket, and check the copy. Raises ControlError."""
+    return _in_bucket(
+        config,
+        lambda objects, address: import_directory(objects, address, data_dir, config, now_ms, progress),
+    )
 
 
 def _in_bucket(config: Config, work: Callable[[ObjectStore, str], Awaitable[A]]) -> A:

@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Annotated, Final
 
 import typer
@@ -146,6 +147,43 @@ def _print(found: Verification) -> None:
         print_lines(
             f"{counted(found.unnamed, 'object')} that no manifest names; a running gateway deletes them later."
         )
+
+
+@app.command("import")
+def import_directory(
+    data_dir: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIRECTORY",
+            help="The data directory of a stopped gateway that ran without --cluster.",
+            exists=True,
+            file_okay=False,
+            show_default=False,
+        ),
+    ],
+    address: Address = None,
+    settings: Settings = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy the data directory of a stopped gateway into an empty bucket, and check the copy byte by byte.
+
+    Afterwards `seqgate serve --cluster ADDRESS` with a new data directory has all topics, records, groups, transactions and users. The old
+    directory keeps its records; do not start a gateway on it again, because its new records would not be in the bucket. An import
+    that ended early is resumed by the same command; until it is finished, no gateway starts from the bucket.
+    """
+    with bucket_settings(address, settings, config_file) as config:
+        from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
+
+        done = bucket.copy_into(config, data_dir, time.time_ns() // 1_000_000, Progress("sent").show)
+    if as_json:
+        print_json(done)
+        return
+    print_lines(
+        f"{counted(done.partitions, 'partition')}, {counted(done.parts, 'part')}, {count(done.size_bytes)} bytes of records are in "
+        f"{done.address}, and were read back. The requests cost ${done.us_dollars:,.4f} by Amazon's list for S3.",
+        f"Start the gateway: seqgate serve --cluster {done.address} --data-dir NEW_DIRECTORY",
+    )
 
 
 class Progress:

@@ -57,3 +57,15 @@ class Verification(msgspec.Struct, frozen=True):
     size_bytes: int
     unnamed: int
     damaged: list[DamagedObject]
+
+
+class Imported(msgspec.Struct, frozen=True):
+    """A data directory that is in a bucket now. `us_dollars` is the price of the requests by Amazon's list."""
+
+    address: str
+    data_dir: str
+    cluster_id: str
+    partitions: int
+    parts: int
+    size_bytes: int
+    us_dollars: float

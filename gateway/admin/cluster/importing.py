@@ -1,0 +1,277 @@
+"""Copies the data directory of a stopped gateway into an empty bucket, and checks the copy byte by byte.
+
+The import is a session of its own, which uploads each partition as a running gateway does and is then sealed. The metadata comes last. An
+import that ended early is resumed by the next one: parts that a manifest names stay.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import platform
+import uuid
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+from typing import Final
+
+from crc32c import crc32c
+
+from gateway.admin.cluster.messages import Imported
+from gateway.admin.request import ControlError
+from gateway.admin.stored_data import check_is_no_cache, metadata_directory, read_image
+from gateway.admin.system_errors import in_words
+from gateway.cluster.objects.counted import CountedObjects
+from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.objects.probe import probe
+from gateway.cluster.parts.keys import PartitionKey, part_key
+from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.part_object import CorruptPart, decode_part
+from gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import, end_import, read_import
+from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sealing import seal_earlier
+from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from gateway.cluster.wal.sessions import Session, SessionFacts, register, sessions
+from gateway.config import Config
+from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.runtime.topics.topic_policy import topic_policy
+from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
+from log.uploading import view
+
+PARTITIONS_AT_ONCE: Final = 2
+SHOWN_EVERY_S: Final = 1.0
+PUTS_IN_FLIGHT: Final = 1
+"""The session of an import has hardly any objects."""
+
+Progress = Callable[[int, int], None]
+#: Takes the numbers of objects and bytes that were sent.
+
+
+async def import_directory(
+    objects: ObjectStore, address: str, data_dir: Path, config: Config, now_ms: int, progress: Progress
+) -> Imported:
+    """Copy the data directory into the bucket, and check the copy. Waits until the store answers.
+
+    Raises ControlError where the directory or the bucket is not what it must be, CorruptPart for a copy that differs, CorruptRegistration,
+    CorruptWalObject, Overtaken, LogError, IncompatibleFormat, Refused.
+    """
+    counted = CountedObjects(objects)
+    with _opened(data_dir, config, now_ms) as directory:
+        copy = _Import(counted, address, data_dir, directory)
+        async with _shown(counted, progress):
+            await copy.begin()
+            session = await copy.register(config.int("node.id"), now_ms)
+            return await copy.run(session)
+
+
+class _Import:
+    """One import. `directory` is open, and everything in it is durable."""
+
+    def __init__(
+        self, objects: CountedObjects, address: str, data_dir: Path, directory: LogDirectory
+    ) -> None:
+        self._objects = objects
+        self._address = address
+        self._data_dir = data_dir
+        self._directory = directory
+        self._storage = directory.environment.storage
+        self._reads = PersistentReads(objects, "the import waits for the store")
+        self._manifests = Manifests(objects)
+
+    async def begin(self) -> None:
+        """Take an empty bucket, or the one of an import of this directory that ended early. Raises ControlError."""
+        await self._reads.answered(lambda: probe(self._objects, uuid.uuid4().hex))
+        ours = UnfinishedImport(
+            self._directory.cluster_id,
+            self._directory.directory_id,
+            str(self._data_dir.absolute()),
+            platform.node(),
+        )
+        found = await read_import(self._reads)
+        if found is None:
+            await self._check_empty()
+            found = await begin_import(self._reads, ours)
+        if (found.cluster_id, found.directory_id) != (ours.cluster_id, ours.directory_id):
+            raise ControlError(
+                f"an import of {found.path} on {found.host} into {self._address} is not finished; finish it, or name another address"
+            )
+
+    async def _check_empty(self) -> None:
+        known = await sessions(self._objects)
+        if known:
+            raise ControlError(
+                f"{self._address} holds the cluster {known[0].cluster_id} already; name an address that holds nothing"
+            )
+        key = await self._reads.answered(self._first_key)
+        if key is not None:
+            raise ControlError(
+                f"{self._address} holds the object {key}, and no cluster; name an address that holds nothing"
+            )
+
+    async def _first_key(self) -> str | None:
+        async for entry in self._objects.list(""):
+            if not entry.key.startswith("probe/"):
+                return entry.key
+        return None
+
+    async def register(self, node_id: int, now_ms: int) -> Session:
+        """Return the session of this import; those of imports that ended early can't go on."""
+        facts = SessionFacts(self._directory.cluster_id, now_ms, platform.node(), "import")
+        session = await register(self._objects, node_id, facts)
+        await seal_earlier(self._objects, session, "the import began again")
+        return session
+
+    async def run(self, session: Session) -> Imported:
+        """Upload and check all partitions, and end the import."""
+        wal = SessionWal(self._objects, session, puts_in_flight=PUTS_IN_FLIGHT)
+        try:
+            copied = await self._copy_all(session)
+            await wal.barrier()
+            await wal.seal(f"{self._data_dir} was imported")
+        except SessionFenced as error:
+            raise ControlError(
+                f"another import or gateway has taken {self._address} over: {error}"
+            ) from error
+        finally:
+            await wal.close()
+        await end_import(self._reads)
+        return Imported(
+            self._address,
+            str(self._data_dir),
+            session.cluster_id,
+            len(copied),
+            sum(len(segment.parts) for manifest in copied for segment in manifest.segments),
+            sum(segment.size_bytes for manifest in copied for segment in manifest.segments),
+            self._objects.counts.us_dollars,
+        )
+
+    async def _copy_all(self, session: Session) -> list[Manifest]:
+        ports = UploadPorts(
+            self._objects, self._storage, self._manifests, session.session, lambda: 0, _is_flushed
+        )
+        uploads = PartitionUploads(ports)
+        turns = asyncio.Semaphore(PARTITIONS_AT_ONCE)
+
+        async def copied(topic: str, partition: int, topic_id: uuid.UUID) -> Manifest | None:
+            async with turns:
+                log = self._directory.get(topic, partition)
+                if log is None or log.topic_id != topic_id:
+                    return None  # without records, or of a topic that was deleted
+                return await self._copy(uploads, log)
+
+        topics = read_image(self._data_dir / f"{METADATA_TOPIC}-0").topics_by_id.values()
+        copying = [
+            asyncio.create_task(copied(topic.name, partition, topic.topic_id))
+            for topic in topics
+            for partition in topic.partitions
+        ]
+        try:
+            manifests = [await each for each in copying]
+        finally:
+            for each in copying:
+                each.cancel()
+            await asyncio.gather(*copying, return_exceptions=True)
+        metadata = self._directory.get(METADATA_TOPIC, 0)
+        if metadata is None:
+            raise ControlError(f"{self._data_dir} has no metadata; nothing can be imported")
+        return [each for each in (*manifests, await self._copy(uploads, metadata)) if each is not None]
+
+    async def _copy(self, uploads: PartitionUploads, log: PartitionLog) -> Manifest:
+        """Upload a partition and read it back. What an earlier import uploaded of other bytes is uploaded again."""
+        before = await self._manifests.load(PartitionKey(log.topic_id, log.partition))
+        manifest = (await uploads.upload(log)).manifest
+        try:
+            await self._check(manifest, log)
+        except CorruptPart:
+            if before is None:
+                raise
+            await self._manifests.delete(manifest.key)
+            uploads.forget(manifest.key)
+            manifest = (await uploads.upload(log)).manifest
+            await self._check(manifest, log)
+        return manifest
+
+    async def _check(self, manifest: Manifest, log: PartitionLog) -> None:
+        """Check that the bucket has each byte of the log's segments, and the side files. Raises CorruptPart, OSError, Refused."""
+        name, segments = f"{log.topic}-{log.partition}", view(log).segments
+        copied = [(segment.base, segment.size_bytes) for segment in manifest.segments]
+        if manifest.end_offset != log.log_end_offset or copied != [
+            (segment.base_offset, segment.size_bytes) for segment in segments
+        ]:
+            raise CorruptPart(f"the copy of {name} has not all of its segments")
+        for copy, segment in zip(manifest.segments, segments, strict=True):
+            for part in copy.parts:
+                key = part_key(manifest.key, part.name)
+                _, data = decode_part(await self._reads.get(key), key)
+                self._storage.descriptors.pin(segment.file)
+                try:
+                    local = await asyncio.to_thread(
+                        self._storage.read_pinned, segment.file, part.length, part.position
+                    )
+                finally:
+                    self._storage.descriptors.unpin(segment.file)
+                if data != local:
+                    raise CorruptPart(f"{key} differs from {segment.file.path} at position {part.position}")
+        for file in manifest.files:
+            if file.stored is not None:
+                key = part_key(manifest.key, file.stored)
+                content = await self._reads.get(key)
+                if (len(content), crc32c(content)) != (file.length, file.crc):
+                    raise CorruptPart(f"{key} differs from the file {file.name} of {name}")
+
+
+@contextlib.contextmanager
+def _opened(data_dir: Path, config: Config, now_ms: int) -> Iterator[LogDirectory]:
+    """Open a data directory whose logs are whole and durable. Raises ControlError."""
+    metadata_directory(data_dir)
+    storage = Storage()
+    check_is_no_cache(storage, data_dir)
+
+    def opened() -> LogDirectory:
+        return LogDirectory.open(
+            data_dir,
+            storage,
+            node_id=config.int("node.id"),
+            now_ms=lambda: now_ms,
+            config=topic_policy(config, {}).log_config,
+        )
+
+    try:
+        directory = opened()
+        if not directory.was_clean:
+            directory.close(clean=True)  # what a crash left is recovered now, and durable
+            directory = opened()
+    except DirectoryLocked as error:
+        raise ControlError(f"a gateway runs on {data_dir}; stop it first") from error
+    except (LogError, IncompatibleFormat, OSError) as error:
+        raise ControlError(f"{data_dir} can't be opened: {in_words(error)}") from error
+    try:
+        yield directory
+    except (LogError, OSError) as error:
+        raise ControlError(
+            f"{data_dir} can't be imported: {in_words(error)}; `seqgate repair` shows damaged batches"
+        ) from error
+    finally:
+        directory.close(clean=True)
+
+
+@contextlib.asynccontextmanager
+async def _shown(objects: CountedObjects, progress: Progress) -> AsyncIterator[None]:
+    """Show every second how much was sent."""
+
+    async def show() -> None:
+        while True:
+            await asyncio.sleep(SHOWN_EVERY_S)
+            progress(objects.counts.puts, objects.counts.bytes_up)
+
+    showing = asyncio.create_task(show())
+    try:
+        yield
+    finally:
+        showing.cancel()
+
+
+async def _is_flushed(log: PartitionLog) -> None:
+    """Return at once: a directory that was closed cleanly is durable."""
+    assert log.recovery_point == log.log_end_offset

@@ -1,0 +1,65 @@
+"""The object that says that a data directory is being imported into the bucket, so that no gateway starts from half of it.
+
+The import creates the object before all others and deletes it when everything is there. It is JSON: `version`, `cluster_id` and
+`directory_id` of the data directory, and `path` and `host` for people.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from gateway.cluster.objects.objects import AlreadyThere, Missing
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sessions import CorruptRegistration
+from log import IncompatibleFormat
+
+KEY: Final = "import"
+_VERSION: Final = 1
+
+
+class UnfinishedImport(msgspec.Struct, frozen=True):
+    """The content of the object."""
+
+    cluster_id: str
+    directory_id: str
+    path: str
+    host: str
+    version: int = _VERSION
+
+
+async def read_import(reads: PersistentReads) -> UnfinishedImport | None:
+    """Return the import that is not finished; None without one. Raises CorruptRegistration, IncompatibleFormat, Refused."""
+    try:
+        content = await reads.get(KEY)
+    except Missing:
+        return None
+    try:
+        found = msgspec.json.decode(content, type=UnfinishedImport)
+    except msgspec.MsgspecError as error:
+        raise CorruptRegistration(f"{KEY} is damaged: {error}.") from error
+    if found.version > _VERSION:
+        raise IncompatibleFormat(
+            f"{KEY} has version {found.version}; this program reads version {_VERSION}. Run the release that wrote it."
+        )
+    return found
+
+
+async def begin_import(reads: PersistentReads, begun: UnfinishedImport) -> UnfinishedImport:
+    """Create the object, and return the import that the object names then. Raises as `read_import`."""
+    content = msgspec.json.encode(begun)
+    while True:
+        try:
+            await reads.answered(lambda: reads.objects.create(KEY, content))
+        except AlreadyThere:
+            present = await read_import(reads)
+            if present is not None:
+                return present
+        else:
+            return begun
+
+
+async def end_import(reads: PersistentReads) -> None:
+    """Delete the object. Raises Refused."""
+    await reads.answered(lambda: reads.objects.delete(KEY))

@@ -1,0 +1,284 @@
+"""`seqgate cluster import`: a data directory in a bucket, from which a gateway starts with everything."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from gateway.admin.cluster.messages import Imported, Verification
+from gateway.cli import app
+from gateway.cluster.objects.directory_objects import DirectoryObjects
+from gateway.cluster.objects.objects import Buffer, ObjectStore, Refused, joined
+from gateway.config import Config, load_config
+from gateway.gateway import Gateway
+from gateway.homes.home import StartFailed
+from gateway.runtime.loop.machine import Machine
+from tests.gateway.homes.test_uploads import TOPIC, Running, running
+from tests.support.batches import Batch, records
+
+
+@asynccontextmanager
+async def local(path: Path) -> AsyncIterator[Running]:
+    """Run a gateway without a bucket."""
+    gateway = Gateway(load_config(overrides=[f"log.dirs={path}", "listeners=PLAINTEXT://127.0.0.1:0"]))
+    await gateway.start()
+    try:
+        yield Running(gateway, path)
+    finally:
+        await gateway.stop()
+
+
+def content(gateway: Running) -> list[tuple[int, bytes]]:
+    """Return all batches of the topic, with their offsets."""
+    log = gateway.partition.log
+    return [
+        (batch.base_offset, bytes(view))
+        for batch, view in log.batches(log.log_start_offset, log.log_end_offset, 1 << 20)
+    ]
+
+
+async def _write(path: Path) -> None:
+    """Let a gateway write ten batches into several segments, two of them by an idempotent producer."""
+    async with local(path) as gateway:
+        await gateway.create(internal_segment_bytes=200)
+        for _ in range(8):
+            await gateway.append()
+        for sequence in (0, 1):
+            batch = Batch(records(1), producer_id=7, producer_epoch=0, base_sequence=sequence)
+            info = gateway.partition.append(batch.encode(), gateway.gateway.clock.now_ms())
+            assert await gateway.partition.persisted(info.last_offset)
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("written") / "data"
+    asyncio.run(_write(path))
+    return path
+
+
+@pytest.fixture
+def data(written: Path, tmp_path: Path) -> Path:
+    """The data directory of a gateway that has stopped. Beside it lies an empty bucket."""
+    (tmp_path / "bucket").mkdir()
+    return shutil.copytree(written, tmp_path / "data")
+
+
+def run(data: Path, *options: str) -> Result:
+    bucket = f"file://{data.parent / 'bucket'}"
+    return CliRunner().invoke(app, ["cluster", "import", str(data), "--cluster", bucket, *options])
+
+
+def imported(data: Path) -> Imported:
+    result = run(data, "--json")
+    assert result.exit_code == 0, result.output
+    return msgspec.json.decode(result.stdout, type=Imported)
+
+
+def refusal(data: Path, *options: str) -> str:
+    result = run(data, *options)
+    assert result.exit_code == 1, result.output
+    assert "Traceback" not in result.stderr
+    return result.stderr
+
+
+def verified(data: Path) -> Verification:
+    command = ["cluster", "verify", "--json", "--cluster", f"file://{data.parent / 'bucket'}"]
+    return msgspec.json.decode(CliRunner().invoke(app, command).stdout, type=Verification)
+
+
+async def original(data: Path) -> tuple[str, list[tuple[int, bytes]]]:
+    """Return the cluster id and the content of the directory, by a gateway on a copy."""
+    async with local(shutil.copytree(data, data.parent / "copy")) as gateway:
+        return gateway.gateway.services.node.cluster_id, content(gateway)
+
+
+def parts(data: Path) -> set[str]:
+    return {path.name for path in (data.parent / "bucket" / "parts").rglob("0*-*")}
+
+
+async def test_a_gateway_starts_from_the_bucket_with_all_records_and_producers(data: Path) -> None:
+    cluster_id, batches = await original(data)
+    before = {path.name: path.read_bytes() for path in (data / f"{TOPIC}-0").iterdir()}
+    done = await asyncio.to_thread(imported, data)
+    assert (done.cluster_id, done.partitions) == (cluster_id, 2)
+    assert done.parts > 3
+    assert (await asyncio.to_thread(verified, data)).damaged == []
+    async with running(data.parent) as gateway:
+        assert gateway.gateway.services.node.cluster_id == cluster_id
+        assert content(gateway) == batches
+        retried = Batch(records(1), producer_id=7, producer_epoch=0, base_sequence=1).encode()
+        again = gateway.partition.append(retried, gateway.gateway.clock.now_ms())
+        assert (again.base_offset, again.is_duplicate) == (9, True)
+        await gateway.append(2)
+        await gateway.uploads.round()
+    assert (await asyncio.to_thread(verified, data)).damaged == []
+    assert {name: (data / f"{TOPIC}-0" / name).read_bytes() for name in before} == before
+
+
+def test_the_command_says_what_to_do_next(data: Path) -> None:
+    told = run(data).stdout
+    bucket = f"file://{data.parent / 'bucket'}"
+    assert f"are in {bucket}, and were read back" in told
+    assert f"seqgate serve --cluster {bucket} --data-dir NEW_DIRECTORY" in told
+
+
+async def test_a_directory_after_a_crash_is_recovered_first(data: Path) -> None:
+    _, batches = await original(data)
+    (data / ".kafka_cleanshutdown").unlink()
+    last = max((data / f"{TOPIC}-0").glob("*.log"))
+    last.write_bytes(last.read_bytes() + b"torn")
+    await asyncio.to_thread(imported, data)
+    async with running(data.parent) as gateway:
+        assert content(gateway) == batches
+
+
+def test_a_bucket_with_a_cluster_is_refused(data: Path) -> None:
+    imported(data)
+    assert "already; name an address that holds nothing" in refusal(data)
+
+
+def test_a_bucket_with_other_objects_is_refused(data: Path) -> None:
+    (data.parent / "bucket" / "letters").write_bytes(b"dear")
+    assert "holds the object letters, and no cluster" in refusal(data)
+
+
+def test_what_is_no_data_directory_is_refused(data: Path) -> None:
+    shutil.rmtree(data / "__cluster_metadata-0")
+    assert "is no data directory of a gateway" in refusal(data)
+
+
+def test_the_directory_of_another_node_is_refused(data: Path) -> None:
+    assert "belongs to node.id 1, this gateway is node.id 5" in refusal(data, "--set", "node.id=5")
+
+
+async def test_the_directory_of_a_running_gateway_is_refused(data: Path) -> None:
+    async with local(data):
+        assert f"a gateway runs on {data}; stop it first" in await asyncio.to_thread(refusal, data)
+    assert not list((data.parent / "bucket").iterdir())
+
+
+async def test_a_cache_is_refused(tmp_path: Path) -> None:
+    async with running(tmp_path):
+        pass
+    assert "is a cache of a bucket" in await asyncio.to_thread(refusal, tmp_path / "cache")
+
+
+def test_damaged_batches_are_not_imported(data: Path) -> None:
+    segment = min((data / f"{TOPIC}-0").glob("*.log"))
+    damaged = bytearray(segment.read_bytes())
+    damaged[70] ^= 4
+    segment.write_bytes(damaged)
+    told = refusal(data)
+    assert f"{data} can't be imported" in told
+    assert "`seqgate repair` shows damaged batches" in told
+
+
+# --- imports that end early
+
+Change = Callable[[str, bytes], bytes]
+Changing = Callable[[Change], None]
+
+
+class _Store(DirectoryObjects):
+    """A directory whose `change` may alter what is created, or refuse it."""
+
+    def __init__(self, path: Path, change: Change) -> None:
+        super().__init__(path)
+        self._change = change
+
+    async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
+        await super().create(key, self._change(key, joined(content)))
+
+
+@pytest.fixture
+def changing(monkeypatch: pytest.MonkeyPatch, data: Path) -> Changing:
+    """Let the commands use a store that changes what is created."""
+
+    def use(change: Change) -> None:
+        def objects(_machine: Machine, _config: Config) -> ObjectStore:
+            return _Store(data.parent / "bucket", change)
+
+        monkeypatch.setattr(Machine, "objects", objects)
+
+    return use
+
+
+def refuse_after(parts: int) -> Change:
+    """Return a change that refuses all parts but the first ones."""
+    left = [parts]
+
+    def change(key: str, content: bytes) -> bytes:
+        left[0] -= key.startswith("parts/")
+        if left[0] < 0:
+            raise Refused("the store is full")
+        return content
+
+    return change
+
+
+def cut_short(data: Path, changing: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let an import upload the topic and fail at the metadata."""
+    segments = len(list((data / f"{TOPIC}-0").glob("*.log")))
+    with monkeypatch.context():
+        changing(refuse_after(segments))
+        assert "the store is full" in refusal(data)
+    monkeypatch.undo()
+
+
+async def test_no_gateway_starts_from_half_a_bucket(
+    data: Path, changing: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.to_thread(cut_short, data, changing, monkeypatch)
+    with pytest.raises(StartFailed, match="is not finished; run `seqgate cluster import` again"):
+        async with running(data.parent):
+            raise AssertionError("the gateway serves")
+
+
+async def test_an_import_is_resumed(data: Path, changing: Changing, monkeypatch: pytest.MonkeyPatch) -> None:
+    _, batches = await original(data)
+    await asyncio.to_thread(cut_short, data, changing, monkeypatch)
+    before = parts(data)
+    assert len(before) > 2
+    await asyncio.to_thread(imported, data)
+    assert before < parts(data)
+    assert (await asyncio.to_thread(verified, data)).unnamed == 0
+    async with running(data.parent) as gateway:
+        assert content(gateway) == batches
+
+
+async def test_what_was_written_meanwhile_is_imported_too(
+    data: Path, changing: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await asyncio.to_thread(cut_short, data, changing, monkeypatch)
+    async with local(data) as gateway:
+        await gateway.append(4)
+        batches = content(gateway)
+    await asyncio.to_thread(imported, data)
+    async with running(data.parent) as gateway:
+        assert content(gateway) == batches
+
+
+def test_another_directory_can_not_finish_the_import(
+    data: Path, changing: Changing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_short(data, changing, monkeypatch)
+    other = data.parent / "other"
+    asyncio.run(_write(other))
+    assert f"an import of {data} on " in refusal(other)
+
+
+def test_a_copy_that_differs_is_told(data: Path, changing: Changing) -> None:
+    def change(key: str, content: bytes) -> bytes:
+        return content[:40] + b"\xff" + content[41:] if key.startswith("parts/") else content
+
+    changing(change)
+    assert "is damaged: the CRC-32C of the bytes" in refusal(data)
+    assert (data.parent / "bucket" / "import").exists()
