@@ -59,9 +59,13 @@ class Running:
         topic = {"name": TOPIC, "num_partitions": 1, "replication_factor": 1, "configs": given}
         await self.call("create_topics", 7, topics=[topic], timeout=10_000)
 
-    async def append(self, count: int = 1) -> None:
+    @property
+    def live_bytes(self) -> int:
+        return sum(partition.log.size_bytes for partition in self.gateway.services.partitions.registry)
+
+    async def append(self, count: int = 1, *, size: int = 10) -> None:
         for _ in range(count):
-            appended = self.partition.append(Batch(records(1)).encode(), self.gateway.clock.now_ms())
+            appended = self.partition.append(Batch(records(1, size)).encode(), self.gateway.clock.now_ms())
         assert await self.partition.persisted(appended.last_offset)
 
     def objects(self, prefix: str) -> set[str]:
@@ -176,6 +180,26 @@ async def test_deleted_records_leave_the_bucket(tmp_path: Path) -> None:
     start, end, batches = await stored(tmp_path)
     assert (start, end) == (40, 60)
     assert batches <= 21
+
+
+async def test_at_rest_the_bucket_holds_little_more_than_the_live_data(tmp_path: Path) -> None:
+    async with running(tmp_path) as first:
+        await first.create(segment_bytes=1 << 20)
+        for _ in range(8):
+            await first.append(10, size=40_000)
+            await first.uploads.round()
+        assert _bytes_in(tmp_path / "bucket") <= 1.2 * first.live_bytes
+        wanted = {"partition_index": 0, "offset": 60}
+        await first.call(
+            "delete_records", 2, topics=[{"name": TOPIC, "partitions": [wanted]}], timeout=10_000
+        )
+        await first.uploads.round()
+        assert first.live_bytes < 2 << 20
+        assert _bytes_in(tmp_path / "bucket") <= 1.2 * first.live_bytes
+
+
+def _bytes_in(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 async def test_a_deleted_topic_leaves_the_bucket(tmp_path: Path) -> None:
