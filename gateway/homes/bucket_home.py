@@ -85,7 +85,7 @@ class BucketHome:
         self._path = Path(config.str("log.dirs"))
         self._cache = LocalCache(config, machine)
         self.durability: Durability = CachedDurability(machine.storage)
-        self.calls: Counts | None = None
+        self._calls = Counts()
         self._objects: ObjectStore
         self.wal: SessionWal
         self._coverage = Coverage()
@@ -95,6 +95,10 @@ class BucketHome:
         self._reason = f"a later session started on {platform.node()}"
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
+
+    @property
+    def calls(self) -> Counts:
+        return self._calls + self._cache.calls
 
     @property
     def fetcher(self) -> Fetcher:
@@ -110,8 +114,7 @@ class BucketHome:
         try:
             self._check_directory()
             self._check_unlocked()
-            counted = CountedObjects(self._machine.objects(self._config))
-            self._objects, self.calls = counted, counted.counts
+            self._objects = CountedObjects(self._machine.objects(self._config), self._calls)
             self._cache.open(self._objects)
             try:
                 await self._enter()

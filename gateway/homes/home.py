@@ -28,8 +28,10 @@ class Home(Protocol):
     """Where records are durable. One gateway enters and leaves it once."""
 
     durability: Durability
-    calls: Counts | None
-    """Counts the calls to the bucket; None without one. Use after `enter`."""
+
+    @property
+    def calls(self) -> Counts | None:
+        """The calls to the bucket until now; None without a bucket."""
 
     @property
     def fetcher(self) -> Fetcher | None:

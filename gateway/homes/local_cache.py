@@ -12,6 +12,7 @@ from typing import Final
 from gateway.cluster.cache.block_cache import BlockCache
 from gateway.cluster.cache.bucket_source import BucketSource, WaitingSource
 from gateway.cluster.cache.eviction import Eviction
+from gateway.cluster.objects.counted import Counts
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.config import Config
 from gateway.runtime.loop.machine import Machine
@@ -37,6 +38,11 @@ class LocalCache:
         self.blocks: BlockCache
         self._waiting: WaitingSource | None = None
         self.eviction: Eviction | None = None
+
+    @property
+    def calls(self) -> Counts:
+        """The calls to the bucket by threads that wait; those of the event loop are counted by the store that `open` takes."""
+        return Counts() if self._waiting is None else self._waiting.counts
 
     def restore(self) -> bool:
         """Take over the holes that the last clean stop noted; return False if they are unknown. Raises OSError."""

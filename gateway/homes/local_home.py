@@ -6,7 +6,6 @@ import asyncio
 from typing import Final, NoReturn
 
 from gateway.admin.system_errors import in_words
-from gateway.cluster.objects.counted import Counts
 from gateway.cluster.rebuild.local_session import read_local_session
 from gateway.config import Config
 from gateway.homes.home import StartFailed
@@ -22,12 +21,12 @@ class LocalHome:
 
     fetcher: Final = None
     hold: Final = None
+    calls: Final = None
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")
         self._machine = machine
         self.durability: Durability = LocalDurability(machine.storage)
-        self.calls: Counts | None = None
 
     async def enter(self) -> None:
         """Refuse the cache of a bucket: its files are not durable, and the bucket may have newer ones. Raises StartFailed."""

@@ -7,6 +7,7 @@ from typing import Final
 
 from gateway.cluster.cache.bucket_thread import BucketCalls
 from gateway.cluster.cache.part_reader import PartReader, read_parts
+from gateway.cluster.objects.counted import CountedObjects, Counts
 from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, manifest_key
 from gateway.cluster.parts.manifest import Manifest, SegmentRef, decode_manifest
@@ -79,6 +80,8 @@ class WaitingSource:
 
     def __init__(self, calls: BucketCalls) -> None:
         """Take the calls to the store."""
+        self.counts = Counts()
+        """Counted in the thread of the calls."""
         self._calls = calls
         self._source: BucketSource | None = None
 
@@ -87,7 +90,7 @@ class WaitingSource:
 
         async def read(objects: ObjectStore) -> bytes:
             if self._source is None:
-                self._source = BucketSource(objects, one_by_one=True)
+                self._source = BucketSource(CountedObjects(objects, self.counts), one_by_one=True)
             return await self._source.read(key, position, size_bytes)
 
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Final, TypeVar
 
 from gateway.cluster.objects.objects import Buffer, Entry, ObjectStore, Refused, StoreFailed
@@ -39,13 +39,17 @@ class Counts:
         puts = (self.puts + self.lists) * US_DOLLARS_PER_1000_PUTS
         return (puts + self.gets * US_DOLLARS_PER_1000_GETS) / 1000
 
+    def __add__(self, other: Counts) -> Counts:
+        """Return the counts of both."""
+        return Counts(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+
 
 class CountedObjects:
     """An `ObjectStore` that passes every call on to another one, and counts it."""
 
-    def __init__(self, objects: ObjectStore) -> None:
-        """Take the store to count the calls to."""
-        self.counts = Counts()
+    def __init__(self, objects: ObjectStore, counts: Counts | None = None) -> None:
+        """Take the store to count the calls to, and the counts to add to, if there are any."""
+        self.counts = Counts() if counts is None else counts
         self._objects = objects
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:

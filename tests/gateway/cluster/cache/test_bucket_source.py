@@ -185,6 +185,8 @@ class TestThreads:
         other.join()
         source.close()
         assert found == [bucket.content[10 : 10 + BLOCK_BYTES], bucket.content[20:50]]
+        assert source.counts.gets >= 3, "the manifest, and a part twice"
+        assert source.counts.bytes_down > BLOCK_BYTES
 
     async def test_a_lost_part_is_an_error_of_the_disk(self, tmp_path: Path) -> None:
         bucket = Bucket(1000)

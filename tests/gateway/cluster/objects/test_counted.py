@@ -60,3 +60,8 @@ def test_the_price_is_amazons() -> None:
     assert Counts(puts=26_000_000).us_dollars == pytest.approx(130)
     assert Counts(gets=5_200_000).us_dollars == pytest.approx(2.08)
     assert Counts(lists=1000, deletes=1000).us_dollars == pytest.approx(0.005)
+
+
+def test_counts_of_two_stores_are_added() -> None:
+    both = Counts(puts=1, bytes_up=5) + Counts(puts=2, gets=3, failures=1)
+    assert both == Counts(puts=3, gets=3, bytes_up=5, failures=1)
