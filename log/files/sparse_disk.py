@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from log.files import page_cache
-from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, parse_partition_directory
 from log.files.residency import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles
 
 if TYPE_CHECKING:
@@ -327,12 +327,9 @@ class SparseDisk:
             size_bytes -= file.resident_bytes(first)
         yield from chosen.items()
 
-    def absent_bytes(self, under: str = "") -> int:
-        """Return the bytes that the segment files, all or those of one directory, lack on the local disk."""
-        prefix = f"{under}/" if under else ""
-        return sum(
-            file.absent_bytes for file in self.files if file.path is not None and file.path.startswith(prefix)
-        )
+    def absent_bytes(self) -> int:
+        """Return the bytes that the segments of logs lack on the local disk. Files that wait for their deletion do not count."""
+        return sum(file.absent_bytes for file in self.files if file.absent and _is_live(file.path))
 
     # --- internals
 
@@ -393,3 +390,10 @@ class SparseDisk:
             buffers: tuple[Buffer] = (view,)
             count = self._below.pwritev(descriptor, buffers, position)
             view, position = view[count:], position + count
+
+
+def _is_live(path: str | None) -> bool:
+    """Return whether this is the path of a segment of a log, and neither of a removed segment nor of a removed partition."""
+    if path is None or not path.endswith(LOG_SUFFIX):
+        return False
+    return parse_partition_directory(path.rsplit("/", 2)[-2]) is not None

@@ -11,10 +11,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
+from kafka import KafkaConsumer
+from kafka import TopicPartition as KafkaTopicPartition
 
 from tests.support.gateway_process import GatewayProcess
 
 MIB = 1 << 20
+SEGMENT_BYTES = 5 * MIB // 2
 CACHE_BYTES = 4 * MIB
 RECORD_BYTES = 10_000
 COUNT = 10 * CACHE_BYTES // RECORD_BYTES
@@ -30,6 +33,8 @@ def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
             "seqgate.cluster": f"file://{tmp_path / 'bucket'}",
             "seqgate.cluster.cache.bytes": str(CACHE_BYTES),
             "seqgate.cluster.upload.interval.ms": "300",
+            "seqgate.cluster.puts.per.second": "1000",
+            "log.cleaner.backoff.ms": "200",
         },
     )
     process.start()
@@ -42,10 +47,15 @@ def records() -> list[bytes]:
     return [number.to_bytes(4, "big") + chance.randbytes(RECORD_BYTES) for number in range(COUNT)]
 
 
-def produce(gateway: GatewayProcess, values: list[bytes]) -> None:
+def create(gateway: GatewayProcess, **config: str) -> None:
+    """Create the topic. Its segments have three blocks, of which the last is smaller."""
     admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
-    topic = NewTopic("history", 1, config={"segment.bytes": str(MIB)})
+    topic = NewTopic("history", 1, config={"segment.bytes": str(SEGMENT_BYTES), **config})
     admin.create_topics([topic])["history"].result(DEADLINE_S)
+
+
+def produce(gateway: GatewayProcess, values: list[bytes]) -> None:
+    create(gateway)
     errors: list[KafkaError] = []
 
     def delivered(error: KafkaError | None, _: object) -> None:
@@ -89,7 +99,7 @@ def local_bytes(gateway: GatewayProcess) -> int:
 
 def wait_for_eviction(gateway: GatewayProcess) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while local_bytes(gateway) > CACHE_BYTES + MIB:
+    while local_bytes(gateway) > CACHE_BYTES + SEGMENT_BYTES:
         assert time.monotonic() < deadline, f"{local_bytes(gateway)} bytes are on the disk"
         time.sleep(0.05)
 
@@ -103,7 +113,7 @@ def test_a_topic_ten_times_the_cache_is_read_from_the_start(gateway: GatewayProc
 
     # the holes are known after a clean stop
     gateway.stop()
-    assert local_bytes(gateway) <= CACHE_BYTES + MIB
+    assert local_bytes(gateway) <= CACHE_BYTES + SEGMENT_BYTES
     gateway.start()
     assert gateway.stderr_text().count("rebuilt from") == 1, "the first start, of an empty bucket"
     check(read_all(gateway), values)
@@ -112,6 +122,98 @@ def test_a_topic_ten_times_the_cache_is_read_from_the_start(gateway: GatewayProc
     gateway.kill()
     shutil.rmtree(gateway.data_dir)
     gateway.start()
-    assert local_bytes(gateway) <= 2 * MIB
+    assert local_bytes(gateway) <= SEGMENT_BYTES
     check(read_all(gateway), values)
     wait_for_eviction(gateway)
+
+
+def write_transactions(gateway: GatewayProcess, count: int) -> list[bytes]:
+    """Write transactions of ten records, and abort every other one; return the committed values."""
+    chance = random.Random(3)
+    producer = Producer({"bootstrap.servers": gateway.bootstrap, "transactional.id": "writer"})
+    producer.init_transactions(DEADLINE_S)
+    committed = []
+    for number in range(count):
+        producer.begin_transaction()
+        values = [number.to_bytes(4, "big") + chance.randbytes(RECORD_BYTES) for _ in range(10)]
+        for value in values:
+            producer.produce("history", value, partition=0)
+        producer.flush(DEADLINE_S)
+        if number % 2:
+            producer.abort_transaction(DEADLINE_S)
+        else:
+            producer.commit_transaction(DEADLINE_S)
+            committed += values
+    return committed
+
+
+def test_aborted_records_of_the_history_stay_hidden(gateway: GatewayProcess) -> None:
+    create(gateway)
+    committed = write_transactions(gateway, 100)
+    wait_for_eviction(gateway)
+    gateway.kill()
+    shutil.rmtree(gateway.data_dir)
+    gateway.start()
+    consumer = KafkaConsumer(
+        bootstrap_servers=gateway.bootstrap, isolation_level="read_committed", consumer_timeout_ms=5_000
+    )
+    partition = KafkaTopicPartition("history", 0)
+    consumer.assign([partition])
+    consumer.seek_to_beginning(partition)
+    found = []
+    for record in consumer:
+        found.append(record.value)
+        if len(found) == len(committed):
+            break
+    consumer.close()
+    assert [value[:4] for value in found] == [value[:4] for value in committed]
+    assert found == committed
+
+
+def test_a_compacted_topic_is_larger_than_the_cache(gateway: GatewayProcess) -> None:
+    create(
+        gateway,
+        **{
+            "cleanup.policy": "compact",
+            "min.cleanable.dirty.ratio": "0.01",
+            "delete.retention.ms": "0",
+            "max.compaction.lag.ms": "1000",
+        },
+    )
+    chance = random.Random(5)
+    newest: dict[bytes, bytes] = {}
+    producer = Producer({"bootstrap.servers": gateway.bootstrap, "enable.idempotence": True})
+    for number in range(1_500):
+        key, value = f"{number % 700}".encode(), chance.randbytes(RECORD_BYTES)
+        newest[key] = value
+        producer.produce("history", value, key=key, partition=0)
+        producer.poll(0)
+    assert producer.flush(DEADLINE_S) == 0
+    deadline = time.monotonic() + DEADLINE_S
+    while "was compacted" not in gateway.stderr_text():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    wait_for_eviction(gateway)
+    assert newest_values(gateway) == newest
+    gateway.kill()
+    shutil.rmtree(gateway.data_dir)
+    gateway.start()
+    assert newest_values(gateway) == newest
+
+
+def newest_values(gateway: GatewayProcess) -> dict[bytes, bytes]:
+    consumer = Consumer(
+        {"bootstrap.servers": gateway.bootstrap, "group.id": "reader", "enable.partition.eof": True}
+    )
+    consumer.assign([TopicPartition("history", 0, 0)])
+    found: dict[bytes, bytes] = {}
+    while True:
+        message = consumer.poll(DEADLINE_S)
+        assert message is not None
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            break
+        found[message.key()] = message.value()
+    consumer.close()
+    return found
