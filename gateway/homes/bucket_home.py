@@ -304,6 +304,7 @@ class BucketHome:
             self._machine.clock.now_ms,
         )
         self._uploads.start()
+        services.upkeep.uploads = self._uploads
         self._cache.serve(services.partitions.log_directory)
 
     async def rest(self) -> None:

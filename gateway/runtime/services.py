@@ -10,6 +10,7 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from gateway.cluster.uploads.uploads import Uploads
 from gateway.config import Config
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
@@ -137,6 +138,8 @@ class UpkeepServices:
 
     backlog: Backlog
     disk_room: DiskRoom
+    uploads: Uploads | None = None
+    """The uploads into the bucket; None without a bucket, and before the gateway serves."""
 
 
 @dataclass(slots=True)

@@ -76,12 +76,23 @@ class Sweeps:
         )
         file_leaks = await files.find(task)
         state_leaks = await state.find(task, MAX_FOUND - len(file_leaks))
+        uploads = services.upkeep.uploads
+        orphans = [] if uploads is None else await uploads.find_orphans(request.min_age_ms)
+        del orphans[max(0, MAX_FOUND - len(file_leaks) - len(state_leaks)) :]
         removed: set[FileLeak | StateLeak] = set()
         if request.remove:
             removed.update(await files.remove(file_leaks, task, unknown=request.unknown))
             removed.update(await state.remove(state_leaks, task))
+            if uploads is not None:
+                await uploads.remove(orphans)
         rows += leak_rows(file_leaks, removed)
         rows += [_state_row(leak, removed=leak in removed) for leak in state_leaks]
+        rows += [
+            LeakRow(
+                "object of the bucket", orphan.key, orphan.size_bytes, removable=True, removed=request.remove
+            )
+            for orphan in orphans
+        ]
 
     def result(self, request: SweepResultRequest) -> SweepPage:
         """Return one page of a sweep's findings. Raises ControlError."""

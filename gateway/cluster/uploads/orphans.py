@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.objects.objects import Entry, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, partition_of
 from gateway.cluster.parts.manifest import Manifest
 
@@ -18,16 +18,16 @@ async def find_orphans(
     present: Callable[[], Collection[PartitionKey]],
     counted: Callable[[PartitionKey], Manifest | None],
     created_before_ms: int,
-) -> list[str]:
-    """Return the keys of all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, Refused.
+) -> list[Entry]:
+    """Return all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, Refused.
 
     `present` returns the partitions of the metadata, `counted` the manifest of a partition if this session wrote it and it counts.
     """
-    old = [entry.key async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
+    old = [entry async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
     alive = present()
     orphans = []
-    for key in old:
-        place = partition_of(key)
+    for entry in old:
+        place = partition_of(entry.key)
         if place is None:
             continue  # not an object of ours
         partition, name = place
@@ -35,5 +35,5 @@ async def find_orphans(
         if partition not in alive or (
             name is not None and manifest is not None and name not in manifest.objects
         ):
-            orphans.append(key)
+            orphans.append(entry)
     return orphans

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
+from gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, part_key
 from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.parts.manifests import Manifests, Overtaken
@@ -101,6 +101,8 @@ class Uploads:
             objects, storage, self._manifests, session, lambda: wal.next_seq, partitions.flushed
         )
         self._uploads = PartitionUploads(ports)
+        self._turn = asyncio.Lock()
+        """Held by a round, and by a search for orphans."""
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
@@ -134,8 +136,15 @@ class Uploads:
     async def round(self) -> None:
         """Upload what the bucket lacks, and delete what nobody needs then. Waits until the store answers.
 
-        Raises SessionFenced, Overtaken, Refused.
+        Raises SessionFenced, Overtaken, StoreFailed, Refused.
         """
+        async with self._turn:
+            await self._round()
+        if self._seconds() - self._searched_s >= self._limits.orphan_age_s:
+            self._searched_s = self._seconds()
+            await self.sweep()
+
+    async def _round(self) -> None:
         if not self._knows_earlier:
             self._earlier = await self._find_earlier()
             self._knows_earlier = True
@@ -158,21 +167,29 @@ class Uploads:
             garbage += await self._delete(partition)
         await self._deletions.delete(garbage)
         await self._collect()
-        if self._seconds() - self._searched_s >= self._limits.orphan_age_s:
-            self._searched_s = self._seconds()
-            await self.sweep()
 
     async def sweep(self) -> int:
         """Delete old objects that nothing needs; return how many. Raises SessionFenced, StoreFailed, Refused."""
-        created_before_ms = self._now_ms() - int(self._limits.orphan_age_s * 1000)
-        found = await find_orphans(
-            self._objects, lambda: set(self._partitions.all()), self._counted.get, created_before_ms
-        )
-        await self._wal.barrier()
-        await self._deletions.delete(found)
+        found = await self.find_orphans(int(self._limits.orphan_age_s * 1000))
+        await self.remove(found)
         if found:
             logger.info("deleted %d objects of the bucket that no manifest names", len(found))
         return len(found)
+
+    async def find_orphans(self, min_age_ms: int) -> list[Entry]:
+        """Return the objects of at least this age that nothing needs. Raises StoreFailed, Refused."""
+        created_before_ms = self._now_ms() - min_age_ms
+        # An object of an upload under way has no manifest yet.
+        async with self._turn:
+            return await find_orphans(
+                self._objects, lambda: set(self._partitions.all()), self._counted.get, created_before_ms
+            )
+
+    async def remove(self, orphans: Sequence[Entry]) -> None:
+        """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused."""
+        if orphans:
+            await self._wal.barrier()
+            await self._deletions.delete(orphan.key for orphan in orphans)
 
     async def _upload(
         self, partitions: Iterable[PartitionKey], wanting: Collection[PartitionKey]

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from gateway.admin.sweep.messages import SweepRequest, SweepResultRequest
+from gateway.admin.sweep.sweeps import Sweeps
 from gateway.cluster.parts.manifest import Manifest, decode_manifest
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.boundary import decode_boundary
@@ -67,6 +69,17 @@ class Running:
         for _ in range(count):
             appended = self.partition.append(Batch(records(1, size)).encode(), self.gateway.clock.now_ms())
         assert await self.partition.persisted(appended.last_offset)
+
+    async def swept(self) -> set[str]:
+        """Return the names of the objects that `seqgate sweep` reports."""
+        sweeps = Sweeps(self.gateway.services)
+        task = sweeps.begin(SweepRequest(min_age_ms=0))
+        running = self.gateway.services.node.tasks.get(task.number)
+        while running is not None and running.ended_ms is None:
+            await asyncio.sleep(0)
+        page = sweeps.result(SweepResultRequest(task.number))
+        assert page.task.failure is None
+        return {leak.place.rpartition("/")[2] for leak in page.leaks if leak.kind == "object of the bucket"}
 
     def objects(self, prefix: str) -> set[str]:
         return {
@@ -229,6 +242,7 @@ async def test_orphans_are_swept_when_they_are_old(tmp_path: Path) -> None:
             orphan.write_bytes(b"")
         before = first.objects("parts")
         assert await first.uploads.sweep() == 0
+        assert await first.swept() == {path.name for path in orphans}
         for path in (tmp_path / "bucket" / "parts").rglob("*"):
             modified_s = path.stat().st_mtime - OLD_S
             os.utime(path, (modified_s, modified_s))
