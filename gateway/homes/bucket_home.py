@@ -339,7 +339,7 @@ class BucketHome:
         )
 
     async def leave(self, *, is_clean: bool) -> None:
-        """Seal the session, and note on the disk that it has all that the bucket has."""
+        """Seal the session, and record on the local disk that the disk has all records of the bucket."""
         if self._beat is not None:
             self._beat.cancel()
         try:

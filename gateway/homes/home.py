@@ -25,7 +25,7 @@ class Ended(Exception):
 
 
 class Home(Protocol):
-    """Where records are durable. One gateway enters and leaves it once."""
+    """The port to the place where records are durable: the local disk, or a bucket. One gateway enters and leaves its home once."""
 
     durability: Durability
 
@@ -35,26 +35,26 @@ class Home(Protocol):
 
     @property
     def fetcher(self) -> Fetcher | None:
-        """What fetches blocks that the local disk lacks; None where the disk has everything. Call after `enter`."""
+        """The fetcher of blocks that the local disk lacks; None where the disk has all blocks. Call after `enter`."""
 
     @property
     def hold(self) -> Hold | None:
-        """What keeps whole segment files on the local disk for another process; None where they always are. Call after `enter`."""
+        """Keeps whole segment files on the local disk while another process reads them; None where the disk always has whole files. Call after `enter`."""
 
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
-        """Return what makes appends durable. Call after `enter`."""
+        """Return the flusher that makes appends durable. Call after `enter`."""
 
     def begin(self, services: Services) -> None:
-        """Begin what the home does beside flushes; the gateway serves from now on."""
+        """Begin the home's background work. From now on the gateway serves requests."""
 
     async def rest(self) -> None:
-        """End what `begin` began; the gateway takes no more requests."""
+        """End the background work that `begin` began; the gateway takes no more requests."""
 
     async def ended(self) -> NoReturn:
-        """Wait until the gateway must stop serving at once, although nobody stopped it. Raises Ended."""
+        """Wait until the home fails so that the gateway must stop at once. Raises Ended."""
 
     async def leave(self, *, is_clean: bool) -> None:
-        """End the gateway's hold on its home; the data directory is closed. After a clean stop all of its records are durable."""
+        """Leave the home, after the data directory is closed. After a clean stop all of its records are durable."""

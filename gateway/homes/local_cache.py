@@ -74,7 +74,7 @@ class LocalCache:
         self.eviction.start()
 
     async def stop(self) -> None:
-        """End the eviction. Reads still fetch what they need."""
+        """Stop evicting blocks. Reads still fetch absent blocks."""
         if self.eviction is not None:
             await self.eviction.stop()
 

@@ -62,7 +62,7 @@ def _content(encoded: bytes) -> bytes:
 
 
 def _after(encoded: bytes) -> bytes:
-    """Return the bytes behind the first DER element."""
+    """Return the bytes after the first DER element."""
     header, size = _header(encoded)
     return encoded[header + size :]
 

@@ -124,7 +124,7 @@ class Descriptors:
     # --- closing
 
     def release(self, file: DataFile) -> None:
-        """Close the descriptor, at once or when the last pin goes."""
+        """Close the descriptor, at once or when the last pin is released."""
         file.closing = file.pins > 0
         if file.closing or file.descriptor < 0:
             return

@@ -91,7 +91,7 @@ class Disk(Protocol):
     # --- page cache; see log.files.page_cache
 
     def be_asked(self, descriptor: int, /) -> None:
-        """Switch off read-ahead for an open file, as `is_cached` and `read_cached` require."""
+        """Prepare an open file for `is_cached` and `read_cached`, which need read-ahead to be off."""
 
     def is_cached(self, descriptor: int, position: int, size_bytes: int, /) -> bool:
         """Return whether the bytes can be read without waiting. Raises page_cache.Untold if the system can't say."""

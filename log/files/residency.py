@@ -47,7 +47,7 @@ class SparseFile:
     def __init__(self, path: str) -> None:
         """Begin with all blocks resident, and without a segment in the bucket."""
         self.path: str | None = path
-        """None once no name leads to the file any more: its absent blocks are lost to those who still have it open."""
+        """The path of the file; None after the file was deleted. Then readers that still have it open can't fetch its absent blocks."""
         self.key: SegmentKey | None = None
         """The closed segment of the bucket with the same bytes. A file without one stays resident."""
         self.size_bytes = 0
@@ -73,7 +73,7 @@ class SparseFile:
         return bool(absent >> first & (1 << count) - 1)
 
     def lacks_from(self, position: int) -> bool:
-        """Return whether a byte at or behind `position` is absent."""
+        """Return whether a byte at or after `position` is absent."""
         return bool(self.absent >> position // BLOCK_BYTES)
 
     def first_absent(self, position: int, size_bytes: int) -> int | None:

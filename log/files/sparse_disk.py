@@ -30,7 +30,7 @@ _WRITE: Final = os.O_RDWR | os.O_CLOEXEC
 
 
 class Source(Protocol):
-    """Where absent bytes come from."""
+    """The port that fetches absent bytes."""
 
     def fetch(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
         """Return the bytes of a segment file, checked. Any thread may call, and waits. Raises OSError."""
@@ -49,7 +49,7 @@ class SparseDisk:
         self.files = SparseFiles()
         self.source: Source | None = None
         self.failures: dict[tuple[SparseFile, int], OSError] = {}
-        """Blocks that nobody could fetch, for the next reader of each, who gets the error at once."""
+        """Blocks that could not be fetched, with the error. The next reader of such a block gets the error at once."""
         self.blocks_waited_for = 0
         """Blocks that readers fetched themselves, because they had to wait for them."""
         self._below = below
@@ -213,7 +213,7 @@ class SparseDisk:
         return self._opened.get(descriptor)
 
     def lacks_from(self, path: str, position: int) -> bool:
-        """Return whether a byte of the file at or behind `position` is absent."""
+        """Return whether a byte of the file at or after `position` is absent."""
         file = self.files.of(path)
         return file is not None and file.lacks_from(position)
 
@@ -379,7 +379,7 @@ class SparseDisk:
             return size_bytes
 
     def _open_writable(self, file: SparseFile) -> int | None:
-        """Open the file itself, not one that took its name; None if it has none any more."""
+        """Open this file, even if another file has taken its path; return None if no path leads to it any more."""
         with self._names:
             path = file.path
             return None if path is None else self._below.open(path, _WRITE, 0o600)

@@ -174,7 +174,7 @@ class Storage:
     def check_brought_in(self, paths: Iterable[str]) -> None:
         """Raise NotCached if one of these files was not read into the page cache lately. Does nothing if `waits`.
 
-        For files that are read whole and seldom.
+        Meant for files that are seldom read, and then as a whole.
         """
         if self.waits or not self.tells_cached:
             return

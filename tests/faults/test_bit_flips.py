@@ -75,7 +75,7 @@ def by_time(log: PartitionLog) -> list[object]:
 
 
 def end(life: Life, stop: str) -> None:
-    """Stop the gateway. Flushed data is below the recovery point; a power cut tears the data behind it."""
+    """Stop the gateway. Flushed data is below the recovery point; a power cut tears the data after the recovery point."""
     if stop == "clean":
         life.stop()
         return

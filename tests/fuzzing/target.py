@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from typing import Protocol, cast
 
 Run = Callable[[bytes], None]
-"""Feeds one input. Any exception is a breach of the target's promise."""
+"""Feeds one input. Any exception means that the target handled the input wrongly."""
 
 
 class Breach(AssertionError):

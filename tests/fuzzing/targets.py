@@ -1,4 +1,4 @@
-"""The targets, by their modules' names."""
+"""The table of fuzz targets, by the names of their modules."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ REQUEST: Final = encode("api_versions", 0, {})
 
 
 class _Served(asyncio.Protocol):
-    """A connection that notes what arrives behind the handshake."""
+    """A connection that records the bytes that arrive after the handshake."""
 
     name = peer_host = "fuzz"
 
@@ -72,7 +72,7 @@ class _Client:
         self.is_done = self.has_failed = False
 
     def go_on(self) -> None:
-        """Continue the handshake with what has come."""
+        """Continue the handshake with the bytes that have arrived."""
         if self.is_done or self.has_failed:
             return
         try:
@@ -128,7 +128,7 @@ class _Scene:
             errors, self._errors = self._errors, []
             raise errors[0].get("exception") or Breach(str(errors[0]))
         if not served.has_ended:
-            raise Breach("the connection goes on without its client")
+            raise Breach("the connection stays open after its client has left")
         if not is_damaged and client.has_failed:
             raise Breach("an undamaged handshake fails")
 

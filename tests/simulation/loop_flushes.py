@@ -14,7 +14,7 @@ from tests.simulation.loop import SimulatedLoop
 
 
 class WatchedDurability(LocalDurability):
-    """Calls `note` with each flush that holds up the loop while `is_serving`."""
+    """Calls `note` with each flush that blocks the event loop while the gateway serves (`is_serving`)."""
 
     def __init__(
         self,

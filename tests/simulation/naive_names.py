@@ -106,7 +106,7 @@ class NaiveNames:
             self._start(application)
 
     def run(self, steps: int) -> History:
-        """Take the steps, end everything, and read everything."""
+        """Take random steps, end all transactions, and read all records."""
         kinds = [self._send] * 8 + [self._end] * 2 + [self._restart] + [self._ask] * 2 + [self._fetch] * 3
         kinds += [self._switch, self._delete]
         for _ in range(steps):

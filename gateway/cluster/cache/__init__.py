@@ -1,1 +1,1 @@
-"""The local disk as a cache of the segments in the bucket: fetches absent blocks, and evicts blocks that nobody reads."""
+"""The local disk as a cache of the segments in the bucket: fetches absent blocks, and evicts the blocks that were not read for the longest time."""

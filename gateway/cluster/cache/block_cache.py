@@ -16,7 +16,7 @@ HELD_AT_ONCE: Final = 8
 
 
 class BlockSource(Protocol):
-    """Where the bytes of a segment come from."""
+    """The port that reads segments from the bucket."""
 
     async def read(self, key: SegmentKey, position: int, size_bytes: int) -> bytes:
         """Return bytes of a segment file, checked; wait while the store does not answer. Raises OSError: they are lost."""
@@ -35,7 +35,7 @@ class BlockCache:
         """Called with the number of bytes that a block added to the local disk."""
 
         self.make_room: Callable[[int], Awaitable[None]] | None = None
-        """Makes room on the disk for so many bytes, before whole files are fetched. Raises OSError."""
+        """Evicts blocks until the disk has room for this number of bytes, before whole files are fetched. Raises OSError."""
 
     def is_absent(self, place: Place) -> bool:
         """Return whether the local disk lacks a byte of the place."""

@@ -79,7 +79,7 @@ class CountedObjects:
         return await self._watched(self._objects.replace(key, content, version))
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
-        """Yield the objects under `prefix` behind `after`, ascending by key."""
+        """Yield the objects under `prefix` whose key is greater than `after`, ascending by key."""
         self.counts.lists += 1
         yielded = 0
         try:

@@ -36,7 +36,7 @@ from gateway.cluster.objects.objects import (
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 60.0
-"""The time after which a call has failed: a disk of the network may hang. The call goes on in its thread."""
+"""The time after which a call has failed: a disk of the network may hang. The call continues in its thread."""
 THREADS: Final = 8
 TEMPORARY: Final = ".temporary"
 LOCK: Final = ".lock"
@@ -93,7 +93,7 @@ class DirectoryObjects:
         return _version(content)
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
-        """Yield the objects under `prefix` behind `after`, ascending by key."""
+        """Yield the objects under `prefix` whose key is greater than `after`, ascending by key."""
         check_prefix(prefix)
         for entry in await self._in_thread(prefix, lambda: self._files.entries(prefix, after)):
             yield entry
@@ -148,7 +148,7 @@ class _Files:
                     _flush_directory(path.parent)
                     raise AlreadyThere(key) from None
             except FileNotFoundError:
-                self._prepared.clear()  # somebody removed a folder; the next call makes it again
+                self._prepared.clear()  # A folder was removed. The next call creates it again.
                 raise
             _flush_directory(path.parent)
 

@@ -21,7 +21,7 @@ _KEY: Final = re.compile(r"[A-Za-z0-9_=-][A-Za-z0-9_.=-]*(?:/[A-Za-z0-9_=-][A-Za
 
 
 class StoreFailed(Exception):
-    """A call failed, and nobody knows whether the store carried it out or still will: 503, a reset, no answer in time."""
+    """A call failed, and the store may have carried it out or may still do so: 503, a reset, no answer in time."""
 
 
 class AlreadyThere(Exception):
@@ -51,7 +51,7 @@ class Entry(NamedTuple):
 
 
 class ObjectStore(Protocol):
-    """The objects under one address. Every call may raise StoreFailed and Refused, besides what it says itself."""
+    """The objects under one address. Every call may raise StoreFailed and Refused, and the errors that its own docstring names."""
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
         """Create the object, and return once the object is durable. A sequence of buffers is one content.

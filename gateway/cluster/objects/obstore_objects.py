@@ -1,6 +1,6 @@
 """Objects in an S3 bucket, through obstore.
 
-obstore's own retries are off. With them, a creation whose answer was lost would be sent again and then meet its own object.
+obstore's own retries are off. With them, obstore would repeat a creation whose answer was lost, and report its own object as already there.
 """
 
 from __future__ import annotations
@@ -115,7 +115,7 @@ class ObstoreObjects:
         return self._checked(key, written)
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
-        """Yield the objects under `prefix` behind `after`, ascending by key."""
+        """Yield the objects under `prefix` whose key is greater than `after`, ascending by key."""
         check_prefix(prefix)
         pages = obstore.list(self._store, prefix or None, offset=after or None, chunk_size=PAGE)
         iterator = pages.__aiter__()

@@ -51,7 +51,7 @@ async def probe(objects: ObjectStore, name: str) -> None:
 
 
 async def _check(objects: ObjectStore, folder: str) -> None:
-    """Race for a creation and for a replacement, and list what is there."""
+    """Let several calls race for one creation and for one replacement, and list the resulting objects."""
     created, replaced = f"{folder}/{CREATED}", f"{folder}/{REPLACED}"
     await _race_to_create(objects, created)
     await _race_to_replace(objects, replaced)

@@ -66,7 +66,7 @@ class Answer(NamedTuple):
 
 
 def answer_in(text: str) -> Answer:
-    """Return what the store answered, as the text of an error tells it."""
+    """Return the store's answer, read from the text of an error."""
     shown = text.split(_DETAILS, 1)[0]
     status, code, message = (pattern.search(shown) for pattern in (_STATUS, _CODE, _MESSAGE))
     return Answer(

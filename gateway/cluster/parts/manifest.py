@@ -33,14 +33,14 @@ class PartRef(msgspec.Struct, frozen=True):
 
 
 class SegmentRef(msgspec.Struct, frozen=True):
-    """A segment, as far as parts hold it."""
+    """The part of a segment file that is in the bucket, as parts one after the other."""
 
     base: int
     parts: tuple[PartRef, ...] = ()
 
     @property
     def size_bytes(self) -> int:
-        """The size of the segment file as far as parts hold it."""
+        """The number of bytes of the segment file that are in the bucket, from its beginning on."""
         return self.parts[-1].position + self.parts[-1].length if self.parts else 0
 
 
@@ -80,7 +80,7 @@ class Manifest(msgspec.Struct, frozen=True):
 
     @property
     def objects(self) -> frozenset[str]:
-        """The names of all objects beside the manifest: parts and large side files."""
+        """The names of all objects of the partition except the manifest: parts and large side files."""
         parts = (part.name for segment in self.segments for part in segment.parts)
         return frozenset((*parts, *(file.stored for file in self.files if file.stored is not None)))
 
@@ -130,7 +130,7 @@ def decode_manifest(content: bytes, key: str) -> Manifest:
 
 
 def _fault_of(manifest: Manifest) -> str | None:
-    """Return what is impossible about a manifest, or None."""
+    """Return why a manifest can't be right, or None if it can."""
     numbers = (manifest.partition, manifest.session, manifest.seq, manifest.log_start_offset)
     if min(numbers) < 0 or manifest.log_start_offset > manifest.end_offset:
         return "it has impossible numbers"

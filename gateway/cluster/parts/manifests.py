@@ -70,7 +70,7 @@ class Manifests:
                     manifest_key(partition), encode_manifest(stored), known.version
                 )
             except (Changed, StoreFailed) as error:
-                # The answer may be about an earlier call of ours that had its effect.
+                # An earlier attempt of this call may have replaced the manifest. So the manifest is read again.
                 if isinstance(error, StoreFailed):
                     await self._reads.failed(error)
                 known = await self._read(partition)

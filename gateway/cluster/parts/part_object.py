@@ -52,7 +52,7 @@ class PartHead(NamedTuple):
 
 
 class PartIndex(NamedTuple):
-    """What a reader of stretches needs to know about a part."""
+    """The description of a part that a reader of byte ranges needs."""
 
     stretches: tuple[tuple[int, int], ...]
     """The places (start, stop) in the data, ascending, each in one block of the segment file."""
@@ -76,7 +76,7 @@ class PartIndex(NamedTuple):
 
 
 def data_place(start: int) -> int:
-    """Return the place in the object of a byte of the data."""
+    """Return the position in the object of byte `start` of the part's data."""
     return _HEAD.size + start
 
 

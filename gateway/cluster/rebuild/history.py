@@ -177,7 +177,7 @@ class History:
             *manifest.key, segment.base, part.position, part.length, head.first_offset, part.end_offset
         )
         if head != expected or crc32c(data) != part.crc:
-            raise CorruptPart(f"{key} is another part than its manifest says: {head}.")
+            raise CorruptPart(f"{key} does not match its manifest: its header or checksum differs ({head}).")
         return data
 
     async def _content(self, partition: PartitionKey, file: FileRef) -> bytes:

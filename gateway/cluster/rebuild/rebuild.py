@@ -32,7 +32,7 @@ ReadTopics = Callable[[Path], Mapping[uuid.UUID, StoredTopic]]
 
 
 class MetadataPlace(NamedTuple):
-    """The partition that has the names of all others."""
+    """The metadata partition, whose records name all other partitions."""
 
     topic_id: uuid.UUID
     topic: str

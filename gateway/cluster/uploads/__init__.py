@@ -1,1 +1,1 @@
-"""Uploads of the history of partitions, and the deletion of what the bucket needs no more."""
+"""Uploads of the history of partitions, and the deletion of objects that are not needed any more."""

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 DELETED_AT_ONCE: Final = 16
 MOST_IN_FLIGHT: Final = 64
-"""The most objects that a session may have put behind the place of its seal (`seqgate.cluster.puts.in.flight`)."""
+"""The most objects that a session may have put after the place of its seal (`seqgate.cluster.puts.in.flight`)."""
 
 
 class Collection:
@@ -59,7 +59,7 @@ class Collection:
         await asyncio.gather(*map(gone, keys))
 
     async def _move_boundary(self, key: str, boundary: int) -> int:
-        """Return the boundary before."""
+        """Raise the boundary of the session's log to `boundary`. Return the previous boundary."""
         first = None
         while True:
             try:

@@ -18,7 +18,7 @@ from gateway.cluster.wal.wal_object import Buffer, DataRow, Row
 from log.uploading import LOG_START_OFFSET, log_start_in
 
 MOST_ROWS: Final = 1024
-"""The most entries of a partition. Beyond it neighbours are joined, which are covered together then."""
+"""The most entries of a partition. If there are more, neighbouring entries are joined, and count as covered only together."""
 
 
 @dataclass(slots=True)

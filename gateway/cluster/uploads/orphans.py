@@ -29,7 +29,7 @@ async def find_orphans(
     for entry in old:
         place = partition_of(entry.key)
         if place is None:
-            continue  # not an object of ours
+            continue  # Seqgate did not write an object with such a key.
         partition, name = place
         manifest = counted(partition)
         if partition not in alive or (

@@ -38,7 +38,7 @@ from log.uploading import (
 )
 
 PART_BYTES: Final = 8 << 20
-"""The most bytes of a part; a larger batch has a part of its own. So many bytes are in memory at a time."""
+"""The most bytes of a part, and of the upload's memory. A larger batch has a part of its own."""
 MOST_PARTS: Final = 16
 """A closed segment with more parts that are not full is uploaded again as a whole."""
 INLINE_BYTES: Final = 4 << 10
@@ -54,7 +54,7 @@ class ClosedFile(NamedTuple):
 
 
 class Uploaded(NamedTuple):
-    """A manifest that was replaced, and the objects that only the one before it names."""
+    """The new manifest of a partition, and the objects that only the previous manifest names."""
 
     manifest: Manifest
     garbage: frozenset[str]
@@ -159,7 +159,7 @@ class PartitionUploads:
         *,
         is_last: bool,
     ) -> SegmentRef:
-        """Upload what is missing of a segment, and return all its parts. Raises OSError, LogError, Refused."""
+        """Upload the bytes of a segment that the bucket lacks, and return all its parts. Raises OSError, LogError, Refused."""
         descriptors = self._ports.storage.descriptors
         descriptors.pin(seen.file)
         try:
@@ -283,7 +283,7 @@ class PartitionUploads:
     async def _create(
         self, key: PartitionKey, name: str, content: bytes | Sequence[Buffer], created: list[str]
     ) -> None:
-        """Create an object whose name nobody else uses. Waits until the store answers. Raises Refused."""
+        """Create an object under a name that no other gateway uses. Waits until the store answers. Raises Refused."""
         created.append(name)
         path = part_key(key, name)
         while True:

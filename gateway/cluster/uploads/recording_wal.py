@@ -1,4 +1,4 @@
-"""A write-ahead log that notes in `Coverage` what is put into it."""
+"""A write-ahead log that records in `Coverage` the rows that are put into it."""
 
 from __future__ import annotations
 

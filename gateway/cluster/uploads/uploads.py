@@ -134,7 +134,7 @@ class Uploads:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
 
     async def round(self) -> None:
-        """Upload what the bucket lacks, and delete what nobody needs then. Waits until the store answers.
+        """Upload the history that the bucket lacks, and delete the objects that are then not needed any more. Waits until the store answers.
 
         Raises SessionFenced, Overtaken, StoreFailed, Refused.
         """

@@ -1,4 +1,4 @@
-"""The boundary of a session's write-ahead log: objects with a lower seq may be deleted, because nobody needs them any more.
+"""The boundary of a session's write-ahead log: objects with a lower seq may be deleted, because no start needs them any more.
 
 Whoever deletes objects moves the boundary first, by a conditional replacement, and never back. So a taker that sealed the log at
 `seq` and then finds the boundary above `seq` knows that the place was used and emptied, and that its seal means nothing.

@@ -36,7 +36,7 @@ class Outcome(enum.Enum):
 
     CREATED = enum.auto()
     UNKNOWN = enum.auto()
-    """The create failed, and nobody knows whether the store carried it out."""
+    """The create failed, and the store may or may not have carried it out."""
     TAKEN = enum.auto()
     """The create failed because the key has an object."""
     OURS = enum.auto()
@@ -53,7 +53,7 @@ class Step(enum.Enum):
     CREATE = enum.auto()
     LOOK = enum.auto()
     REST = enum.auto()
-    """The object is ours, or nothing matters any more because the session is fenced."""
+    """The object is the session's own, or the session is fenced, so that the object does not matter."""
 
 
 _NEXT: Final = {
@@ -83,7 +83,7 @@ class Confirmations:
         """The objects below are confirmed."""
         self.is_fenced = False
         self._own: set[int] = set()
-        """The objects from `confirmed_end` on that are known to be ours."""
+        """The objects from `confirmed_end` on that are known to be the session's own."""
 
     def add(self) -> int:
         """Return the seq of a new object."""

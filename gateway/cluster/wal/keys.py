@@ -21,4 +21,4 @@ def registration_key(session: int) -> str:
 
 
 SESSIONS_BOUNDARY_KEY: Final = "meta/boundary"
-"""The key of the boundary of sessions: those with a lower number are sealed, and nobody needs an object of their logs."""
+"""The key of the boundary of sessions: those with a lower number are sealed, and no object of their logs is needed."""

@@ -37,7 +37,7 @@ from gateway.cluster.wal.wal_object import (
 logger = logging.getLogger(__name__)
 
 FIRST_LOOKS: Final = 4
-"""Objects that are looked at at the same time in the beginning; the number doubles while nothing is missing, because most logs are short."""
+"""Objects that are requested at the same time in the beginning. The number doubles while no object is missing, because most logs are short."""
 MOST_LOOKS: Final = 64
 SEALED_AT_ONCE: Final = 8
 """Sessions that are sealed at the same time."""
@@ -185,7 +185,7 @@ class _Taker:
             )
 
     async def _look(self, seq: int) -> Seal | Identity | None:
-        """Return the object at this place, as far as its end tells, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
+        """Return the object at this place as its footer and index describe it, or None. Raises CorruptWalObject, IncompatibleFormat, Refused."""
         key = object_key(self._node_id, self._session, seq)
         try:
             end = await self._reads.get_end(key, END_BYTES)

@@ -36,7 +36,7 @@ logger = logging.getLogger(__name__)
 CALL_LIMIT_S: Final = 60.0
 """A call that takes longer counts as failed. The store may still carry it out, which the rules allow for."""
 _EXPECTED: Final = (StoreFailed, Refused, TimeoutError, OSError)
-"""Failures of a call. A store that refuses calls may take them again once somebody mends its settings."""
+"""Failures of a call. A store that refuses calls may accept them again after its settings are corrected."""
 NEVER_S: Final = float("-inf")
 _FAILED: Final = frozenset({Outcome.UNKNOWN, Outcome.UNREAD})
 
@@ -92,13 +92,13 @@ class SessionWal:
         self._pending: dict[int, _Pending] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiters: list[asyncio.Future[None]] = []
-        """Those who wait until nothing is pending."""
+        """The tasks that wait until no object is pending."""
         self._is_ending = False
         self._is_closed = False
         self._end: int | None = None
         self._fenced_by = ""
         self.on_fenced: list[Callable[[str], None]] = []
-        """Called once with a sentence when the session turns out to be ended by somebody else."""
+        """Called once with a sentence when another gateway has ended the session."""
         self.unconfirmed_bytes = 0
         """The bytes of all objects that were put and are not confirmed, sent or not; they are in memory."""
         self.last_confirmed_sent_s = NEVER_S
@@ -112,7 +112,7 @@ class SessionWal:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether somebody else ended the session."""
+        """Whether another gateway ended the session."""
         return self._rules.is_fenced
 
     @property
@@ -148,7 +148,7 @@ class SessionWal:
 
         Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session wrote them.
 
-        Nobody may change the data before that. A fenced session takes the object and never confirms it. Raises ValueError for
+        The caller must not change the data before that. A fenced session takes the object and never confirms it. Raises ValueError for
         rows that no reader would accept.
         """
         if self._is_ending:
@@ -162,7 +162,7 @@ class SessionWal:
     async def seal(self, reason: str) -> int:
         """End the session: wait until all objects are confirmed, then seal the log; return the seq of the seal.
 
-        Nothing can be put any more. Raises SessionFenced if somebody else ended the session first, RuntimeError if the session is closed
+        Nothing can be put any more. Raises SessionFenced if another gateway ended the session first, RuntimeError if the session is closed
         meanwhile.
         """
         self._is_ending = True
@@ -213,7 +213,7 @@ class SessionWal:
             task.add_done_callback(self._tasks.discard)
 
     async def _make_ours(self, pending: _Pending) -> None:
-        """Call the store until the object is ours or the session is fenced."""
+        """Call the store until the object is known to be the session's own or the session is fenced."""
         creates, looks = Backoff(self._chance), Backoff(self._chance)
         step = Step.CREATE
         while step is not Step.REST:
@@ -232,7 +232,7 @@ class SessionWal:
         if self.is_fenced:
             self._fence(sentence)
         else:
-            pending.content = ()  # the object is ours: nobody sends the bytes again
+            pending.content = ()  # The object is the session's own, so its bytes are not sent again.
             self.counters.lost_answers += outcome is Outcome.OURS
             self._confirm()
 

@@ -97,14 +97,14 @@ class WalObject(NamedTuple):
     seq: int
     """The place of the object in the session's log, from 0 on, without gaps."""
     nonce: bytes
-    """Random bytes of the process that runs the session; they tell its objects from those of anybody else."""
+    """Random bytes of the process that runs the session; they show which objects are its own."""
     rows: Sequence[Row]
     data: Sequence[Buffer]
     """One buffer for each row, in the order of the rows."""
 
 
 class Seal(NamedTuple):
-    """The object that ends the log of a session: nothing at or behind `seq` belongs to the log."""
+    """The object that ends the log of a session: no object at or after `seq` belongs to the log."""
 
     node_id: int
     session: int
@@ -117,7 +117,7 @@ class Seal(NamedTuple):
 
 
 class PlacedRow(NamedTuple):
-    """A row, and where its bytes lie in the object."""
+    """A row, and the position of its bytes in the object."""
 
     row: Row
     start: int
@@ -127,7 +127,7 @@ class PlacedRow(NamedTuple):
 
 
 class Index(NamedTuple):
-    """What the end of a WAL object tells about it, without its data."""
+    """The description of a WAL object that is at its end (footer and index), without its data."""
 
     node_id: int
     session: int
@@ -362,7 +362,7 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow]:
 
 
 def _fault_of(row: Row) -> str | None:
-    """Return what is impossible about a row, or None."""
+    """Return why a row can't be right, or None if it can."""
     if isinstance(row, FileRow):
         is_possible = row.partition >= 0 and row.length >= 0 and _FILE_NAME.fullmatch(row.name) is not None
     else:

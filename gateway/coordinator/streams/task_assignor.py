@@ -233,9 +233,9 @@ class _Assignor:
         return LeastLoaded((process.load, process) for process in self._processes.values())
 
     def _stood_by(self, task: TaskId) -> _Place | None:
-        """Return the first place that stood by for the task, or a later one if process and member have less load.
+        """Return the member that gets the task because it had a standby task for it: the first such member, or a later one with less load.
 
-        Only places without the task count. As in Kafka, there is none if the first one has the task.
+        Members of a process that already has the task are left out. As in Kafka, the result is None if the first member is left out.
         """
         places = self._last_standby.get(task, [])
         free = [place for place in places if task not in self._processes[place.process_id].tasks]

@@ -352,7 +352,7 @@ class ShareCoordinator:
             group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
         )
         if error is ErrorCode.none:
-            # clients that are in no group may have acquired records meanwhile
+            # During the deletion, clients that are no members may have acquired records. So their sessions and the state are dropped again.
             for key in [key for key in self.sessions if key[0] == group_id]:
                 self.release_member(*key)
             await self.forget(list(self.known(group_id)))

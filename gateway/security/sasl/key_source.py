@@ -30,7 +30,7 @@ class RefreshTimes:
 
 
 class KeySource:
-    """The source of the key that a token names.
+    """Finds the public key with which a token must be signed, by the key id in the token.
 
     `read` blocks, so that it runs in a thread; `origin` names the JWK set in log lines.
     """

@@ -35,7 +35,7 @@ class Phase(enum.Enum):
 
     NEW = enum.auto()
     KNOWN = enum.auto()
-    """The client knows the versions of the APIs."""
+    """The client has got an answer to ApiVersions."""
     REQUESTS = enum.auto()
     BARE = enum.auto()
     LOGGED_IN = enum.auto()
@@ -150,7 +150,7 @@ class Login:
         return Route.SERVE if now_s < ends_s else Route.CLOSE
 
     def versions_sent(self) -> None:
-        """Note that the client knows the versions of the APIs."""
+        """Record that the client has got an answer to ApiVersions."""
         self.phase = Phase.KNOWN
 
     def handshake(self, mechanism: str, *, bare: bool) -> Handshake:

@@ -47,7 +47,10 @@ class UsersFile:
         try:
             self._digests = await asyncio.to_thread(read_users, self._path)
         except LoginSettingsError as error:
-            logger.warning("the users of PLAIN stay as they are: %s", error)
+            logger.warning(
+                "the file of PLAIN users can't be used, so the users that were read before stay valid: %s",
+                error,
+            )
         else:
             logger.info("read the users of PLAIN again from %s: %d users", self._path, len(self._digests))
 

@@ -65,7 +65,7 @@ async def end(node: Node, client: Client, version: int, *, commit: bool = True, 
 async def add(
     node: Node, client: Client, version: int, *topics: tuple[str, int], verify: bool = False, epoch: int = 0
 ) -> list[tuple[str, int, str]]:
-    """Return (topic, partition, error) of each partition."""
+    """Send AddPartitionsToTxn. Return (topic, partition, error) of each partition."""
     producer_id = client.producer.producer_id
 
     def make(module: Any) -> dict[str, Any]:

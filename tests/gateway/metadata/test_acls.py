@@ -29,7 +29,7 @@ def ids() -> itertools.count[int]:
 
 
 class Image:
-    """An image in which decisions are carried out at once, after a way through the stored form."""
+    """A metadata image. Each decision takes effect at once: its records are encoded, decoded and replayed."""
 
     def __init__(self, *entries: AclEntry, most: int = 100) -> None:
         self.image = MetadataImage()

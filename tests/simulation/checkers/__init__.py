@@ -29,8 +29,8 @@ from tests.simulation.history import History, Refused, Unexpected
 
 
 def unexpected(facts: Facts) -> list[str]:
-    """Find answers that no client should get, including refusals of a producer's batches that the producer can't
-    explain.
+    """Find answers that no client should get, such as refused batches for whose refusal the producer knows no
+    reason.
     """
     return [f"{event.at_ms} ms: {event.client}: {event.sentence}" for event in facts.all(Unexpected)] + [
         f"{event.at_ms} ms: {event.producer}/{event.incarnation} was refused sequence {event.base_sequence} of "

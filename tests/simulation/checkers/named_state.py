@@ -110,7 +110,7 @@ def _check_last(facts: Facts, lines: Lines) -> list[str]:
 
 
 def names_fenced(facts: Facts) -> list[str]:
-    """Find lives that were fenced without a newer epoch, and lines of an older epoch behind those of a newer one."""
+    """Find lives that were fenced without a newer epoch, and lines of an older name epoch after lines of a newer one."""
     breaches = []
     newest: dict[tuple[str, TopicPartition], int] = {}
     for event in facts.history.events:

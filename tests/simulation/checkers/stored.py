@@ -103,7 +103,7 @@ def misplaced(facts: Facts) -> list[str]:
             if name is not None and facts.sent[name].partition == event.partition:
                 continue
             if facts.line(value) is not None:
-                continue  # `named_places` judges lines
+                continue  # The checker `named_places` checks records with producer names.
             if (event.partition, offset) not in strange:
                 strange.add((event.partition, offset))
                 what = "nobody sent it" if name is None else f"sent to {place(facts.sent[name].partition)}"

@@ -154,7 +154,7 @@ def _group(
         name, own = f"{group}-member-{number}", _own(random)
         transformer = None
         if transforms:
-            # each has its own transactional id, as in Kafka Streams
+            # Each member has a transactional id of its own, as in Kafka Streams.
             transformer_name = f"{name}-out"
             timeout_ms = own.choice(traits.transaction_timeouts_ms)
             transformer = _transactional(

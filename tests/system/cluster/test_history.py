@@ -86,7 +86,7 @@ def read_all(gateway: GatewayProcess) -> list[bytes]:
 
 
 def check(found: list[bytes], expected: list[bytes]) -> None:
-    """Check each record; say which are wrong, and not how."""
+    """Check each record. The failure names the wrong records by number, and those that are all zeros, but not their long values."""
     wrong = [number for number, value in enumerate(expected) if found[number] != value]
     zeros = [number for number in wrong if not found[number].strip(b"\0")]
     assert (wrong, zeros) == ([], [])

@@ -18,7 +18,7 @@ class Accepted(NamedTuple):
 
 
 ACCEPTED: tuple[Accepted, ...] = (
-    # acks=all waits for the disk by default; eligible leader replicas set min.insync.replicas for the whole cluster
+    # Seqgate's default of flush.messages differs, because acks=all waits for the disk. Kafka sets min.insync.replicas for the whole cluster (KIP-966).
     Accepted("admin", "*.configs.flush.messages.*"),
     Accepted("admin", "*.configs.min.insync.replicas.*"),
 )

@@ -53,7 +53,7 @@ class HeldObjects:
     def __init__(self) -> None:
         self.stored: dict[str, bytes] = {}
         self.calls: list[HeldCall] = []
-        """The calls that nobody took yet, in order."""
+        """The calls that the test has not taken yet, in order."""
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
         joined = content if isinstance(content, bytes) else b"".join(content)

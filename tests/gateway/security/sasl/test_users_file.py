@@ -61,7 +61,7 @@ async def test_a_replaced_file_of_no_use_changes_nothing_and_is_logged_once(
     for _ in range(2):
         assert await users.digests() == {"alice": digest("a")}
     assert reason in caplog.text
-    assert caplog.text.count("the users of PLAIN stay as they are") == 1
+    assert caplog.text.count("the users that were read before stay valid") == 1
 
 
 def test_a_file_that_others_may_read_is_refused(tmp_path: Path) -> None:
