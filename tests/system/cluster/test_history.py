@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as KafkaTopicPartition
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.object_stores import ACCESS_KEY, BUCKET, SECRET_KEY, MotoServer, Versitygw
+from tests.support.setup_peers import versitygw_program
 
 MIB = 1 << 20
 SEGMENT_BYTES = 5 * MIB // 2
@@ -24,22 +26,40 @@ COUNT = 10 * CACHE_BYTES // RECORD_BYTES
 DEADLINE_S = 60.0
 
 
+SETTINGS = {
+    "seqgate.cluster.cache.bytes": str(CACHE_BYTES),
+    "seqgate.cluster.upload.interval.ms": "300",
+    "seqgate.cluster.puts.per.second": "1000",
+    "log.cleaner.backoff.ms": "200",
+}
+
+
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     (tmp_path / "bucket").mkdir()
     process = GatewayProcess(
-        tmp_path / "cache",
-        settings={
-            "seqgate.cluster": f"file://{tmp_path / 'bucket'}",
-            "seqgate.cluster.cache.bytes": str(CACHE_BYTES),
-            "seqgate.cluster.upload.interval.ms": "300",
-            "seqgate.cluster.puts.per.second": "1000",
-            "log.cleaner.backoff.ms": "200",
-        },
+        tmp_path / "cache", settings={"seqgate.cluster": f"file://{tmp_path / 'bucket'}", **SETTINGS}
     )
     process.start()
     yield process
     process.kill()
+
+
+@pytest.fixture
+def gateway_on_s3(tmp_path: Path) -> Iterator[GatewayProcess]:
+    with (Versitygw if versitygw_program() else MotoServer)() as store:
+        process = GatewayProcess(
+            tmp_path / "cache",
+            settings={
+                "seqgate.cluster": f"s3://{BUCKET}/prefix",
+                "seqgate.cluster.endpoint": store.endpoint,
+                **SETTINGS,
+            },
+            environment={"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY},
+        )
+        process.start()
+        yield process
+        process.kill()
 
 
 def records() -> list[bytes]:
@@ -105,6 +125,14 @@ def wait_for_eviction(gateway: GatewayProcess) -> None:
 
 
 def test_a_topic_ten_times_the_cache_is_read_from_the_start(gateway: GatewayProcess) -> None:
+    check_three_lives(gateway)
+
+
+def test_a_topic_ten_times_the_cache_is_read_from_the_s3_bucket(gateway_on_s3: GatewayProcess) -> None:
+    check_three_lives(gateway_on_s3)
+
+
+def check_three_lives(gateway: GatewayProcess) -> None:
     values = records()
     produce(gateway, values)
     wait_for_eviction(gateway)
@@ -170,16 +198,8 @@ def test_aborted_records_of_the_history_stay_hidden(gateway: GatewayProcess) -> 
     assert found == committed
 
 
-def test_a_compacted_topic_is_larger_than_the_cache(gateway: GatewayProcess) -> None:
-    create(
-        gateway,
-        **{
-            "cleanup.policy": "compact",
-            "min.cleanable.dirty.ratio": "0.01",
-            "delete.retention.ms": "0",
-            "max.compaction.lag.ms": "1000",
-        },
-    )
+def test_segments_are_compacted_that_only_the_bucket_has(gateway: GatewayProcess) -> None:
+    create(gateway, **{"min.cleanable.dirty.ratio": "0.01", "delete.retention.ms": "0"})
     chance = random.Random(5)
     newest: dict[bytes, bytes] = {}
     producer = Producer({"bootstrap.servers": gateway.bootstrap, "enable.idempotence": True})
@@ -189,6 +209,11 @@ def test_a_compacted_topic_is_larger_than_the_cache(gateway: GatewayProcess) -> 
         producer.produce("history", value, key=key, partition=0)
         producer.poll(0)
     assert producer.flush(DEADLINE_S) == 0
+    wait_for_eviction(gateway)
+    policy = ConfigEntry("cleanup.policy", "compact", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ConfigResource.Type.TOPIC, "history", incremental_configs=[policy])
+    admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
+    admin.incremental_alter_configs([resource])[resource].result(DEADLINE_S)
     deadline = time.monotonic() + DEADLINE_S
     while "was compacted" not in gateway.stderr_text():
         assert time.monotonic() < deadline
