@@ -20,8 +20,8 @@ from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key, partition_of
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
-from gateway.cluster.wal.boundary import read_boundary
-from gateway.cluster.wal.keys import boundary_key, object_key
+from gateway.cluster.wal.boundary import read_boundary, read_sessions_boundary
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import RegisteredSession
 from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode
@@ -45,7 +45,7 @@ async def verify(
     check = _Check(objects, progress)
     known = await registered(objects, address)
     await check.history()
-    for session in known:
+    for session in known[await check.first_session() :]:
         await check.wal(session)
     await check.gaps()
     return Verification(
@@ -163,6 +163,14 @@ class _Check:
         return None
 
     # --- write-ahead logs
+
+    async def first_session(self) -> int:
+        """Return the number of the first session whose log may have objects."""
+        try:
+            return await read_sessions_boundary(self._reads)
+        except CorruptWalObject as error:
+            self._is_damaged(SESSIONS_BOUNDARY_KEY, error)
+            return 0
 
     async def wal(self, session: RegisteredSession) -> None:
         """Check the log of a session from its boundary to its seal, or to the end of a log that has none."""

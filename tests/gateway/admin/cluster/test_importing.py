@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
+from random import Random
+from typing import TypeVar
 
 import msgspec
 import pytest
@@ -16,13 +18,16 @@ from typer.testing import CliRunner
 from gateway.admin.cluster.messages import Imported, Verification
 from gateway.cli import app
 from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import Buffer, ObjectStore, Refused, joined
+from gateway.cluster.objects.objects import Buffer, ObjectStore, Refused, StoreFailed, joined
 from gateway.config import Config, load_config
 from gateway.gateway import Gateway
 from gateway.homes.home import StartFailed
 from gateway.runtime.loop.machine import Machine
 from tests.gateway.homes.test_uploads import TOPIC, Running, running
 from tests.support.batches import Batch, records
+
+T = TypeVar("T")
+SHARE = 0.2
 
 
 @asynccontextmanager
@@ -282,3 +287,48 @@ def test_a_copy_that_differs_is_told(data: Path, changing: Changing) -> None:
     changing(change)
     assert "is damaged: the CRC-32C of the bytes" in refusal(data)
     assert (data.parent / "bucket" / "import").exists()
+
+
+class _Failing(DirectoryObjects):
+    """A directory that fails a share of the calls: before or after their effect."""
+
+    def __init__(self, path: Path, chance: Random) -> None:
+        super().__init__(path)
+        self._chance = chance
+        self.failures = 0
+
+    async def _maybe(self, call: Awaitable[T]) -> T:
+        if self._chance.random() < SHARE:
+            self.failures += 1
+            if self._chance.random() < 0.5:
+                await call
+            elif isinstance(call, Coroutine):
+                call.close()
+            raise StoreFailed("503")
+        return await call
+
+    async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
+        await self._maybe(super().create(key, content))
+
+    async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
+        return await self._maybe(super().get(key, first, size_bytes))
+
+    async def replace(self, key: str, content: bytes, version: str | None) -> str:
+        return await self._maybe(super().replace(key, content, version))
+
+    async def delete(self, key: str) -> None:
+        await self._maybe(super().delete(key))
+
+
+async def test_an_import_outlives_the_failures_of_a_store(
+    data: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, batches = await original(data)
+    store = _Failing(data.parent / "bucket", Random(7))
+    with monkeypatch.context() as patched:
+        patched.setattr(Machine, "objects", lambda _machine, _config: store)
+        await asyncio.to_thread(imported, data)
+    assert store.failures > 3
+    assert (await asyncio.to_thread(verified, data)).damaged == []
+    async with running(data.parent) as gateway:
+        assert content(gateway) == batches

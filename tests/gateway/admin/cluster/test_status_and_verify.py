@@ -18,6 +18,8 @@ from gateway.admin.cluster.verification import verify as verified
 from gateway.cli import app
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.wal.boundary import encode_boundary
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.homes.test_uploads import running
 from tests.support.simulated_objects import ROUGH, SimulatedBucket, SimulatedObjects
@@ -166,6 +168,16 @@ def test_damage_is_found(bucket: Path, chosen: Callable[[Path], str], damage: Ca
     shown = run("verify", bucket)
     assert shown.exit_code == 1
     assert "damaged or missing" in shown.stdout
+
+
+def test_the_logs_of_collected_sessions_are_not_asked_for(bucket: Path) -> None:
+    (bucket / SESSIONS_BOUNDARY_KEY).write_bytes(encode_boundary(1))
+    found = answer("verify", bucket, Verification)
+    assert (found.wal_objects, found.damaged) == (0, [])
+    (bucket / SESSIONS_BOUNDARY_KEY).write_bytes(b"{}")
+    found = answer("verify", bucket, Verification, 1)
+    assert [row.key for row in found.damaged] == [SESSIONS_BOUNDARY_KEY]
+    assert found.wal_objects > 0
 
 
 async def copied(bucket: Path) -> SimulatedBucket:
