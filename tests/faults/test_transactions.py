@@ -69,9 +69,9 @@ async def work(node: Node, version: int, attempts: list[Attempt]) -> None:
 
 
 async def run_until(fail_at: int, version: int) -> tuple[SimulatedDisk, int, list[Attempt]]:
-    """Run the work with a disk that fails from operation `fail_at` on.
+    """Run the transactions of this test on a disk that fails from operation `fail_at` on.
 
-    Returns the disk after the power cut, and the number of operations.
+    Returns the disk after a power cut, the number of operations, and the attempted transactions.
     """
     disk = new_disk()
     attempts: list[Attempt] = []

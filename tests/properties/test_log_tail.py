@@ -79,7 +79,7 @@ def test_cut_or_flipped_anywhere(original: tuple[Path, list[BatchView]], data: s
             return
         found = views(log)
         for kept, before in zip(found, whole, strict=False):
-            # No checksum protects the leader epoch: the CRC begins behind it, as in Kafka.
+            # No checksum protects the leader epoch: the CRC begins after it, as in Kafka.
             assert kept.crc_is_right
             assert (kept.base_offset, kept.payload, kept.base_sequence) == (
                 before.base_offset,

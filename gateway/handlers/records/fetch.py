@@ -65,7 +65,7 @@ class _Read:
 
 
 def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer | Deferred:
-    """Answer from the data that is there, or wait for more."""
+    """Answer with the records that the logs have now, or wait until enough bytes have arrived."""
     fetch_context, error = open_context(context, request)
     if fetch_context is None:
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))

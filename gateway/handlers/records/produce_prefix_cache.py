@@ -74,7 +74,7 @@ class _Target:
 
 
 class ProduceRepeats:
-    """Begins repeats of Produce requests of one version (`Repeats`)."""
+    """Recognizes repeats of Produce requests of one version, and appends their batches without decoding the requests."""
 
     def __init__(self, services: ProduceServices, api_version: int) -> None:
         self._services = services
