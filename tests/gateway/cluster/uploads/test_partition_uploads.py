@@ -1,0 +1,130 @@
+"""What an upload does for a history that is larger than the disk."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.cluster.cache.bucket_source import BucketSource
+from gateway.cluster.objects.directory_objects import DirectoryObjects
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.rebuild.history import History
+from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from log import LocalDurability, LogDirectory, PartitionLog, Storage
+from log.rebuilding import RebuiltDirectory
+from log.sparse import SegmentKey
+from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
+
+TOPIC_ID = uuid.UUID(int=5)
+PARTITION = PartitionKey(TOPIC_ID, 0)
+
+
+class Scene:
+    """A log of several segments, and a bucket."""
+
+    def __init__(self, root: Path) -> None:
+        (root / "bucket").mkdir()
+        self.objects = DirectoryObjects(root / "bucket")
+        self.storage = Storage().with_holes()
+        assert self.storage.sparse is not None
+        self.sparse = self.storage.sparse
+        self.log = self.open(root / "cache", self.storage).create("flights", TOPIC_ID, 0, SMALL)
+        fill(self.log, 1)
+        flush(self.log)
+        fill(self.log, 40)
+        flush(self.log)
+        self.log.advance_high_watermark_to_end()
+        self.closed = self.log.segments.bases[:-1]
+        ports = UploadPorts(self.objects, self.storage, Manifests(self.objects), 0, lambda: 0, self._flushed)
+        self.uploads = PartitionUploads(ports)
+
+    @staticmethod
+    def open(path: Path, storage: Storage) -> LogDirectory:
+        return LogDirectory.open(path, storage, node_id=1, now_ms=lambda: NOW_MS, config=SMALL)
+
+    async def _flushed(self, log: PartitionLog) -> None:
+        assert log.recovery_point == log.log_end_offset
+
+    def keys(self) -> list[SegmentKey]:
+        return sorted(file.key for file in self.sparse.files if file.key is not None)
+
+    async def stored(self) -> list[str]:
+        return [entry.key async for entry in self.objects.list("")]
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    await scene.objects.close()
+
+
+async def test_closed_segments_may_be_evicted_once_their_manifest_counts(scene: Scene) -> None:
+    uploaded = await scene.uploads.upload(scene.log)
+    assert scene.keys() == [], "a taker may still find the manifest before"
+    scene.uploads.counts(uploaded)
+    assert scene.keys() == [SegmentKey(*PARTITION, base, 0) for base in scene.closed]
+
+
+async def test_a_block_that_was_evicted_comes_back(scene: Scene) -> None:
+    scene.uploads.counts(await scene.uploads.upload(scene.log))
+    expected = offsets_read(scene.log, 0)
+    source = BucketSource(scene.objects)
+    for file in scene.sparse.files:
+        if file.key is not None:
+            assert scene.sparse.evict(file, [0]) == file.size_bytes
+            scene.sparse.fill(file, 0, await source.read(file.key, 0, file.size_bytes))
+    assert offsets_read(scene.log, 0) == expected
+    assert scene.sparse.blocks_waited_for == 0
+
+
+async def test_each_closed_segment_has_its_index_files_in_the_manifest(scene: Scene) -> None:
+    manifest = (await scene.uploads.upload(scene.log)).manifest
+    names = {file.name for file in manifest.files if file.name.endswith("index")}
+    assert names == {f"{base:020}.{suffix}" for base in scene.closed for suffix in ("index", "timeindex")}
+
+
+async def test_nothing_is_uploaded_twice(scene: Scene) -> None:
+    first = await scene.uploads.upload(scene.log)
+    before = await scene.stored()
+    again = await scene.uploads.upload(scene.log)
+    assert await scene.stored() == before
+    assert (again.manifest.segments, again.manifest.files) == (first.manifest.segments, first.manifest.files)
+    assert again.garbage == frozenset()
+
+
+async def test_a_start_leaves_closed_segments_in_the_bucket(scene: Scene, tmp_path: Path) -> None:
+    await scene.uploads.upload(scene.log)
+    storage = Storage().with_holes()
+    assert storage.sparse is not None
+    directory = RebuiltDirectory.begin(storage, tmp_path / "rebuilt", b"{}")
+    history = History(scene.objects, directory)
+    await history.restore(PARTITION)
+    directory.place(TOPIC_ID, 0, "flights")
+    directory.finish(LocalDurability(storage), "cluster", 1)
+    absent = sorted(file.key for file in storage.sparse.files if file.key is not None and file.absent)
+    assert absent == [SegmentKey(*PARTITION, base, 0) for base in scene.closed]
+    again = scene.open(tmp_path / "rebuilt", storage).get("flights", 0)
+    assert again is not None
+    assert again.log_end_offset == scene.log.log_end_offset
+    assert storage.sparse.blocks_waited_for == 0
+    with pytest.raises(OSError, match="no bucket has it"):
+        storage.read_file(again.segments.segments[0].file.path)
+
+
+async def test_a_segment_without_index_files_is_fetched(scene: Scene, tmp_path: Path) -> None:
+    base = scene.closed[1]
+    (tmp_path / "cache" / "flights-0" / f"{base:020}.timeindex").unlink()
+    manifest = (await scene.uploads.upload(scene.log)).manifest
+    assert not any(file.name.startswith(f"{base:020}.") and "index" in file.name for file in manifest.files)
+    storage = Storage().with_holes()
+    assert storage.sparse is not None
+    directory = RebuiltDirectory.begin(storage, tmp_path / "rebuilt", b"{}")
+    await History(scene.objects, directory).restore(PARTITION)
+    directory.abandon()
+    absent = {file.key.base_offset for file in storage.sparse.files if file.key is not None and file.absent}
+    assert absent == {*scene.closed} - {base}
