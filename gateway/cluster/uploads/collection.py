@@ -1,6 +1,6 @@
 """Deletes objects of write-ahead logs that no start needs: first the boundary moves, then the objects go.
 
-Seals and registrations stay for ever. A crash may leave a few objects below a boundary.
+Seals and registrations stay for ever. What a crash leaves below a boundary is deleted by a sweep (`orphans.py`).
 """
 
 from __future__ import annotations

@@ -1,16 +1,26 @@
-"""Finds the parts, side files and manifests that nothing needs: what a crash left between an upload and its manifest, or amid a deletion.
+"""Finds the objects that nothing needs: what a crash left between an upload and its manifest, or amid a deletion.
 
 An object is an orphan only if the session has itself replaced the manifest of the partition: a process that has not noticed the end of its
 session could still replace an older manifest by one that names the object. It is also older than any upload takes.
+
+An object of a write-ahead log is an orphan below the boundary of its log. A call that was late may have created the object again after
+its deletion.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Collection
+from typing import Final
 
 from gateway.cluster.objects.objects import Entry, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, partition_of
 from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.wal.boundary import read_boundary
+from gateway.cluster.wal.keys import WAL_PREFIX
+from gateway.cluster.wal.persistence import PersistentReads
+
+_LOGGED: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
 
 
 async def find_orphans(
@@ -37,3 +47,22 @@ async def find_orphans(
         ):
             orphans.append(entry)
     return orphans
+
+
+async def find_collected(objects: ObjectStore, created_before_ms: int) -> list[Entry]:
+    """Return the old objects below the boundaries of their write-ahead logs.
+
+    Waits for the boundaries until the store answers. Raises StoreFailed, CorruptWalObject, IncompatibleFormat, Refused.
+    """
+    logs: dict[tuple[int, int], list[tuple[int, Entry]]] = {}
+    async for entry in objects.list(WAL_PREFIX):
+        match = _LOGGED.fullmatch(entry.key)
+        if match is not None and entry.modified_ms < created_before_ms:
+            logs.setdefault((int(match[1]), int(match[2])), []).append((int(match[3]), entry))
+    reads = PersistentReads(objects, "the gateway waits to find what is left of write-ahead logs")
+    found: list[Entry] = []
+    for (node_id, session), old in logs.items():
+        if len(old) > 1:  # a log with one object has its seal left, which stays for ever
+            boundary = await read_boundary(reads, node_id, session)
+            found += [entry for seq, entry in old if seq < boundary]
+    return found

@@ -21,7 +21,7 @@ from gateway.cluster.parts.manifests import Manifests, Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.uploads.coverage import Coverage
-from gateway.cluster.uploads.orphans import find_orphans
+from gateway.cluster.uploads.orphans import find_collected, find_orphans
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
@@ -169,21 +169,22 @@ class Uploads:
         await self._collect()
 
     async def sweep(self) -> int:
-        """Delete old objects that nothing needs; return how many. Raises SessionFenced, StoreFailed, Refused."""
+        """Delete old objects that nothing needs; return how many. Raises as `find_orphans`, and SessionFenced."""
         found = await self.find_orphans(int(self._limits.orphan_age_s * 1000))
         await self.remove(found)
         if found:
-            logger.info("deleted %d objects of the bucket that no manifest names", len(found))
+            logger.info("deleted %d objects of the bucket that nothing needs", len(found))
         return len(found)
 
     async def find_orphans(self, min_age_ms: int) -> list[Entry]:
-        """Return the objects of at least this age that nothing needs. Raises StoreFailed, Refused."""
+        """Return the objects of at least this age that nothing needs. Raises StoreFailed, CorruptWalObject, IncompatibleFormat, Refused."""
         created_before_ms = self._now_ms() - min_age_ms
         # An object of an upload under way has no manifest yet.
         async with self._turn:
-            return await find_orphans(
+            found = await find_orphans(
                 self._objects, lambda: set(self._partitions.all()), self._counted.get, created_before_ms
             )
+        return found + await find_collected(self._objects, created_before_ms)
 
     async def remove(self, orphans: Sequence[Entry]) -> None:
         """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused."""

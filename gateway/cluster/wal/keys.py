@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Final
 
+WAL_PREFIX: Final = "wal/"
+
 
 def object_key(node_id: int, session: int, seq: int) -> str:
     """Return the key of object `seq` of the session's write-ahead log."""
-    return f"wal/{node_id}/{session}/{seq:020}"
+    return f"{WAL_PREFIX}{node_id}/{session}/{seq:020}"
 
 
 def boundary_key(node_id: int, session: int) -> str:
     """Return the key of the session's boundary: the objects below the boundary may be deleted."""
-    return f"wal/{node_id}/{session}/boundary"
+    return f"{WAL_PREFIX}{node_id}/{session}/boundary"
 
 
 def registration_key(session: int) -> str:

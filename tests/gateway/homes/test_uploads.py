@@ -252,6 +252,28 @@ async def test_orphans_are_swept_when_they_are_old(tmp_path: Path) -> None:
     assert await stored(tmp_path) == (0, 3, 3)
 
 
+async def test_objects_below_the_boundary_are_swept_when_they_are_old(tmp_path: Path) -> None:
+    """A crash amid a deletion leaves them, and a late call creates one again; the objects from the boundary on stay."""
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        await first.uploads.round()
+        left = [f"wal/1/0/{seq:020}" for seq in range(2)]
+        assert not first.wal_objects & {*left}
+        for key in left:
+            (tmp_path / "bucket" / key).write_bytes(b"")
+        await first.append(2)
+        needed = first.wal_objects - {*left}
+        assert await first.uploads.sweep() == 0
+        for path in (tmp_path / "bucket" / "wal").rglob("*"):
+            modified_s = path.stat().st_mtime - OLD_S
+            os.utime(path, (modified_s, modified_s))
+        assert await first.uploads.sweep() == len(left)
+        assert needed <= first.wal_objects
+        assert not first.wal_objects & {*left}
+    assert await stored(tmp_path) == (0, 5, 5)
+
+
 @pytest.mark.parametrize("name", ["00000000000000000003.names", "leader-epoch-checkpoint"])
 async def test_side_files_come_back(tmp_path: Path, name: str) -> None:
     async with running(tmp_path) as first:
