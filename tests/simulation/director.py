@@ -60,6 +60,8 @@ class Director:
             "power cut amid": self._cut_power_amid,
             "lost disk": self._lose_disk,
             "store away": self._take_store_away,
+            "takeover": self._take_over,
+            "move": self._move,
         }[kind]
         while True:
             mean = mean_s / 20 if self._chance.random() < AT_ONCE else mean_s
@@ -103,10 +105,27 @@ class Director:
             self._node.lose_disk()
             await self._bring_up()
 
+    async def _take_over(self) -> None:
+        """Start another gateway while one runs, which goes on until it learns of its end."""
+        async with self._restarting:
+            if self._node.gateway is not None:
+                self._node.leave_running()
+            await self._bring_up()
+
+    async def _move(self) -> None:
+        """End the gateway, and start another one on the disk of another machine."""
+        async with self._restarting:
+            if self._node.gateway is not None and self._chance.random() < 0.5:
+                await self._node.stop()
+            else:
+                self._node.kill()
+            self._node.change_machine()
+            await self._bring_up()
+
     async def _take_store_away(self) -> None:
         """No call reaches the store for a while."""
         now_s = self._loop.time()
-        self._node.bucket.outages.append((now_s, now_s + self._chance.choice((0.5, 5.0, 40.0))))
+        self._node.bucket.outages.append((now_s, now_s + self._chance.choice((0.5, 0.5, 5.0, 40.0))))
 
     async def _stop(self) -> None:
         async with self._restarting:

@@ -339,6 +339,15 @@ class Network:
 
     # --- faults
 
+    def lead_away(self, process: Process, keeps: Callable[[str], bool]) -> None:
+        """Free the addresses of a process that goes on, and cut its connections, except those of the clients that `keeps` names."""
+        for address, listener in list(self.listeners.items()):
+            if listener.process is process:
+                del self.listeners[address]
+        for end in list(self.ends):
+            if end.process is process and not keeps(end.peer.process.name):
+                end.cut()
+
     def holds_up(self, one: Process, other: Process) -> bool:
         return frozenset((one.name, other.name)) in self._apart
 

@@ -7,6 +7,7 @@ import logging
 from collections import Counter
 from random import Random
 
+from gateway.cluster.parts.keys import PartitionKey
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.home import StartFailed
@@ -21,7 +22,7 @@ from tests.simulation.machine import SimulatedClock, SimulatedMachine
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
-from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
+from tests.support.simulated_objects import CALM, SimulatedBucket, SimulatedObjects
 
 logger = logging.getLogger(__name__)
 
@@ -53,6 +54,12 @@ class Node:
         self._history = history
         self._process: Process | None = None
         self._dead: list[Process] = []
+        self._replaced: dict[Process, SimulatedDisk] = {}
+        """The gateways that run although another one took over, with their disks."""
+        self._store: SimulatedObjects | None = None
+        """The store as the newest process reaches it."""
+        self._spare_disk: SimulatedDisk | None = None
+        """The disk of another machine, with what a gateway left there."""
         self._is_over = asyncio.Event()
 
     def _new_disk(self) -> SimulatedDisk:
@@ -121,9 +128,31 @@ class Node:
             return None
         self.counts["lives in the bucket"] += 1
         life = self.counts["lives in the bucket"]
-        return SimulatedObjects(
+        self._store = SimulatedObjects(
             self.bucket, seed=self._chance.randrange(1 << 30), faults=faults, name=f"life {life}"
         )
+        return self._store
+
+    def calm_store(self) -> None:
+        """Let no further call of the gateway to the store fail."""
+        if self._store is not None:
+            self._store.faults = CALM
+
+    def log_sizes(self) -> dict[PartitionKey, int]:
+        """Return the bytes of the segments of all partitions; 0 for those without a log."""
+        gateway = self.gateway
+        assert gateway is not None
+        topics = gateway.services.topics.metadata_log.image.topics_by_id
+        sizes = {
+            PartitionKey(topic.topic_id, partition): 0
+            for topic in topics.values()
+            for partition in topic.partitions
+        }
+        for log in gateway.services.partitions.log_directory.logs():
+            sizes[PartitionKey(log.topic_id, log.partition)] = sum(
+                segment.size_bytes for segment in log.segments.segments
+            )
+        return sizes
 
     def _note_failed_start(self, error: BaseException) -> None:
         """Record the reason why a gateway could not start on a failing disk."""
@@ -146,6 +175,48 @@ class Node:
         """Kill the process, and give the next one an empty disk."""
         self._end("lost disk")
         self.disk = self._new_disk()
+
+    def change_machine(self) -> None:
+        """Let the next start use the disk of another machine, which may hold what an earlier gateway left. Nothing may run here."""
+        assert not self.is_up
+        self.disk, self._spare_disk = self._disk_elsewhere(), self.disk
+
+    def leave_running(self) -> None:
+        """Let the gateway run, and the next start be on another machine, as an operator does who takes the gateway for dead.
+
+        Only idempotent producers stay connected: a gateway that has not learned of its end may serve old data to readers.
+        """
+        process, gateway = self._process, self.gateway
+        assert process is not None
+        assert gateway is not None
+        self._process = self.gateway = None
+        self._replaced[process] = self.disk
+        self.disk = self._disk_elsewhere()
+        self.counts["takeover"] += 1
+        self._network.lead_away(process, lambda client: client.startswith("idempotent"))
+        self._history.add(GatewayCrashed(self._at_ms(), "kill"))
+        process.begin(gateway.home.ended()).add_done_callback(lambda ended: self._has_ended(process, ended))
+
+    def _has_ended(self, process: Process, ended: asyncio.Task[None]) -> None:
+        """End the process of a gateway that has learned of its end, as `gateway.gateway.run` does."""
+        if not ended.cancelled():
+            ended.exception()
+        self.counts["fenced"] += process in self._replaced
+        self._end_replaced(process)
+
+    def _end_replaced(self, process: Process) -> None:
+        disk = self._replaced.pop(process, None)
+        if disk is None:
+            return
+        process.die()
+        self._dead.append(process)
+        self._network.process_died(process, polite=True)
+        disk.kill()
+        self._spare_disk = disk
+
+    def _disk_elsewhere(self) -> SimulatedDisk:
+        disk, self._spare_disk = self._spare_disk, None
+        return disk or self._new_disk()
 
     async def crash_amid(self, *, power: bool) -> None:
         """Crash before one of the next disk operations, whichever code is running."""
@@ -204,5 +275,7 @@ class Node:
         self.disk.kill()
 
     def bury(self) -> None:
+        for process in list(self._replaced):
+            self._end_replaced(process)
         for process in self._dead:
             process.bury()

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from tests.simulation.profiles import ORDINARY, Profile, profile_of
+from tests.simulation.profiles import ORDINARY, TAKEOVERS, Profile, profile_of
 from tests.support.simulated_objects import CALM, Faults
 
 HOST = "gateway"
@@ -30,6 +31,12 @@ class Plan:
     store: Faults | None = None
     """The faults of the object store, where records are durable in a bucket; None where they are on the local disk."""
 
+    faults_need_topics: bool = False
+    """Whether no fault happens before the topics exist: while a store is away, nothing else would happen in a short run."""
+
+    rests: bool = False
+    """Whether the gateway gets the time, at the end, to delete from the bucket what nobody needs."""
+
     def without(self, *kinds: str) -> Plan:
         return replace(self, befalls={kind: s for kind, s in self.befalls.items() if kind not in kinds})
 
@@ -52,8 +59,10 @@ MEAN_S = {
 """The mean virtual seconds between two faults of each kind, in a run that has the kind."""
 
 
-BUCKET_MEAN_S = {"lost disk": 4.0, "store away": 5.0}
+BUCKET_MEAN_S = {"lost disk": 6.0, "store away": 8.0, "takeover": 5.0, "move": 6.0}
 """The same for the faults that only a gateway in a bucket survives."""
+ENDS: Final = frozenset({"kill", "power cut", "kill amid", "power cut amid", "stop"})
+"""The faults that end the gateway."""
 FAULTY_STORES: Final = (
     CALM,
     Faults(latency_s=(0.02, 0.1)),
@@ -64,15 +73,31 @@ FAULTY_STORES: Final = (
 )
 
 
+TAKEOVERS_SHARE: Final = 0.25
+"""The share of runs in a bucket that are about takeovers."""
+
+
 def bucket_plan_of(seed: int) -> Plan:
-    """Draw a plan in which records are durable in a bucket: disks are lost, and the store fails."""
-    chance, plan = Random(f"bucket plan {seed}"), plan_of(seed)
-    befalls = {kind: mean_s for kind, mean_s in plan.befalls.items() if kind != "disk"}
+    """Draw a plan in which records are durable in a bucket: disks are lost, gateways taken for dead, and the store fails."""
+    if Random(f"takeovers {seed}").random() < TAKEOVERS_SHARE:
+        return _in_bucket(seed, plan_of(seed, TAKEOVERS), TAKEOVERS.befalls or {})
+    chance, plan = Random(f"bucket befalls {seed}"), plan_of(seed)
+    # a start takes longer than on a local disk, and the gateway must do some work before it ends
+    befalls = {
+        kind: mean_s * (3.0 if kind in ENDS else 1.0)
+        for kind, mean_s in plan.befalls.items()
+        if kind != "disk"
+    }
     befalls |= {
         kind: mean_s * chance.uniform(0.4, 2.0)
         for kind, mean_s in BUCKET_MEAN_S.items()
-        if chance.random() < 0.7
+        if chance.random() < 0.5
     }
+    return _in_bucket(seed, replace(plan, duration_s=max(plan.duration_s, 10.0)), befalls)
+
+
+def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:
+    chance = Random(f"bucket plan {seed}")
     settings = (
         "seqgate.cluster=s3://bucket/prefix",
         f"seqgate.cluster.puts.per.second={chance.choice((5, 50, 1_000))}",
@@ -80,17 +105,28 @@ def bucket_plan_of(seed: int) -> Plan:
         f"log.flush.interval.messages={chance.choice((1, PAGE_CACHE))}",
         f"seqgate.cluster.upload.interval.ms={Random(f'uploads plan {seed}').choice((100, 500, 2_000, 600_000))}",
         f"seqgate.cluster.cache.bytes={Random(f'cache plan {seed}').choice((0, 1 << 14, -1))}",
+        f"seqgate.cluster.orphan.age.ms={Random(f'sweeps plan {seed}').choice((1_000, 5_000, 86_400_000))}",
     )
+    rests = not {"seqgate.cluster.upload.interval.ms=600000", "seqgate.cluster.orphan.age.ms=86400000"} & {
+        *settings
+    }
     store = chance.choice(FAULTY_STORES)
     if store.slow:
         # Clients that give up within a second would ask for blocks of one id sooner than the store takes one.
         settings += ("seqgate.producer.id.block.size=1000",)
-    return replace(plan, befalls=befalls, settings=(*plan.settings, *settings), store=store)
+    return replace(
+        plan,
+        befalls=dict(befalls),
+        settings=(*plan.settings, *settings),
+        store=store,
+        rests=rests,
+        faults_need_topics=Random(f"begin of {seed}").random() < 0.9,
+    )
 
 
-def plan_of(seed: int) -> Plan:
-    """Draw some of the faults, and some of the settings that change the outcome, from the seed."""
-    chance, profile = Random(f"plan {seed}"), profile_of(seed)
+def plan_of(seed: int, profile: Profile | None = None) -> Plan:
+    """Draw some of the faults, and some of the settings that change the outcome, from the seed, and the profile if none is given."""
+    chance, profile = Random(f"plan {seed}"), profile or profile_of(seed)
     befalls = {
         kind: mean_s * chance.uniform(0.4, 2.0) for kind, mean_s in MEAN_S.items() if chance.random() < 0.6
     }

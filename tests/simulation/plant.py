@@ -23,7 +23,7 @@ from functools import lru_cache
 from itertools import chain, count, islice, takewhile
 from pathlib import Path
 
-from tests.simulation.plan import Plan, plan_of
+from tests.simulation.plan import Plan, bucket_plan_of, plan_of
 from tests.simulation.planted import FAULTS
 from tests.simulation.planted import seeds as kept_seeds
 from tests.simulation.planted.seeds import KEPT
@@ -79,22 +79,22 @@ class Found:
         return f"| `{self.fault}` | {FAULTS[self.fault].mistake} | {checkers} | {self.seed} |"
 
 
-def plan_for(seed: int) -> Plan:
+def plan_for(seed: int, *, in_bucket: bool) -> Plan:
     """Return the seed's plan, shortened."""
-    plan = plan_of(seed)
+    plan = bucket_plan_of(seed) if in_bucket else plan_of(seed)
     return replace(plan, duration_s=min(plan.duration_s, LONGEST_S))
 
 
 def breaches_of(fault: str, seed: int) -> list[str]:
     """Return the breaches of a run with the fault."""
     with FAULTS[fault].plant():
-        return run_seed(seed, plan_for(seed)).breaches
+        return run_seed(seed, plan_for(seed, in_bucket=FAULTS[fault].in_bucket)).breaches
 
 
 @lru_cache
-def is_unsound(seed: int) -> bool:
+def is_unsound(seed: int, *, in_bucket: bool) -> bool:
     """Return whether a run without any fault shows a breach."""
-    return bool(run_seed(seed, plan_for(seed)).breaches)
+    return bool(run_seed(seed, plan_for(seed, in_bucket=in_bucket)).breaches)
 
 
 def try_seed(fault: str, seed: int) -> Tried:
@@ -103,7 +103,7 @@ def try_seed(fault: str, seed: int) -> Tried:
     checkers = tuple(dict.fromkeys(breach.split(":", 1)[0] for breach in breaches))
     if not breaches:
         return Tried(fault, seed, ())
-    return Tried(fault, seed, checkers, breaches[0], is_unsound(seed))
+    return Tried(fault, seed, checkers, breaches[0], is_unsound(seed, in_bucket=FAULTS[fault].in_bucket))
 
 
 def seeds_for(fault: str, first: int) -> Iterator[int]:
@@ -114,7 +114,9 @@ def seeds_for(fault: str, first: int) -> Iterator[int]:
     """
     profiles = FAULTS[fault].profiles
     kept = KEPT.get(fault)
-    others = sorted(set(KEPT.values()) - {kept})
+    in_bucket = FAULTS[fault].in_bucket
+    alike = {seed for other, seed in KEPT.items() if FAULTS[other].in_bucket == in_bucket}
+    others = sorted(alike - {kept})
     if kept is not None:
         yield kept
     further = (seed for seed in count(first) if seed != kept and seed not in others)

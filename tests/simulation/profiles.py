@@ -263,6 +263,29 @@ PROFILES: Final[Mapping[str, Profile]] = {
 }
 
 
+TAKEOVERS: Final = Profile(
+    durations_s=(8.0, 12.0),
+    befalls={"takeover": 1.5},
+    populations=(
+        Population(
+            idempotent_producers=3,
+            consumers=1,
+            traits=Traits(producer_pauses_s=(0.01, 0.05), padding_bytes=(0, 600)),
+        ),
+        Population(
+            idempotent_producers=2,
+            consumers=1,
+            administrators=1,
+            traits=Traits(producer_pauses_s=(0.02, 0.1), change_pauses_s=(0.05, 0.2), deletions=20),
+        ),
+    ),
+    topics=(1, 2),
+    topic_configs={"internal.segment.bytes": ("2000", "8000", "1000000")},
+    compacted=0.5,
+)
+"""Runs in a bucket, in which gateways take over from others that run."""
+
+
 def profile_name_of(seed: int) -> str:
     """Draw the name of a seed's profile; the empty name is the ordinary run's."""
     chance = Random(f"profile {seed}")

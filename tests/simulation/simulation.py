@@ -10,10 +10,12 @@ import traceback
 from collections import Counter
 from dataclasses import dataclass, field
 from random import Random
+from unittest import mock
 
+from gateway.runtime.loop import slices
 from tests.simulation.chance import seeded
 from tests.simulation.checkers import breaches
-from tests.simulation.checkers.bucket import counts_of, missing_objects
+from tests.simulation.checkers.bucket import counts_of, missing_objects, surplus
 from tests.simulation.clients.workload import Workload, run
 from tests.simulation.director import Director
 from tests.simulation.events_of_names import LineAcknowledged, NameFenced, NameTold
@@ -22,7 +24,10 @@ from tests.simulation.loop import SimulatedLoop
 from tests.simulation.network import Network
 from tests.simulation.node import Node
 from tests.simulation.plan import HOST, PORT, Plan, plan_of
+from tests.simulation.turns import TurnsOfProcesses
 
+REST_S, RESTS = 10.0, 30
+"""How long the gateway gets to bring the bucket up to date, and how often that is looked at. Late calls take effect within two minutes."""
 PATIENCE_S = 3_600.0
 """Virtual time within which a run must end."""
 
@@ -95,7 +100,7 @@ class Simulation:
         root.handlers = [complaints]
         root.setLevel(logging.WARNING)
         try:
-            with seeded(self._chance):
+            with seeded(self._chance), mock.patch.object(slices, "_turns", TurnsOfProcesses()):
                 self._run_to_the_end()
         finally:
             root.handlers = before[0]
@@ -120,7 +125,15 @@ class Simulation:
     async def _live(self) -> None:
         seed, duration_s = self.outcome.seed, self._plan.duration_s
         assert await self._node.start()
-        director = asyncio.create_task(self._director.run(self._loop.time() + duration_s))
+        created = asyncio.Event()
+        if not self._plan.faults_need_topics:
+            created.set()
+
+        async def direct() -> None:
+            await created.wait()
+            await self._director.run(self._loop.time() + duration_s)
+
+        director = asyncio.create_task(direct())
 
         async def calm_down() -> None:
             await director
@@ -134,13 +147,28 @@ class Simulation:
                 duration_s,
                 self._node.clock.now_ms,
                 calm_down,
+                created.set if self._plan.faults_need_topics else None,
             )
         )
         await asyncio.wait({clients}, timeout=PATIENCE_S)
         if not clients.done():
             raise AssertionError(f"the clients did not finish within {PATIENCE_S:g} s")
         await clients
+        if self._plan.rests:
+            await self._rest()
         await self._node.stop()
+
+    async def _rest(self) -> None:
+        """Wait until the bucket holds little more than the logs, or for so long that it never will."""
+        self._node.calm_store()
+        self._node.clock.jumped_ms = 0  # the age of an object is told by two clocks
+        left: list[str] = []
+        for _ in range(RESTS):
+            await asyncio.sleep(REST_S)
+            left = surplus(self._node.bucket, self._node.log_sizes())
+            if not left:
+                break
+        self.outcome.breaches += left
 
     def _count(self) -> None:
         outcome = self.outcome

@@ -28,7 +28,7 @@ RUNS = 6
 
 def _parts() -> list[list[str]]:
     """Divide the faults; those of one seed stay together, so that each seed runs once without a fault."""
-    faults = sorted(KEPT, key=lambda fault: (KEPT[fault], fault))
+    faults = sorted(KEPT, key=lambda fault: (FAULTS[fault].in_bucket, KEPT[fault], fault))
     size = -(-len(faults) // RUNS)
     return [faults[begin : begin + size] for begin in range(0, len(faults), size)]
 

@@ -1,12 +1,67 @@
-"""Checks what the bucket holds at the end: each object that a manifest names is there, and what no start needs is counted."""
+"""Checks what the bucket holds: each object that a manifest names is there, and at rest little more than the logs is left."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Mapping
+from typing import Final
 
-from gateway.cluster.parts.keys import PREFIX, part_key, partition_of
+from gateway.cluster.parts.keys import PREFIX, PartitionKey, part_key, partition_of
 from gateway.cluster.parts.manifest import decode_manifest
+from gateway.cluster.wal.boundary import decode_boundary
+from gateway.cluster.wal.keys import boundary_key
+from gateway.cluster.wal.wal_object import Seal, decode
 from tests.support.simulated_objects import SimulatedBucket
+
+MOST_SURPLUS: Final = 1.2
+"""The most bytes of records in the bucket at rest, for each byte in the logs."""
+SMALL_BYTES: Final = 16 << 10
+"""Bytes that do not count: what clients and timers write while the bucket is compared."""
+_WAL: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
+
+
+def surplus(bucket: SimulatedBucket, live: Mapping[PartitionKey, int]) -> list[str]:
+    """Return what the bucket holds beyond the logs of the partitions, whose sizes `live` has."""
+    breaches, named = [], set()
+    stored_bytes = 0
+    for key in bucket.keys(PREFIX):
+        partition, name = partition_of(key) or (None, None)
+        if partition is None or partition not in live:
+            breaches.append(f"bucket: {key} is left of a partition that does not exist")
+        elif name is None:
+            manifest = decode_manifest(bucket.get(key), key)
+            named |= {part_key(partition, each) for each in manifest.objects}
+            stored_bytes += sum(segment.size_bytes for segment in manifest.segments)
+    for key in bucket.keys(PREFIX):
+        place = partition_of(key)
+        if place is not None and place[0] in live and place[1] is not None and key not in named:
+            breaches.append(f"bucket: no manifest names {key}")
+    below, waiting_bytes = _write_ahead_logs(bucket)
+    breaches += [f"bucket: {key} lies below the boundary of its log" for key in below]
+    live_bytes = sum(live.values())
+    if stored_bytes + waiting_bytes > MOST_SURPLUS * live_bytes + SMALL_BYTES:
+        breaches.append(
+            f"bucket: {stored_bytes} bytes of parts and {waiting_bytes} of write-ahead logs for {live_bytes} bytes of logs"
+        )
+    return breaches
+
+
+def _write_ahead_logs(bucket: SimulatedBucket) -> tuple[list[str], int]:
+    """Return the objects below the boundaries of their logs, and the bytes of records of the others."""
+    below, size_bytes = [], 0
+    for key in bucket.keys("wal/"):
+        match = _WAL.fullmatch(key)
+        if match is None:
+            continue
+        at = boundary_key(int(match[1]), int(match[2]))
+        if at in bucket.objects and int(match[3]) < decode_boundary(bucket.get(at), at):
+            below.append(key)
+            continue
+        found = decode(bucket.get(key), key)
+        if not isinstance(found, Seal):
+            size_bytes += sum(row.length for row in found.rows)
+    return below, size_bytes
 
 
 def missing_objects(bucket: SimulatedBucket) -> list[str]:

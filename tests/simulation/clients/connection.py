@@ -184,7 +184,7 @@ class Link:
         async with self._connecting:
             while self.connection is None or self.connection.closed:
                 if self._failures:
-                    highest = min(0.05 * 2**self._failures, 2.0)
+                    highest = min(0.05 * 2 ** min(self._failures, 6), 2.0)
                     await asyncio.sleep(highest * self._random.uniform(0.5, 1.0))
                 try:
                     self.connection = await self._open()

@@ -92,9 +92,11 @@ async def run(
     duration_s: float,
     wall_ms: Callable[[], int],
     on_settling: Callable[[], Awaitable[None]] | None = None,
+    on_created: Callable[[], None] | None = None,
 ) -> None:
     """Run the clients: they begin nothing new after `duration_s`, and then finish.
 
+    With `on_created`, which is called when the topics exist, the time of the clients begins there.
     `on_settling` is awaited when the clients' time is over; from then on no fault may happen. A client that does not
     finish within SETTLE_S is a breach in the history, never an exception.
     """
@@ -112,6 +114,9 @@ async def run(
         topic.name for topic in workload.topics if COMPRESSION_TYPE in topic.configs
     )
     await create_topics(surroundings, list(workload.topics), Random(f"topics {workload.seed}"))
+    if on_created is not None:
+        surroundings.end_at = loop.time() + duration_s
+        on_created()
     tasks = [
         Process(name).begin(client)
         for name, client in clients_of(workload.population, Random(f"clients {workload.seed}"), surroundings)

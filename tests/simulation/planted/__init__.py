@@ -10,6 +10,7 @@ from tests.simulation.planted import (
     producers,
     reading,
     recovering,
+    taking_over,
 )
 from tests.simulation.planted.fault import FAULTS, Fault
 
@@ -23,4 +24,5 @@ __all__ = [
     "producers",
     "reading",
     "recovering",
+    "taking_over",
 ]

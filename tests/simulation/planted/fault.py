@@ -17,13 +17,15 @@ Changes = Callable[[], list[Change]]
 class Fault:
     """A planted fault. `mistake` is the realistic mistake of an engineer that it stands for.
 
-    `profiles` name the runs that meet the fault soonest; without profiles all runs are tried.
+    `profiles` name the runs that meet the fault soonest; without profiles all runs are tried. A fault `in_bucket` is tried in
+    runs whose records are durable in a bucket.
     """
 
     name: str
     mistake: str
     changes: Changes
     profiles: tuple[str, ...] = ()
+    in_bucket: bool = False
 
     def plant(self) -> AbstractContextManager[Any]:
         """Put the mistake into the code that runs inside of the `with` block."""
@@ -36,16 +38,17 @@ class Fault:
 FAULTS: dict[str, Fault] = {}
 
 
-def fault_in(*profiles: str) -> Callable[[Changes], Changes]:
+def fault_in(*profiles: str, in_bucket: bool = False) -> Callable[[Changes], Changes]:
     """Register a planted fault under its function's name; the docstring names the mistake."""
 
     def register(changes: Changes) -> Changes:
         name = changes.__name__
         assert changes.__doc__
-        FAULTS[name] = Fault(name, " ".join(changes.__doc__.split()), changes, profiles)
+        FAULTS[name] = Fault(name, " ".join(changes.__doc__.split()), changes, profiles, in_bucket)
         return changes
 
     return register
 
 
 fault = fault_in()
+bucket_fault = fault_in(in_bucket=True)
