@@ -7,6 +7,7 @@ has lost its session, and does not delete what our manifest names. One of a late
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
@@ -51,6 +52,11 @@ class Manifests:
         if partition not in self._known:
             self._known[partition] = await self._read(partition)
         return self._known[partition].manifest
+
+    async def names_all(self, partition: PartitionKey, names: Iterable[str]) -> bool:
+        """Return whether the stored manifest names all these objects. Waits until the store answers. Raises as `load`."""
+        manifest = (await self._read(partition)).manifest
+        return manifest is not None and manifest.objects.issuperset(names)
 
     async def replace(self, manifest: Manifest) -> Manifest:
         """Replace the manifest by this one in the next generation; return what was stored. Waits until the store answers.

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.cluster.objects.objects import Entry, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, partition_of
@@ -23,30 +23,41 @@ from gateway.cluster.wal.persistence import PersistentReads
 _LOGGED: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
 
 
+class Orphans(NamedTuple):
+    """What a search has found."""
+
+    entries: list[Entry]
+    unsure: dict[PartitionKey, list[str]]
+    """The names of old objects, by partitions whose manifest this session has not replaced yet."""
+
+
 async def find_orphans(
     objects: ObjectStore,
     present: Callable[[], Collection[PartitionKey]],
     counted: Callable[[PartitionKey], Manifest | None],
     created_before_ms: int,
-) -> list[Entry]:
-    """Return all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, Refused.
+) -> Orphans:
+    """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, Refused.
 
     `present` returns the partitions of the metadata, `counted` the manifest of a partition if this session wrote it and it counts.
     """
     old = [entry async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
     alive = present()
-    orphans = []
+    orphans: list[Entry] = []
+    unsure: dict[PartitionKey, list[str]] = {}
     for entry in old:
         place = partition_of(entry.key)
         if place is None:
             continue  # Seqgate did not write an object with such a key.
         partition, name = place
         manifest = counted(partition)
-        if partition not in alive or (
-            name is not None and manifest is not None and name not in manifest.objects
-        ):
+        if partition not in alive:
             orphans.append(entry)
-    return orphans
+        elif name is not None and manifest is None:
+            unsure.setdefault(partition, []).append(name)
+        elif name is not None and manifest is not None and name not in manifest.objects:
+            orphans.append(entry)
+    return Orphans(orphans, unsure)
 
 
 async def find_collected(objects: ObjectStore, created_before_ms: int) -> list[Entry]:

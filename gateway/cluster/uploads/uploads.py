@@ -177,14 +177,21 @@ class Uploads:
         return len(found)
 
     async def find_orphans(self, min_age_ms: int) -> list[Entry]:
-        """Return the objects of at least this age that nothing needs. Raises StoreFailed, CorruptWalObject, IncompatibleFormat, Refused."""
+        """Return the objects of at least this age that nothing needs.
+
+        Raises StoreFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
+        """
         created_before_ms = self._now_ms() - min_age_ms
         # An object of an upload under way has no manifest yet.
         async with self._turn:
             found = await find_orphans(
                 self._objects, lambda: set(self._partitions.all()), self._counted.get, created_before_ms
             )
-        return found + await find_collected(self._objects, created_before_ms)
+            for partition, names in found.unsure.items():
+                if not await self._manifests.names_all(partition, names):
+                    # The next round replaces the manifest; then a search can tell orphans.
+                    self._coverage.begin([partition])
+        return found.entries + await find_collected(self._objects, created_before_ms)
 
     async def remove(self, orphans: Sequence[Entry]) -> None:
         """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused."""

@@ -252,6 +252,26 @@ async def test_orphans_are_swept_when_they_are_old(tmp_path: Path) -> None:
     assert await stored(tmp_path) == (0, 3, 3)
 
 
+async def test_orphans_of_a_partition_at_rest_are_swept_after_its_next_manifest(tmp_path: Path) -> None:
+    """A gateway that was started again has nothing to upload, so it replaces the manifest for the sweep."""
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        await first.uploads.round()
+        folder = tmp_path / "bucket" / "parts" / first.partition.log.topic_id.hex / "0"
+    orphan = folder / f"{0:020}-{'b' * 32}"
+    orphan.write_bytes(b"")
+    for path in folder.iterdir():
+        os.utime(path, (path.stat().st_mtime - OLD_S,) * 2)
+    async with running(tmp_path) as second:
+        await second.uploads.round()
+        await second.uploads.sweep()
+        await second.uploads.round()
+        await second.uploads.sweep()
+        assert not orphan.exists()
+    assert await stored(tmp_path) == (0, 3, 3)
+
+
 async def test_objects_below_the_boundary_are_swept_when_they_are_old(tmp_path: Path) -> None:
     """A crash amid a deletion leaves them, and a late call creates one again; the objects from the boundary on stay."""
     async with running(tmp_path) as first:
