@@ -38,7 +38,7 @@ class Connection(Protocol):
 
 @dataclass(frozen=True)
 class Dialect:
-    """The differences of one database from the other."""
+    """What differs between PostgreSQL and SQLite."""
 
     name: str
     placeholder: str

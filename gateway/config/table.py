@@ -101,7 +101,7 @@ def setting_named(name: str) -> Setting | None:
 
 
 def listener_of(name: str) -> str | None:
-    """Return the name of the listener, in capitals, that a setting with the prefix is for; None without the prefix."""
+    """Return the listener that a setting `listener.name.LISTENER.…` is for, in capitals; None for other settings."""
     if not name.startswith(LISTENER_PREFIX):
         return None
     return name.removeprefix(LISTENER_PREFIX).partition(".")[0].upper()

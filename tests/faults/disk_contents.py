@@ -125,7 +125,7 @@ class File:
         apply(self.cached, Change(size_bytes, None))
 
     def lose_power(self, chance: Chance | None, *, tears: bool) -> None:
-        """Keep a part of the pending changes; none without `chance`. What was a hole before or after them may be one."""
+        """Keep a part of the pending changes; none without `chance`. A range that was a hole before or after the changes may be a hole."""
         for first, end in self.platter_holes.ranges:
             self.holes.punch(first, end - first)
         if chance is not None and self.pending:

@@ -129,7 +129,7 @@ def another(setting: Setting) -> str | None:
 SEEN: dict[str, Callable[[Gateway], object]] = {
     "seqgate.connection.response.backlog.bytes": lambda gateway: gateway.server.limits.response_backlog_bytes,
     "seqgate.connection.max.in.flight.requests": lambda gateway: gateway.server.limits.in_flight_requests,
-    "seqgate.log.max.open.files": lambda gateway: gateway.storage.descriptors.limit,
+    "seqgate.log.max.open.files": lambda gateway: gateway.machine.storage.descriptors.limit,
     "seqgate.flush.inline.max.ms": lambda gateway: gateway.services.partitions.flusher.inline_limit_s * 1000,
     "seqgate.producer.max.per.partition": lambda gateway: gateway.producer_limit.max_per_partition,
     "seqgate.producer.max": lambda gateway: gateway.producer_limit.max_in_all,

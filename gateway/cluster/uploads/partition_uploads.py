@@ -63,7 +63,7 @@ class Uploaded(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UploadPorts:
-    """What the uploads of a session need."""
+    """The bucket, the local files and the session, as uploads use them."""
 
     objects: ObjectStore
     storage: Storage

@@ -140,9 +140,9 @@ def _check(ticket: FlushTicket, data: bytes) -> None:
 
 
 def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool) -> tuple[int, bytes]:
-    """Return the first whole batches of a range that have room, and the offset after these batches.
+    """Return the first whole batches of a range that fit into `room` bytes, and the offset after these batches.
 
-    Where not even one has room, return no bytes if it `must_fit`, else this one batch. Raises OSError, LogError.
+    Where not even one fits, return no bytes with `must_fit`, else the first batch. Raises OSError, LogError.
     """
     data = ticket.read(part, part.position, room)
     end_offset, size_bytes = part.first_offset, 0

@@ -95,7 +95,7 @@ def read_by_schema(frame: bytes, version: int) -> tuple[OffsetCommitRequest, int
         read.generation_id_or_member_epoch,
         read.member_id,
         read.group_instance_id if version >= 7 else None,
-        milliseconds(read.retention_time) if version <= 4 else -1,
+        _bounded(milliseconds(read.retention_time)) if version <= 4 else -1,
         found,
     )
     return decoded, end
@@ -113,9 +113,12 @@ def read_by_hand(frame: bytes, version: int) -> tuple[OffsetCommitRequest, int]:
             )
         entries = [entry._replace(position=0) for entry in topic.partitions]
         plain.append(TopicOffsets(topic.key, entries))
-    # the schema's reader has durations of Python, which can't hold longer ones
-    retention_ms = max(-LONGEST_WAIT_MS, min(decoded.retention_ms, LONGEST_WAIT_MS))
-    return decoded._replace(topics=plain, retention_ms=retention_ms), end
+    return decoded._replace(topics=plain, retention_ms=_bounded(decoded.retention_ms)), end
+
+
+def _bounded(retention_ms: int) -> int:
+    """Return the time, or the longest that is compared: the schema's reader has durations of Python, which can't hold every time."""
+    return max(-LONGEST_WAIT_MS, min(retention_ms, LONGEST_WAIT_MS))
 
 
 def outcome(read: Any, frame: bytes, version: int) -> Any:

@@ -132,7 +132,7 @@ def _filled(visit: Visit, batches: int, size: int) -> Topic:
 
 @TABLE.add_for_each([4, 7, 12, 17])
 def fetch(visit: Visit, version: int) -> None:
-    """Fetch twice more than a moment's quota: the second answer has no records, and a later fetch gets them."""
+    """Fetch more than the quota of one moment, twice. The second answer has no records, and a later fetch gets them."""
     topic, user = _filled(visit, 2, 55_000), _user(visit)
     _limit(visit, user, "consumer_byte_rate", RATE)
     client = visit.known(user)

@@ -46,7 +46,7 @@ def not_added(peer: Peer, version: int) -> None:
 
 @scenario_for_each(VERSIONS)
 def added(peer: Peer, version: int) -> None:
-    """Produce batches, a retry and a gap in a transaction; then the same in the next ones."""
+    """Produce batches, a retry and a gap in each of several transactions."""
     topic = peer.topic()
     producer = TransactionalProducer(peer)
     producer.init()
