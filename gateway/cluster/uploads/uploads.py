@@ -92,7 +92,9 @@ class Uploads:
         self._now_ms = now_ms
         self._objects = objects
         self._counted: dict[PartitionKey, Manifest] = {}
-        """The manifests that this session has written and that count."""
+        """The manifests that this session has written and that count, but for those that an upload may have replaced since."""
+        self._stored: list[Uploaded] = []
+        """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one."""
         self._searched_s = seconds()
         self._manifests = Manifests(objects)
         self._deletions = Deletions(objects)
@@ -153,10 +155,11 @@ class Uploads:
         present = set(self._partitions.all())
         wanting = self._coverage.wanting()
         deleted = {*wanting, *self._manifests.partitions()} - present
-        uploaded = await self._upload(sorted(present), wanting)
+        await self._upload(sorted(present), wanting)
         for partition in deleted:
             await self._manifests.load(partition)
         await self._wal.barrier()
+        uploaded, self._stored = self._stored, []
         garbage = [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
         for each in uploaded:
             self._coverage.counts(each.manifest)
@@ -199,15 +202,13 @@ class Uploads:
             await self._wal.barrier()
             await self._deletions.delete(orphan.key for orphan in orphans)
 
-    async def _upload(
-        self, partitions: Iterable[PartitionKey], wanting: Collection[PartitionKey]
-    ) -> list[Uploaded]:
-        """Upload the partitions that want it, or whose files have changed; return those that could be uploaded."""
+    async def _upload(self, partitions: Iterable[PartitionKey], wanting: Collection[PartitionKey]) -> None:
+        """Upload the partitions that want it, or whose files have changed, as far as that is possible now."""
         turns = asyncio.Semaphore(UPLOADED_AT_ONCE)
 
-        async def one(partition: PartitionKey) -> Uploaded | None:
+        async def one(partition: PartitionKey) -> None:
             async with turns:
-                return await self._upload_one(partition, is_wanting=partition in wanting)
+                await self._upload_one(partition, is_wanting=partition in wanting)
 
         ending = await asyncio.gather(
             *(one(each) for each in partitions if each in wanting or self._uploads.knows(each)),
@@ -216,18 +217,19 @@ class Uploads:
         for end in ending:
             if isinstance(end, BaseException):
                 raise end
-        return [end for end in ending if isinstance(end, Uploaded)]
 
-    async def _upload_one(self, partition: PartitionKey, *, is_wanting: bool) -> Uploaded | None:
-        """Upload one partition; None if that is not needed, or not possible now."""
+    async def _upload_one(self, partition: PartitionKey, *, is_wanting: bool) -> None:
+        """Upload one partition, if that is needed and possible now."""
         try:
             log = self._partitions.open_log(partition)
             if log is None:
                 self._coverage.has_nothing(partition)
-                return None
+                return
             if not is_wanting and not self._uploads.is_changed(log):
-                return None
-            return await self._uploads.upload(log)
+                return
+            # From now on the bucket may have another manifest, even if the upload fails. What only that one names is no orphan.
+            self._counted.pop(partition, None)
+            self._stored.append(await self._uploads.upload(log))
         except (OSError, LogError, IncompatibleFormat, CorruptPart) as error:
             logger.warning(
                 "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
@@ -235,7 +237,6 @@ class Uploads:
                 partition.topic_id,
                 error,
             )
-            return None
 
     async def _delete(self, partition: PartitionKey) -> list[str]:
         """Delete the manifest of a deleted partition; return the keys of the objects that it named. Raises Refused."""

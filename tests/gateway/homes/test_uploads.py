@@ -13,6 +13,7 @@ import pytest
 
 from gateway.admin.sweep.messages import SweepRequest, SweepResultRequest
 from gateway.admin.sweep.sweeps import Sweeps
+from gateway.cluster.objects.objects import Refused
 from gateway.cluster.parts.manifest import Manifest, decode_manifest
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.boundary import decode_boundary
@@ -250,6 +251,40 @@ async def test_orphans_are_swept_when_they_are_old(tmp_path: Path) -> None:
         assert not any(orphan.exists() for orphan in orphans)
         assert len(first.objects("parts")) == len(before) - len(orphans)
     assert await stored(tmp_path) == (0, 3, 3)
+
+
+async def test_a_round_that_ends_early_is_finished_by_the_next_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What only the newest manifest names is no orphan, and what only the one before names is deleted by the next round."""
+    async with running(tmp_path) as first:
+        await first.create(internal_segment_bytes=1000)
+        for _ in range(6):
+            await first.append(10)
+        await first.uploads.round()
+        wanted = {"partition_index": 0, "offset": 40}
+        await first.call(
+            "delete_records", 2, topics=[{"name": TOPIC, "partitions": [wanted]}], timeout=10_000
+        )
+        await first.append()
+
+        async def refused() -> None:
+            raise Refused("the credentials have expired")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(first.uploads._wal, "barrier", refused)
+            with pytest.raises(Refused):
+                await first.uploads.round()
+        assert first.manifest().end_offset == 61
+        folder = tmp_path / "bucket" / "parts" / first.partition.log.topic_id.hex / "0"
+        for path in folder.iterdir():
+            os.utime(path, (path.stat().st_mtime - OLD_S,) * 2)
+        await first.uploads.sweep()
+        assert first.manifest().objects <= {path.name for path in folder.iterdir()}
+        await first.uploads.round()
+        assert {path.name for path in folder.iterdir()} == {"manifest", *first.manifest().objects}
+    start, end, _ = await stored(tmp_path)
+    assert (start, end) == (40, 61)
 
 
 async def test_orphans_of_a_partition_at_rest_are_swept_after_its_next_manifest(tmp_path: Path) -> None:
