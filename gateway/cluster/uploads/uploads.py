@@ -230,7 +230,7 @@ class Uploads:
             # From now on the bucket may have another manifest, even if the upload fails. What only that one names is no orphan.
             self._counted.pop(partition, None)
             self._stored.append(await self._uploads.upload(log))
-        except (OSError, LogError, IncompatibleFormat, CorruptPart) as error:
+        except (OSError, LogError, IncompatibleFormat, CorruptPart, ValueError) as error:
             logger.warning(
                 "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
                 partition.partition,
