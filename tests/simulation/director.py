@@ -11,8 +11,11 @@ from tests.simulation.loop import SLOW_THREAD_LATENCY_S, SLOW_THREADS, Simulated
 from tests.simulation.network import SLOW, Network
 from tests.simulation.node import NAME, Node
 from tests.simulation.plan import Plan
+from tests.simulation.process import Process
 
 KILLED_WHILE_STARTING = 0.3
+PAUSED = 0.5
+"""The share of gateways that stand still while another one takes over."""
 CUT_WHILE_SLOW = 0.5
 AT_ONCE = 0.2
 """The share of crashes and cuts that directly follow the previous one."""
@@ -106,11 +109,21 @@ class Director:
             await self._bring_up()
 
     async def _take_over(self) -> None:
-        """Start another gateway while one runs, which goes on until it learns of its end."""
+        """Start another gateway while one runs, which goes on until it learns of its end. It may stand still until the other one runs."""
         async with self._restarting:
+            left = None
             if self._node.gateway is not None:
-                self._node.leave_running()
+                left = self._node.leave_running(pauses=self._chance.random() < PAUSED)
+            resuming = asyncio.create_task(self._resume(left))
             await self._bring_up()
+            await resuming
+
+    async def _resume(self, process: Process | None) -> None:
+        """Let a process go on that stands still, at a moment of the takeover or after it."""
+        await asyncio.sleep(self._chance.expovariate(1 / 0.7))
+        if process is not None and process.is_paused:
+            self.faults["resumed"] += 1
+            process.resume()
 
     async def _move(self) -> None:
         """End the gateway, and start another one on the disk of another machine."""

@@ -36,7 +36,9 @@ class _Handle(events.Handle):
     process: Process
 
     def _run(self) -> None:
-        if self.process.alive:
+        if self.process.is_paused:
+            self.process.deferred.append(self._run)
+        elif self.process.alive and not self._cancelled:
             super()._run()
 
 
@@ -45,7 +47,9 @@ class _TimerHandle(events.TimerHandle):
     process: Process
 
     def _run(self) -> None:
-        if self.process.alive:
+        if self.process.is_paused:
+            self.process.deferred.append(self._run)
+        elif self.process.alive and not self._cancelled:
             super()._run()
 
 

@@ -181,8 +181,10 @@ class Node:
         assert not self.is_up
         self.disk, self._spare_disk = self._disk_elsewhere(), self.disk
 
-    def leave_running(self) -> None:
+    def leave_running(self, *, pauses: bool = False) -> Process:
         """Let the gateway run, and the next start be on another machine, as an operator does who takes the gateway for dead.
+
+        Return its process, which stands still if it `pauses`, until somebody resumes it.
 
         Only idempotent producers stay connected: a gateway that has not learned of its end may serve old data to readers.
         """
@@ -196,6 +198,8 @@ class Node:
         self._network.lead_away(process, lambda client: client.startswith("idempotent"))
         self._history.add(GatewayCrashed(self._at_ms(), "kill"))
         process.begin(gateway.home.ended()).add_done_callback(lambda ended: self._has_ended(process, ended))
+        process.is_paused = pauses
+        return process
 
     def _has_ended(self, process: Process, ended: asyncio.Task[None]) -> None:
         """End the process of a gateway that has learned of its end, as `gateway.gateway.run` does."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import weakref
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
@@ -16,6 +16,9 @@ class Process:
     def __init__(self, name: str) -> None:
         self.name = name
         self.alive = True
+        self.is_paused = False
+        self.deferred: list[Callable[[], None]] = []
+        """What runs when the process goes on, in order."""
         self._tasks: weakref.WeakSet[asyncio.Task[Any]] = weakref.WeakSet()
         self._left_behind: list[asyncio.Task[Any]] = []
 
@@ -45,6 +48,14 @@ class Process:
             else:
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # it is meant to be pending
                 self._left_behind.append(task)
+
+    def resume(self) -> None:
+        """Go on after a pause (SIGCONT): all that became due meanwhile runs now."""
+        self.is_paused = False
+        due, self.deferred = self.deferred, []
+        loop = asyncio.get_running_loop()
+        for run in due:
+            loop.call_soon(run, context=self.context())
 
     def bury(self) -> None:
         """Release the tasks of a dead process, after the simulation."""

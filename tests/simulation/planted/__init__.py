@@ -11,6 +11,7 @@ from tests.simulation.planted import (
     reading,
     recovering,
     taking_over,
+    uploading,
 )
 from tests.simulation.planted.fault import FAULTS, Fault
 
@@ -25,4 +26,5 @@ __all__ = [
     "reading",
     "recovering",
     "taking_over",
+    "uploading",
 ]
