@@ -24,7 +24,18 @@ def seeded(chance: random.Random) -> Iterator[None]:
     def fresh_text(size: int = 32) -> str:
         return base64.urlsafe_b64encode(ids.randbytes(size)).rstrip(b"=").decode()
 
-    with mock.patch.object(uuid, "uuid4", fresh_id), mock.patch.object(secrets, "token_urlsafe", fresh_text):
+    class Seeded(random.Random):
+        """Without a seed it takes one from the run, and not from the system."""
+
+        def __init__(self, seed: object = None) -> None:
+            super().__init__(ids.getrandbits(64) if seed is None else seed)  # type: ignore[arg-type]
+
+    with (
+        mock.patch.object(uuid, "uuid4", fresh_id),
+        mock.patch.object(secrets, "token_urlsafe", fresh_text),
+        mock.patch.object(secrets, "token_bytes", ids.randbytes),
+        mock.patch.object(random, "Random", Seeded),
+    ):
         try:
             yield
         finally:

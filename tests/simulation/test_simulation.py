@@ -18,6 +18,10 @@ SEEDS = 36
 BUCKET_SEEDS = 20
 REPLAYED = (4, 7)
 DISPLACED = "import sys; padding = [bytearray(size) for size in range(9_000)]; del padding[::2]; "
+REPLAY_IN_BUCKET = (
+    "from tests.simulation.plan import bucket_plan_of; from tests.simulation.simulation import run_seed; "
+    "seed = int(sys.argv[1]); print(run_seed(seed, bucket_plan_of(seed)).fingerprint)"
+)
 REPLAY = "from tests.simulation.simulation import run_seed; print(run_seed(int(sys.argv[1])).fingerprint)"
 
 
@@ -65,5 +69,12 @@ def test_a_seed_is_replayed_exactly(seed: int) -> None:
     """Runs the seed in two processes whose objects have different addresses: the events must be the same."""
     _, fingerprint = run("-c", "import sys; " + REPLAY, str(seed))
     _, again = run("-c", DISPLACED + REPLAY, str(seed))
+    assert len(fingerprint.strip()) == 16, fingerprint
+    assert again == fingerprint
+
+
+def test_a_seed_in_a_bucket_is_replayed_exactly() -> None:
+    _, fingerprint = run("-c", "import sys; " + REPLAY_IN_BUCKET, "3001")
+    _, again = run("-c", DISPLACED + REPLAY_IN_BUCKET, "3001")
     assert len(fingerprint.strip()) == 16, fingerprint
     assert again == fingerprint
