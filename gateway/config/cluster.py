@@ -39,6 +39,23 @@ CLUSTER_SETTINGS = (
         section=_CLUSTER,
         doc="The region of the bucket. Unset, the value of AWS_REGION or AWS_DEFAULT_REGION, otherwise us-east-1.",
     ),
+    Setting(
+        name="seqgate.cluster.ca.file",
+        type=SettingType.STRING,
+        default=None,
+        section=_CLUSTER,
+        doc="A file with certificates (PEM) of authorities that the gateway trusts, beside those of the system, when the endpoint has an "
+        "https URL: the private authority that signed the store's certificate. Unset, the value of AWS_CA_BUNDLE.",
+    ),
+    _number(
+        "seqgate.cluster.request.timeout.ms",
+        30_000,
+        "Milliseconds after which a request to the store has failed without an answer, and is made again. An object of "
+        "`seqgate.cluster.put.max.bytes` must be written within them, and `seqgate.cluster.puts.in.flight` objects are written at once: "
+        "raise the limit where the way to the store is slow.",
+        minimum=1_000,
+        maximum=600_000,
+    ),
     _number(
         "seqgate.cluster.puts.per.second",
         10,

@@ -68,6 +68,10 @@ STOP_TIMEOUT_S = 30.0
 """How long a stop waits for the store to take the last records and the seal."""
 
 
+CALL_LIMIT_MARGIN_S = 30.0
+"""How much longer than a request may take the session waits for a call: the store's client gives up first."""
+
+
 def _release() -> str:
     try:
         return metadata.version("seqgate")
@@ -146,6 +150,7 @@ class BucketHome:
             session,
             puts_in_flight=self._config.int("seqgate.cluster.puts.in.flight"),
             seconds=self._machine.seconds,
+            call_limit_s=self._config.int("seqgate.cluster.request.timeout.ms") / 1000 + CALL_LIMIT_MARGIN_S,
         )
         self.wal.on_fenced.append(self._fenced)
         try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import socket
+import ssl
 import subprocess
 import sys
 import tempfile
@@ -23,6 +24,7 @@ from obstore.exceptions import BaseError
 from obstore.store import S3Store
 
 from gateway.cluster.objects.obstore_objects import ObstoreObjects
+from tests.support.certificates import Certified
 from tests.support.gateway_process import free_port
 from tests.support.setup_peers import versitygw_program
 
@@ -33,16 +35,21 @@ START_TIMEOUT_S = 60.0
 
 
 class _Server:
-    """A store process as a context manager, with one empty bucket."""
+    """A store process as a context manager, with one empty bucket. With a certificate it speaks TLS."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, certified: Certified | None = None) -> None:
         self.port = free_port()
         self.folder = Path(tempfile.mkdtemp(prefix=f"{name}-"))
+        self.certificate, self.key = self.folder / "certificate.pem", self.folder / "key.pem"
+        self.is_secure = certified is not None
+        if certified is not None:
+            self.certificate.write_text(certified.certificate_pem)
+            self.key.write_text(certified.key_pem())
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def endpoint(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"http{'s' if self.is_secure else ''}://127.0.0.1:{self.port}"
 
     def objects(
         self, prefix: str = "", *, port: int | None = None, timeout_s: float = 30.0, bucket: str = BUCKET
@@ -118,12 +125,13 @@ class _Server:
 class MotoServer(_Server):
     """moto's server. Its objects are in memory and end with the process."""
 
-    def __init__(self) -> None:
-        super().__init__("moto")
+    def __init__(self, certified: Certified | None = None) -> None:
+        super().__init__("moto", certified)
 
     def command(self) -> Sequence[str]:
         program = "from moto.server import main; main()"
-        return [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(self.port)]
+        tls = ("-s", "-c", str(self.certificate), "-k", str(self.key)) if self.is_secure else ()
+        return [sys.executable, "-c", program, "-H", "127.0.0.1", "-p", str(self.port), *tls]
 
     def create_bucket(self, name: str) -> None:
         # moto checks no signatures, but wants to see one.
@@ -131,15 +139,16 @@ class MotoServer(_Server):
         request.add_header(
             "Authorization", f"AWS4-HMAC-SHA256 Credential={ACCESS_KEY}/20260101/{REGION}/s3/aws4_request"
         )
-        with urllib.request.urlopen(request, timeout=START_TIMEOUT_S):
+        context = ssl._create_unverified_context() if self.is_secure else None
+        with urllib.request.urlopen(request, timeout=START_TIMEOUT_S, context=context):
             return
 
 
 class Versitygw(_Server):
     """versitygw on files. A restart after `kill` finds the objects again."""
 
-    def __init__(self) -> None:
-        super().__init__("versitygw")
+    def __init__(self, certified: Certified | None = None) -> None:
+        super().__init__("versitygw", certified)
         self._program = versitygw_program()
         if self._program is None:
             raise RuntimeError("versitygw is not there; run: make peers")
@@ -150,6 +159,7 @@ class Versitygw(_Server):
         return [
             str(self._program),
             *("--quiet", "--keep-alive", "--port", f"127.0.0.1:{self.port}", "--region", REGION),
+            *(("--cert", str(self.certificate), "--key", str(self.key)) if self.is_secure else ()),
             *("posix", place),
         ]
 
@@ -167,6 +177,6 @@ def _plain_store(endpoint: str, bucket: str) -> S3Store:
         region=REGION,
         access_key_id=ACCESS_KEY,
         secret_access_key=SECRET_KEY,
-        client_options={"allow_http": True},
+        client_options={"allow_http": True, "allow_invalid_certificates": True},
         retry_config={"max_retries": 0},
     )

@@ -12,9 +12,10 @@ from gateway.admin.cluster.messages import ClusterState, Imported, Verification
 from gateway.admin.cluster.state import cluster_state
 from gateway.admin.cluster.verification import Progress, verify
 from gateway.admin.request import ControlError
-from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
+from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed, Untrusted
 from gateway.cluster.parts.manifests import Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
+from gateway.cluster.wal.keys import registration_key
 from gateway.cluster.wal.sessions import CorruptRegistration
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
@@ -68,6 +69,17 @@ def _in_bucket(config: Config, work: Callable[[ObjectStore, str], Awaitable[A]])
 async def _run(config: Config, address: str, work: Callable[[ObjectStore, str], Awaitable[A]]) -> A:
     objects = Machine().objects(config)
     try:
+        await _check_trust(objects)
         return await work(objects, address)
     finally:
         await objects.close()
+
+
+async def _check_trust(objects: ObjectStore) -> None:
+    """Refuse a store whose certificate is not trusted: most commands wait until the store answers. Raises Refused."""
+    try:
+        await objects.get(registration_key(0))
+    except Untrusted as error:
+        raise Refused(str(error)) from error
+    except (Missing, StoreFailed):
+        return

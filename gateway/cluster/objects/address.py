@@ -1,13 +1,14 @@
-"""Opens the object store that an address names."""
+"""Opens the object store that an address names, with its settings and variables."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore, Refused
+from gateway.cluster.objects.s3_errors import is_about_certificates
 from gateway.config.cluster_address import BucketAddress, DirectoryAddress, parse_address
 
 _ENDPOINTS: Final = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
@@ -15,36 +16,88 @@ _REGIONS: Final = ("AWS_REGION", "AWS_DEFAULT_REGION")
 DEFAULT_REGION: Final = "us-east-1"
 
 
-def open_objects(
-    address: str, endpoint: str | None, region: str | None, environment: Mapping[str, str]
-) -> ObjectStore:
+REQUEST_TIMEOUT_S: Final = 30.0
+_CA_SETTING: Final = "seqgate.cluster.ca.file"
+_CA_VARIABLE: Final = "AWS_CA_BUNDLE"
+
+
+class StoreOptions(NamedTuple):
+    """The settings of a store beside its address. The environment gives the endpoint, the region and the authorities that are None."""
+
+    endpoint: str | None = None
+    region: str | None = None
+    ca_file: str | None = None
+    timeout_s: float = REQUEST_TIMEOUT_S
+
+
+class _Authorities(NamedTuple):
+    """The certificates of the authorities that a store's certificate may have, beside those of the system."""
+
+    source: str
+    """The setting or variable, and the path that it names."""
+    pem: bytes
+
+
+def open_objects(address: str, options: StoreOptions, environment: Mapping[str, str]) -> ObjectStore:
     """Return the store at an address that `gateway.config` has checked. Nothing is sent before the first call.
 
-    `environment` gives what is not set: the endpoint, the region and the credentials. obstore itself reads the other AWS_ variables,
-    such as those of a role, from the environment of the process.
+    `environment` gives what is not set, and the credentials. obstore itself reads the other AWS_ variables, such as those of a role,
+    from the environment of the process.
 
     Raises:
-        Refused: the package for buckets is not installed, or a variable has a value that it does not know.
+        Refused: the package for buckets is not installed, a variable has a value that it does not know, or the file of the authorities
+            can't be used.
     """
+    return store_opener(address, options, environment)()
+
+
+def store_opener(
+    address: str, options: StoreOptions, environment: Mapping[str, str]
+) -> Callable[[], ObjectStore]:
+    """Return what opens the store, now or later; the file of the authorities is read now. Raises Refused."""
     place = parse_address(address)
     if isinstance(place, DirectoryAddress):
-        return DirectoryObjects(Path(place.path))
-    return _open_bucket(place, _s3_settings(endpoint, region, environment))
+        path = Path(place.path)
+        return lambda: DirectoryObjects(path, options.timeout_s)
+    settings = _s3_settings(options.endpoint, options.region, environment)
+    is_plain = settings.get("endpoint", "").startswith("http://")
+    authorities = None if is_plain else _authorities(options.ca_file, environment)
+    return lambda: _open_bucket(place, settings, authorities, options.timeout_s)
 
 
-def _open_bucket(place: BucketAddress, settings: dict[str, str]) -> ObjectStore:
+def _open_bucket(
+    place: BucketAddress, settings: Mapping[str, str], authorities: _Authorities | None, timeout_s: float
+) -> ObjectStore:
     try:
         from gateway.cluster.objects.obstore_objects import ObstoreObjects  # noqa: PLC0415 - an extra
     except ModuleNotFoundError as error:
         raise Refused(
             f"the package {error.name}, which a cluster in a bucket needs, is not installed; run: pip install 'seqgate[cluster]'"
         ) from None
+    pem = None if authorities is None else authorities.pem
     try:
-        return ObstoreObjects(place.bucket, place.prefix, settings)
+        return ObstoreObjects(place.bucket, place.prefix, settings, timeout_s, authorities=pem)
     except Exception as error:  # noqa: BLE001 - obstore raises several kinds for what it does not understand
+        if authorities is not None and is_about_certificates(str(error)):
+            raise Refused(
+                f"{authorities.source}, and this file has no sound certificates; name a file with the certificates (PEM) of the "
+                "authorities that sign the store's certificate"
+            ) from None
         raise Refused(
             f"an AWS_ variable or setting of the bucket is wrong: {str(error).splitlines()[0]}"
         ) from None
+
+
+def _authorities(ca_file: str | None, environment: Mapping[str, str]) -> _Authorities | None:
+    """Return the authorities of the file that the setting names, otherwise the variable; None without both. Raises Refused."""
+    path = ca_file or environment.get(_CA_VARIABLE)
+    if not path:
+        return None
+    source = f"{_CA_SETTING if ca_file else _CA_VARIABLE} names {path}"
+    try:
+        return _Authorities(source, Path(path).read_bytes())
+    except OSError as error:
+        raise Refused(f"{source}, which can't be read: {error.strerror}") from None
 
 
 def _s3_settings(endpoint: str | None, region: str | None, environment: Mapping[str, str]) -> dict[str, str]:

@@ -24,6 +24,12 @@ class StoreFailed(Exception):
     """A call failed, and the store may have carried it out or may still do so: 503, a reset, no answer in time."""
 
 
+class Untrusted(StoreFailed):
+    """The store's certificate is not trusted, so nothing was sent. A start refuses such a store; a running gateway waits for a better
+    certificate.
+    """
+
+
 class AlreadyThere(Exception):
     """The key has an object. The caller may have created it by an earlier call whose answer was lost, and after a conflict of two
     creations (409) there may be no object.

@@ -31,7 +31,7 @@ from gateway.cluster.objects.s3_errors import NO_ETAG, NO_SUCH_KEY, answer_in, m
 
 if TYPE_CHECKING:
     from obstore import GetOptions, PutMode
-    from obstore.store import S3Config
+    from obstore.store import ClientConfig, S3Config
 
 T = TypeVar("T")
 TIMEOUT_S: Final = 30.0
@@ -56,24 +56,37 @@ class ObstoreObjects:
     """An `ObjectStore` under a prefix of a bucket. `settings` are obstore's, and override those that it reads from AWS_ variables."""
 
     def __init__(
-        self, bucket: str, prefix: str, settings: Mapping[str, str], timeout_s: float = TIMEOUT_S
+        self,
+        bucket: str,
+        prefix: str,
+        settings: Mapping[str, str],
+        timeout_s: float = TIMEOUT_S,
+        *,
+        authorities: bytes | None = None,
     ) -> None:
-        """Take the place of the objects. Nothing is sent before the first call."""
+        """Take the place of the objects. Nothing is sent before the first call.
+
+        `authorities` are certificates (PEM) that TLS trusts beside the system's. Raises ValueError, and what obstore raises, for
+        settings or certificates that can't be used.
+        """
         self._where = f"s3://{bucket}/{prefix}".rstrip("/")
         self._timeout_s = timeout_s + GRACE_S
         is_plain = settings.get("endpoint", "").startswith("http://")
         # TLS protects the payload already, and its SHA-256 takes more time than all else of a put.
         own = {"conditional_put": "etag", "disable_bulk_delete": True, "unsigned_payload": not is_plain}
         config = cast("S3Config", {**own, **settings})
+        client: ClientConfig = {
+            "timeout": timedelta(seconds=timeout_s),
+            "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_S, timeout_s)),
+            "allow_http": is_plain,
+        }
+        if authorities is not None:
+            client["root_certificate"] = authorities
         self._store = S3Store(
             bucket,
             prefix=prefix or None,
             config=config,
-            client_options={
-                "timeout": timedelta(seconds=timeout_s),
-                "connect_timeout": timedelta(seconds=min(CONNECT_TIMEOUT_S, timeout_s)),
-                "allow_http": is_plain,
-            },
+            client_options=client,
             retry_config={"max_retries": 0, "retry_timeout": timedelta(seconds=timeout_s)},
         )
 

@@ -11,7 +11,15 @@ import logging
 from collections.abc import Coroutine
 from typing import Any, Final, TypeVar
 
-from gateway.cluster.objects.objects import AlreadyThere, Changed, Missing, ObjectStore, Refused, StoreFailed
+from gateway.cluster.objects.objects import (
+    AlreadyThere,
+    Changed,
+    Missing,
+    ObjectStore,
+    Refused,
+    StoreFailed,
+    Untrusted,
+)
 
 T = TypeVar("T")
 RACERS: Final = 16
@@ -32,7 +40,7 @@ async def probe(objects: ObjectStore, name: str) -> None:
     A call that fails tells nothing about the store. When too many fail, the check is made anew with other keys.
 
     Raises:
-        Refused: the store must not be used; the message says why.
+        Refused: the store must not be used, or its certificate is not trusted; the message says why.
         StoreFailed: calls kept failing, at the last attempt with this error.
     """
     folders: list[str] = []
@@ -41,6 +49,8 @@ async def probe(objects: ObjectStore, name: str) -> None:
             folders.append(f"probe/{name}-{attempt}")
             try:
                 return await _check(objects, folders[-1])
+            except Untrusted as failure:
+                raise Refused(str(failure)) from failure
             except StoreFailed as failure:
                 if attempt == ATTEMPTS - 1:
                     raise

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from typing import Final, NamedTuple
 
-from gateway.cluster.objects.objects import Refused, StoreFailed
+from gateway.cluster.objects.objects import Refused, StoreFailed, Untrusted
 
 _STATUS: Final = re.compile(r"Server returned non-2xx status code: ([0-9]{3})")
 _CODE: Final = re.compile(r"<Code>([A-Za-z0-9._-]{1,100})</Code>")
@@ -25,6 +25,26 @@ _PREFIX: Final = "Generic S3 error: "
 _DETAILS: Final = "\n\nDebug source:"
 _LONGEST: Final = 300
 NO_SUCH_KEY: Final = "NoSuchKey"
+_CERTIFICATE: Final = re.compile(r"InvalidCertificate\(\s*(\w+)(?:\(\s*\w+\(\s*(\w+))?")
+"""What rustls says of a certificate that it does not trust; the text is in the details."""
+_NO_CERTIFICATES: Final = "No certificates found in `root_certificate`"
+_OTHER_HOST: Final = "the store's certificate is for other hosts than the one in seqgate.cluster.endpoint; name a host of the certificate"
+_EXPIRED_CERTIFICATE: Final = (
+    "the store's certificate has expired; renew it, or correct the clock of this machine"
+)
+_EARLY_CERTIFICATE: Final = "the store's certificate is not valid yet; correct the clock of this machine"
+_DISTRUST: Final = {
+    "UnknownIssuer": "no authority that is trusted has signed the store's certificate; name a file with the authority's certificate (PEM) "
+    "by seqgate.cluster.ca.file or AWS_CA_BUNDLE",
+    "NotValidForName": _OTHER_HOST,
+    "NotValidForNameContext": _OTHER_HOST,
+    "Expired": _EXPIRED_CERTIFICATE,
+    "ExpiredContext": _EXPIRED_CERTIFICATE,
+    "NotValidYet": _EARLY_CERTIFICATE,
+    "NotValidYetContext": _EARLY_CERTIFICATE,
+    "CaUsedAsEndEntity": "the store's certificate is that of an authority (CA:TRUE), which TLS does not accept from a server; give the store a "
+    "certificate that the authority has signed",
+}
 
 _ACCESS: Final = (
     "the store denies access; grant the access key s3:GetObject, s3:PutObject and s3:DeleteObject on the objects under "
@@ -88,6 +108,12 @@ def meaning(where: str, text: str) -> StoreFailed | Refused:
     if _ETAG_MISSING in text:
         return Refused(f"{where}: {NO_ETAG}")
     answer = answer_in(text)
+    distrust = None if answer.status else _CERTIFICATE.search(text)
+    if distrust is not None:
+        kind = distrust[2] or distrust[1]
+        return Untrusted(
+            f"{where}: {_DISTRUST.get(kind, f'the certificate of the store is not trusted ({kind})')}"
+        )
     sentence = _REFUSALS.get(answer.code)
     if sentence is None and not answer.code:
         sentence = _REFUSALS_WITHOUT_CODE.get(answer.status)
@@ -97,6 +123,11 @@ def meaning(where: str, text: str) -> StoreFailed | Refused:
     if told:
         return StoreFailed(f"{where}: the store answered {told}")
     return StoreFailed(f"{where}: {_in_words(text)}")
+
+
+def is_about_certificates(text: str) -> bool:
+    """Return whether obstore refused to open a store because of the authorities' certificates."""
+    return _NO_CERTIFICATES in text or _CERTIFICATE.search(text) is not None
 
 
 def _in_words(text: str) -> str:

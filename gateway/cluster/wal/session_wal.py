@@ -81,11 +81,14 @@ class SessionWal:
         puts_in_flight: int,
         seconds: Callable[[], float] | None = None,
         chance: random.Random | None = None,
+        call_limit_s: float = CALL_LIMIT_S,
     ) -> None:
+        """Begin without objects. A call to the store that takes longer than `call_limit_s` counts as failed."""
         self._loop = asyncio.get_running_loop()
         self._objects = objects
         self.session = session
         self._rules = Confirmations(puts_in_flight)
+        self._call_limit_s = call_limit_s
         self._seconds = seconds or self._loop.time
         self._chance = chance or random.Random()
         self._outage = StoreOutage(self._seconds)
@@ -238,7 +241,7 @@ class SessionWal:
 
     async def _create(self, pending: _Pending) -> tuple[Outcome, str]:
         try:
-            async with asyncio.timeout(CALL_LIMIT_S):
+            async with asyncio.timeout(self._call_limit_s):
                 await self._objects.create(pending.key, pending.content)
         except AlreadyThere:
             outcome = Outcome.TAKEN
@@ -256,7 +259,7 @@ class SessionWal:
 
     async def _look(self, pending: _Pending) -> tuple[Outcome, str]:
         try:
-            async with asyncio.timeout(CALL_LIMIT_S):
+            async with asyncio.timeout(self._call_limit_s):
                 end = await self._objects.get_end(pending.key, END_BYTES)
         except Missing:
             found = Outcome.MISSING, ""

@@ -116,21 +116,34 @@ class Machine:
 
     def objects(self, config: Config) -> ObjectStore:
         """Return the store of the bucket that `seqgate.cluster` names. Raises Refused."""
-        from gateway.cluster.objects.address import open_objects  # noqa: PLC0415 - only a gateway with a cluster needs the imports
-
-        return open_objects(
-            config.str("seqgate.cluster"),
-            config.optional_str("seqgate.cluster.endpoint"),
-            config.optional_str("seqgate.cluster.region"),
-            os.environ,
-        )
+        return _store_opener(config)()
 
     def bucket_calls(self, config: Config) -> BucketCalls:
-        """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first call."""
-        from gateway.cluster.cache.bucket_thread import BucketThread  # noqa: PLC0415 - only a gateway with a cluster needs the import
+        """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first call. Raises Refused."""
+        from gateway.cluster.cache.bucket_thread import (  # noqa: PLC0415 - only a gateway with a cluster needs the import
+            TIMEOUT_S,
+            BucketThread,
+        )
 
-        return BucketThread(lambda: self.objects(config))
+        timeout_s = max(TIMEOUT_S, config.int("seqgate.cluster.request.timeout.ms") / 1000)
+        return BucketThread(_store_opener(config), timeout_s)
 
     def cleaner(self) -> Cleaner:
         """Return a cleaner of logs, which starts its process with its first job."""
         return CompactionWorker()
+
+
+def _store_opener(config: Config) -> Callable[[], ObjectStore]:
+    """Return what opens the store of the bucket. Raises Refused."""
+    from gateway.cluster.objects.address import (  # noqa: PLC0415 - only a gateway with a cluster needs the imports
+        StoreOptions,
+        store_opener,
+    )
+
+    options = StoreOptions(
+        endpoint=config.optional_str("seqgate.cluster.endpoint"),
+        region=config.optional_str("seqgate.cluster.region"),
+        ca_file=config.optional_str("seqgate.cluster.ca.file"),
+        timeout_s=config.int("seqgate.cluster.request.timeout.ms") / 1000,
+    )
+    return store_opener(config.str("seqgate.cluster"), options, os.environ)

@@ -29,9 +29,15 @@ def fail(*_: object) -> None:
 class Scene:
     """A session over a held store; `confirmed` has the numbers of the objects that were confirmed, in order."""
 
-    def __init__(self, puts_in_flight: int = 4) -> None:
+    def __init__(self, puts_in_flight: int = 4, call_limit_s: float = CALL_LIMIT_S) -> None:
         self.store = HeldObjects()
-        self.wal = SessionWal(self.store, SESSION, puts_in_flight=puts_in_flight, chance=Random(1))  # type: ignore[arg-type]
+        self.wal = SessionWal(
+            self.store,  # type: ignore[arg-type]
+            SESSION,
+            puts_in_flight=puts_in_flight,
+            chance=Random(1),
+            call_limit_s=call_limit_s,
+        )
         self.confirmed: list[int] = []
         self.fenced: list[str] = []
         self.wal.on_fenced.append(self.fenced.append)
@@ -262,6 +268,19 @@ class TestFailures:
             (await at.store.next("look", 0)).answer()
             await at.answer(0)
             assert at.confirmed == [0]
+
+        run(scene())
+
+    def test_a_call_may_take_as_long_as_its_limit(self, run: Run) -> None:
+        async def scene() -> None:
+            at = Scene(call_limit_s=10 * CALL_LIMIT_S)
+            at.put(0)
+            create = await at.store.next("create", 0)
+            await asyncio.sleep(9 * CALL_LIMIT_S)
+            create.answer()
+            await asyncio.sleep(0.001)
+            assert at.confirmed == [0]
+            assert at.wal.counters.failed_calls == 0
 
         run(scene())
 
