@@ -60,8 +60,10 @@ async def find_orphans(
     return Orphans(orphans, unsure)
 
 
-async def find_collected(objects: ObjectStore, created_before_ms: int) -> list[Entry]:
-    """Return the old objects below the boundaries of their write-ahead logs.
+async def find_collected(
+    objects: ObjectStore, created_before_ms: int, *, running: tuple[int, int]
+) -> list[Entry]:
+    """Return the old objects below the boundaries of their write-ahead logs. `running` are the node id and number of our own session.
 
     Waits for the boundaries until the store answers. Raises StoreFailed, CorruptWalObject, IncompatibleFormat, Refused.
     """
@@ -73,7 +75,8 @@ async def find_collected(objects: ObjectStore, created_before_ms: int) -> list[E
     reads = PersistentReads(objects, "the gateway waits to find what is left of write-ahead logs")
     found: list[Entry] = []
     for (node_id, session), old in logs.items():
-        if len(old) > 1:  # a log with one object has its seal left, which stays for ever
+        # An ended log with one object has its seal left, which stays for ever. Our own log has none.
+        if len(old) > 1 or (node_id, session) == running:
             boundary = await read_boundary(reads, node_id, session)
             found += [entry for seq, entry in old if seq < boundary]
     return found

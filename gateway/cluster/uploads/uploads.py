@@ -194,7 +194,10 @@ class Uploads:
                 if not await self._manifests.names_all(partition, names):
                     # The next round replaces the manifest; then a search can tell orphans.
                     self._coverage.begin([partition])
-        return found.entries + await find_collected(self._objects, created_before_ms)
+        session = self._wal.session
+        return found.entries + await find_collected(
+            self._objects, created_before_ms, running=(session.node_id, session.session)
+        )
 
     async def remove(self, orphans: Sequence[Entry]) -> None:
         """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused."""

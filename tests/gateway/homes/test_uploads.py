@@ -329,6 +329,21 @@ async def test_objects_below_the_boundary_are_swept_when_they_are_old(tmp_path: 
     assert await stored(tmp_path) == (0, 5, 5)
 
 
+async def test_the_only_object_of_the_running_log_is_swept_below_its_boundary(tmp_path: Path) -> None:
+    """A call that was late has created it again. The log of a session that runs has no seal, which would stay."""
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        await first.uploads.round()
+        assert not first.wal_objects
+        late = tmp_path / "bucket" / f"wal/1/0/{0:020}"
+        late.write_bytes(b"")
+        os.utime(late, (late.stat().st_mtime - OLD_S,) * 2)
+        assert await first.uploads.sweep() == 1
+        assert not late.exists()
+    assert await stored(tmp_path) == (0, 3, 3)
+
+
 @pytest.mark.parametrize("name", ["00000000000000000003.names", "leader-epoch-checkpoint"])
 async def test_side_files_come_back(tmp_path: Path, name: str) -> None:
     async with running(tmp_path) as first:
