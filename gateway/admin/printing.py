@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import io
 import itertools
+import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -62,7 +63,8 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
         table.add_row(*row)
     written = io.StringIO()
     console = Console(highlight=False, markup=False, soft_wrap=False, file=sys.stdout if wraps else written)
-    console.width = max(console.width, needed)
+    width = shutil.get_terminal_size().columns if wraps else console.width
+    console.width = max(width, needed)
     console.print(table)
     print_lines(*(line.rstrip() for line in written.getvalue().splitlines()))
 
