@@ -62,9 +62,15 @@ def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> Non
     for row in rows:
         table.add_row(*row)
     written = io.StringIO()
-    console = Console(highlight=False, markup=False, soft_wrap=False, file=sys.stdout if wraps else written)
-    width = shutil.get_terminal_size().columns if wraps else console.width
-    console.width = max(width, needed)
+    width, height = shutil.get_terminal_size()
+    console = Console(
+        highlight=False,
+        markup=False,
+        soft_wrap=False,
+        file=sys.stdout if wraps else written,
+        width=max(width, needed),
+        height=height,  # rich believes the width of a dumb terminal only beside a height
+    )
     console.print(table)
     print_lines(*(line.rstrip() for line in written.getvalue().splitlines()))
 
