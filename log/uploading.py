@@ -78,7 +78,7 @@ class SoundBatches(NamedTuple):
 
     data: bytes
     end_offset: int
-    """The offset after the last record; that of the caller when there is no batch."""
+    """The offset after the last record; the caller's `first_offset` when there is no batch."""
 
 
 def view(log: PartitionLog) -> LogView:
@@ -99,22 +99,24 @@ def view(log: PartitionLog) -> LogView:
 
 
 def read_sound(
-    storage: Storage, file: DataFile, position: int, max_bytes: int, end_offset: int
+    storage: Storage, file: DataFile, position: int, max_bytes: int, first_offset: int, end_offset: int
 ) -> SoundBatches:
-    """Read whole batches below `end_offset` from a pinned file: at most `max_bytes`, but for one larger batch. Any thread may call.
+    """Read whole batches from a pinned file, of records from `first_offset` on and below `end_offset`.
 
-    Raises OSError, CorruptRecord where the CRC of a batch does not fit.
+    Returns at most `max_bytes`, but for one larger batch. Any thread may call. Raises OSError, CorruptRecord where the CRC of a batch does
+    not fit, or its offsets do not follow on those before.
     """
     data = storage.read_pinned(file, max_bytes, position)
     if len(data) >= HEADER_BYTES:
         first = parse_header(data[:HEADER_BYTES])
         if first.size_bytes > len(data) and first.last_offset < end_offset:
             data = storage.read_pinned(file, first.size_bytes, position)
-    content, size_bytes, reached = memoryview(data), 0, -1
+    content, size_bytes, reached = memoryview(data), 0, first_offset
     for start, batch in whole_batches(data):
         if batch.last_offset >= end_offset:
             break
-        if not crc_matches(batch, content, start):
+        # The CRC does not cover the base offset.
+        if batch.base_offset < reached or not crc_matches(batch, content, start):
             raise CorruptRecord(f"{file.path} is damaged at position {position + start}")
         size_bytes, reached = start + batch.size_bytes, batch.last_offset + 1
     return SoundBatches(data[:size_bytes], reached)
