@@ -161,7 +161,7 @@ class Gateway:
         self._control = ControlServer(
             services,
             Path(config.str("log.dirs")),
-            traffic=lambda: Traffic(len(self.server), *self.server.counts, self.home.calls),
+            traffic=lambda: Traffic(len(self.server), *self.server.counts, self.home.calls, self.home.cache),
         )
         self._services = services
 

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.sweep.sweeps import Sweeps
+from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.objects.counted import Counts
 from gateway.runtime.services import Services
 
@@ -15,7 +16,7 @@ from gateway.runtime.services import Services
 class Traffic(NamedTuple):
     """The counts of the listeners: connections now, and refused connections, requests and failed logins since the start.
 
-    `calls` are those to the bucket that holds the records; None without a bucket.
+    `calls` are those to the bucket that holds the records, `cache` are the counts of its local cache; None without a bucket.
     """
 
     connections: int = 0
@@ -23,6 +24,7 @@ class Traffic(NamedTuple):
     requests: int = 0
     failed_logins: int = 0
     calls: Counts | None = None
+    cache: CacheState | None = None
 
 
 @dataclass(slots=True)

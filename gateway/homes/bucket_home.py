@@ -20,6 +20,7 @@ from typing import NoReturn
 import msgspec
 
 from gateway.admin.system_errors import in_words
+from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.objects.counted import CountedObjects, Counts
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
@@ -92,7 +93,7 @@ class BucketHome:
         self._calls = Counts()
         self._objects: ObjectStore
         self.wal: SessionWal
-        self._coverage = Coverage()
+        self._coverage = Coverage(machine.seconds)
         self._uploads: Uploads | None = None
         self._earlier: Sequence[EarlierWal] | None = None
         """The logs of earlier sessions that still have objects; None while they are not known."""
@@ -103,6 +104,10 @@ class BucketHome:
     @property
     def calls(self) -> Counts:
         return self._calls + self._cache.calls
+
+    @property
+    def cache(self) -> CacheState | None:
+        return self._cache.state()
 
     @property
     def fetcher(self) -> Fetcher:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import NoReturn, Protocol
 
+from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.objects.counted import Counts
 from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
@@ -32,6 +33,10 @@ class Home(Protocol):
     @property
     def calls(self) -> Counts | None:
         """The calls to the bucket until now; None without a bucket."""
+
+    @property
+    def cache(self) -> CacheState | None:
+        """The counts of the local cache; None without a bucket, and before the gateway serves."""
 
     @property
     def fetcher(self) -> Fetcher | None:

@@ -11,7 +11,8 @@ from typing import Final
 
 from gateway.cluster.cache.block_cache import BlockCache
 from gateway.cluster.cache.bucket_source import BucketSource, WaitingSource
-from gateway.cluster.cache.eviction import Eviction
+from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.cache.eviction import NO_LIMIT, Eviction
 from gateway.cluster.objects.counted import Counts
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.config import Config
@@ -72,6 +73,19 @@ class LocalCache:
         self.blocks.make_room = self.eviction.make_room
         self.blocks.when_filled.append(self.eviction.filled)
         self.eviction.start()
+
+    def state(self) -> CacheState | None:
+        """Return the counts of the cache; None before `serve`."""
+        if self.eviction is None:
+            return None
+        limit_bytes = self._config.int("seqgate.cluster.cache.bytes")
+        return CacheState(
+            local_bytes=self.eviction.local_bytes,
+            max_bytes=None if limit_bytes == NO_LIMIT else limit_bytes,
+            blocks_fetched=self.blocks.blocks_fetched + self.sparse.blocks_waited_for,
+            blocks_waited_for=self.sparse.blocks_waited_for,
+            bytes_evicted=self.eviction.bytes_evicted,
+        )
 
     async def stop(self) -> None:
         """Stop evicting blocks. Reads still fetch absent blocks."""

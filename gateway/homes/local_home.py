@@ -22,6 +22,7 @@ class LocalHome:
     fetcher: Final = None
     hold: Final = None
     calls: Final = None
+    cache: Final = None
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")

@@ -61,9 +61,10 @@ def status(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the bucket holds, what its storage costs, and whether its last session has ended.
+    """Show what the bucket holds, what its storage costs, when it was last uploaded to, and whether its last session has ended.
 
-    Lists all objects: one request for each thousand.
+    The write-ahead logs shrink with each upload. An oldest object of more than twice `seqgate.cluster.upload.interval.ms` means that
+    uploads fail: `seqgate status` shows why. Lists all objects: one request for each thousand.
     """
     with bucket_settings(address, settings, config_file) as config:
         from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
@@ -98,8 +99,10 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
         ),
         (
             "write-ahead logs",
-            f"{counted(answer.wal.objects, 'object')}, {count(answer.wal.size_bytes)} bytes",
+            f"{counted(answer.wal.objects, 'object')}, {count(answer.wal.size_bytes)} bytes"
+            + ("" if answer.oldest_wal_ms is None else f", the oldest of {moment(answer.oldest_wal_ms)}"),
         ),
+        ("last upload", "none yet" if answer.last_upload_ms is None else moment(answer.last_upload_ms)),
         ("storage", f"${answer.us_dollars_per_month:,.4f} a month, by Amazon's list for S3"),
     ]
 

@@ -25,7 +25,11 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """What a bucket holds. `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1."""
+    """What a bucket holds. `oldest_wal_ms` is when the oldest object of the write-ahead logs came that is not deleted yet, and
+    `last_upload_ms` when a manifest was last replaced; None without one.
+
+    `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
+    """
 
     address: str
     cluster_id: str
@@ -34,6 +38,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     partitions: int
     parts: Held
     wal: Held
+    oldest_wal_ms: int | None
+    last_upload_ms: int | None
     us_dollars_per_month: float
 
 

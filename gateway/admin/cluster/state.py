@@ -36,17 +36,43 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     parts = [entry async for entry in objects.list(PREFIX)]
     wal = [entry async for entry in objects.list("wal/")]
     size_bytes = sum(entry.size_bytes for entry in (*parts, *wal))
-    places = map(partition_of, (entry.key for entry in parts))
+    manifests = [entry for entry in parts if _is_manifest(entry.key)]
+    last = await _session(objects, known[-1])
     return ClusterState(
         address=address,
         cluster_id=known[0].cluster_id,
         sessions=len(known),
-        last=await _session(objects, known[-1]),
-        partitions=sum(place is not None and place[1] is None for place in places),
+        last=last,
+        partitions=len(manifests),
         parts=_held(parts),
         wal=_held(wal),
+        oldest_wal_ms=_oldest(wal, None if last.ended is not None else last.session),
+        last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
     )
+
+
+def _is_manifest(key: str) -> bool:
+    place = partition_of(key)
+    return place is not None and place[1] is None
+
+
+def _oldest(wal: Sequence[Entry], unsealed: int | None) -> int | None:
+    """Return when the oldest object of the write-ahead logs was written; None without one.
+
+    The last object of each log is its seal, which stays for ever, but for the log of the session `unsealed`.
+    """
+    logs: dict[str, list[Entry]] = {}
+    for entry in wal:
+        folder, _, name = entry.key.rpartition("/")
+        if name.isdigit():
+            logs.setdefault(folder, []).append(entry)
+    objects = [
+        entry
+        for folder, entries in logs.items()
+        for entry in (entries if folder.rpartition("/")[2] == str(unsealed) else entries[:-1])
+    ]
+    return min((entry.modified_ms for entry in objects), default=None)
 
 
 def _held(entries: Sequence[Entry]) -> Held:

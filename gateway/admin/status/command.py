@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
 
 import typer
 
@@ -19,10 +18,9 @@ from gateway.admin.options import (
     reaching,
 )
 from gateway.admin.printing import Column, count, counted, duration, moment, print_json, print_table
+from gateway.admin.status.bucket_rows import bucket_rows, trouble_rows
 from gateway.admin.status.cluster_table import cluster_rows
-from gateway.admin.status.messages import BucketCalls, Status, StatusRequest
-
-MONTH_MS: Final = 30 * 24 * 3_600_000
+from gateway.admin.status.messages import Status, StatusRequest
 
 
 def status(
@@ -35,8 +33,9 @@ def status(
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
     Exits with 1 when something is wrong: no gateway runs, producers are refused because the disk is short of room, a partition is
-    offline, stored batches are damaged, sound records were cut off a log, the store of producer ids does not answer, or the
-    certificate of a listener expires within 14 days.
+    offline, stored batches are damaged, sound records were cut off a log, the store of producer ids does not answer, the
+    certificate of a listener expires within 14 days, producers are refused because the bucket lags behind, or the last round of
+    uploads failed.
 
     Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory that is offline,
     partitions without a leader, and partitions whose replicas are not all in sync. Each broker answers within 5 s.
@@ -81,6 +80,7 @@ def _is_wrong(answer: Status) -> bool:
         or answer.cut
         or any(certificate.warning for certificate in answer.certificates)
         or answer.producer_id_store_error is not None
+        or (answer.bucket is not None and trouble_rows(answer.bucket))
     )
 
 
@@ -108,7 +108,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
             (f"certificate of {row.listener}", f"valid until {moment(row.valid_until_ms)}")
             for row in answer.certificates
         ),
-        *([] if answer.bucket is None else _bucket(answer.bucket, answer.uptime_ms)),
+        *([] if answer.bucket is None else bucket_rows(answer.bucket, answer.uptime_ms)),
         ("flush rounds", f"{count(answer.flush_rounds)}, {count(answer.flush_failures)} failed"),
         (
             "producer ids left",
@@ -135,30 +135,10 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
         for partition in answer.offline_partitions
     ]
     rows += [("CERTIFICATE", f"{row.listener}: {row.warning}") for row in answer.certificates if row.warning]
+    rows += [] if answer.bucket is None else trouble_rows(answer.bucket)
     rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
     rows += [("CUT OFF", _cut(row)) for row in answer.cut]
     return rows
-
-
-def _bucket(calls: BucketCalls, uptime_ms: int) -> list[tuple[str, str]]:
-    """Return the rows about the bucket. The price of a month assumes that the gateway goes on as since its start."""
-    month = calls.us_dollars * MONTH_MS / max(uptime_ms, 1)
-    kinds = (
-        (calls.puts, "put"),
-        (calls.gets, "get"),
-        (calls.lists, "list"),
-        (calls.deletes, "delete"),
-        (calls.failures, "failure"),
-    )
-    return [
-        ("bucket", calls.address),
-        ("  requests", ", ".join(counted(number, kind) for number, kind in kinds)),
-        ("  bytes", f"{count(calls.bytes_up)} up, {count(calls.bytes_down)} down"),
-        (
-            "  price",
-            f"${calls.us_dollars:,.4f} since the start, ${month:,.2f} a month, by Amazon's list for S3",
-        ),
-    ]
 
 
 def _damage(row: DamagedRow) -> str:

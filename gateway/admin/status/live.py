@@ -9,8 +9,8 @@ from gateway.admin.damage.rows import cut_row, damaged_row
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.names.live import name_counters
 from gateway.admin.producers.live import producer_counters
-from gateway.admin.status.messages import BucketCalls, Certificate, OfflinePartition, Status, StatusRequest
-from gateway.cluster.objects.counted import Counts
+from gateway.admin.status.bucket import bucket_state
+from gateway.admin.status.messages import Certificate, OfflinePartition, Status, StatusRequest
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import NodeServices
@@ -54,23 +54,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         producer_id_store_error=state.last_error,
         counters=producer_counters(services.partitions),
         names=name_counters(services.partitions),
-        bucket=_bucket(services.node, traffic.calls),
-    )
-
-
-def _bucket(node: NodeServices, calls: Counts | None) -> BucketCalls | None:
-    if calls is None:
-        return None
-    return BucketCalls(
-        address=node.config.str("seqgate.cluster"),
-        puts=calls.puts,
-        gets=calls.gets,
-        lists=calls.lists,
-        deletes=calls.deletes,
-        bytes_up=calls.bytes_up,
-        bytes_down=calls.bytes_down,
-        failures=calls.failures,
-        us_dollars=calls.us_dollars,
+        bucket=bucket_state(services, traffic),
     )
 
 

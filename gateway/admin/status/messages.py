@@ -26,10 +26,41 @@ class Certificate(msgspec.Struct, frozen=True):
     warning: str | None
 
 
-class BucketCalls(msgspec.Struct, frozen=True):
-    """The calls to the bucket since the gateway started. `lists` counts pages, `failures` calls that failed or were refused.
+class BucketCache(msgspec.Struct, frozen=True):
+    """The local cache of the bucket. `max_bytes` is None where only the disk limits `local_bytes`.
 
-    `us_dollars` is the price of the requests by Amazon's list for S3 Standard in us-east-1; storage and traffic come on top.
+    `blocks_fetched` counts blocks of 1 MiB that came from the bucket since the start, `blocks_waited_for` those of them that nobody had
+    fetched before they were read.
+    """
+
+    local_bytes: int
+    max_bytes: int | None
+    blocks_fetched: int
+    blocks_waited_for: int
+    bytes_evicted: int
+
+
+class BucketUploads(msgspec.Struct, frozen=True):
+    """What only the write-ahead log has, and the last round of uploads.
+
+    `wal_objects` are not deleted yet, `wal_bytes` are in no manifest yet, and the oldest of them came `oldest_ms` ago. `error` is why the
+    last round ended early or left partitions out. `running_ms` is how long the present round has run; None between two rounds.
+    """
+
+    wal_objects: int
+    wal_bytes: int
+    oldest_ms: int | None
+    round_ended_ms_ago: int | None
+    round_took_ms: int
+    error: str | None
+    running_ms: int | None
+
+
+class BucketState(msgspec.Struct, frozen=True):
+    """The bucket of a gateway: the calls since the gateway started, the local cache, and what waits for the bucket.
+
+    `lists` counts pages, `failures` calls that failed or were refused. `unwritten_bytes` of records are not durable yet; at
+    `unwritten_max_bytes` producers are refused (`is_behind`), until half of them are durable. `us_dollars` is the price of the requests by Amazon's list for S3 Standard in us-east-1; storage and traffic come on top.
     """
 
     address: str
@@ -41,6 +72,11 @@ class BucketCalls(msgspec.Struct, frozen=True):
     bytes_down: int
     failures: int
     us_dollars: float
+    unwritten_bytes: int
+    unwritten_max_bytes: int
+    is_behind: bool
+    cache: BucketCache | None
+    uploads: BucketUploads | None
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -80,7 +116,7 @@ class Status(msgspec.Struct, frozen=True):
     producer_id_store_error: str | None
     counters: ProducerCounters
     names: NameCounters
-    bucket: BucketCalls | None
+    bucket: BucketState | None
 
 
 class StatusRequest(Request[Status], tag="status"):

@@ -7,8 +7,9 @@ deleted when all its rows are covered, and all objects before it may be deleted,
 
 from __future__ import annotations
 
+import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -27,6 +28,8 @@ class _Rows:
 
     seq: int
     """The first object."""
+    put_s: float
+    """When the first object was put."""
     size_bytes: int = 0
     end_offset: int = 0
     files_seq: int = -1
@@ -60,7 +63,9 @@ class _Rows:
 class Coverage:
     """The rows of one session that no manifest covers, by partition and in the order of their objects."""
 
-    def __init__(self) -> None:
+    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+        """`seconds` is a clock that is never set."""
+        self._seconds = seconds
         self._rows: dict[PartitionKey, deque[_Rows]] = {}
         self._from_before: set[PartitionKey] = set()
         self.size_bytes = 0
@@ -77,7 +82,7 @@ class Coverage:
             if not entries or entries[-1].seq != seq:
                 if len(entries) >= MOST_ROWS:
                     _join_pairs(entries)
-                entries.append(_Rows(seq))
+                entries.append(_Rows(seq, self._seconds()))
             entries[-1].add(row, content)
             self.size_bytes += len(content)
 
@@ -109,6 +114,11 @@ class Coverage:
         for partition in partitions:
             self._from_before.discard(partition)
             self.size_bytes -= sum(rows.size_bytes for rows in self._rows.pop(partition, ()))
+
+    @property
+    def oldest_s(self) -> float | None:
+        """When the oldest object with rows that are not covered was put; None without such rows."""
+        return min((entries[0].put_s for entries in self._rows.values()), default=None)
 
     def first_needed(self, confirmed_end: int) -> int:
         """Return the seq of the first object that is needed; `confirmed_end` is the first seq that is not confirmed."""

@@ -23,6 +23,7 @@ from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.orphans import find_collected, find_orphans
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
+from gateway.cluster.uploads.progress import UploadProgress
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
 
@@ -106,6 +107,15 @@ class Uploads:
         self._turn = asyncio.Lock()
         """Held by a round, and by a search for orphans."""
         self._task: asyncio.Task[None] | None = None
+        self._collected_end = 0
+        """The seq of the first object of the session's log that is not deleted."""
+        self._left_out: list[str] = []
+        """Why the present round, or the last one, could not upload partitions; one reason for each."""
+        self._begun_s: float | None = None
+        """When the present round began."""
+        self._ended_s: float | None = None
+        self._took_s = 0.0
+        self._error: str | None = None
 
     def start(self) -> None:
         """Begin to run rounds in the background."""
@@ -140,11 +150,42 @@ class Uploads:
 
         Raises SessionFenced, Overtaken, StoreFailed, Refused.
         """
-        async with self._turn:
-            await self._round()
+        try:
+            async with self._turn:
+                self._begun_s, self._left_out = self._seconds(), []
+                await self._round()
+        except Exception as error:
+            self._note_end(str(error) or type(error).__name__)
+            raise
+        self._note_end(self._why_left_out())
         if self._seconds() - self._searched_s >= self._limits.orphan_age_s:
             self._searched_s = self._seconds()
             await self.sweep()
+
+    def progress(self) -> UploadProgress:
+        """Return how far the uploads are."""
+        now_s, oldest_s = self._seconds(), self._coverage.oldest_s
+        return UploadProgress(
+            wal_objects=self._wal.next_seq - self._collected_end,
+            wal_bytes=self._coverage.size_bytes,
+            oldest_ms=None if oldest_s is None else _ms(now_s - oldest_s),
+            round_ended_ms_ago=None if self._ended_s is None else _ms(now_s - self._ended_s),
+            round_took_ms=_ms(self._took_s),
+            error=self._error,
+            running_ms=None if self._begun_s is None else _ms(now_s - self._begun_s),
+        )
+
+    def _note_end(self, error: str | None) -> None:
+        """Note that the present round has ended."""
+        now_s = self._seconds()
+        self._took_s = 0.0 if self._begun_s is None else now_s - self._begun_s
+        self._begun_s, self._ended_s, self._error = None, now_s, error
+
+    def _why_left_out(self) -> str | None:
+        reasons = self._left_out
+        if not reasons:
+            return None
+        return f"partitions that can't be uploaded now: {len(reasons)}; for example, {reasons[0]}"
 
     async def _round(self) -> None:
         if not self._knows_earlier:
@@ -234,6 +275,7 @@ class Uploads:
             self._counted.pop(partition, None)
             self._stored.append(await self._uploads.upload(log))
         except (OSError, LogError, IncompatibleFormat, CorruptPart, ValueError) as error:
+            self._left_out.append(f"partition {partition.partition} of topic {partition.topic_id}: {error}")
             logger.warning(
                 "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
                 partition.partition,
@@ -254,9 +296,14 @@ class Uploads:
         session = self._wal.session
         needed = self._coverage.first_needed(self._wal.confirmed_end)
         deleted = await self._deletions.collect(session.node_id, session.session, needed)
+        self._collected_end = needed
         if self._coverage.covers_earlier_sessions and self._earlier is not None:
             for earlier in self._earlier:
                 deleted += await self._deletions.collect_sealed(*earlier)
             await self._deletions.end_sessions(session.session)
             self._earlier = None
         logger.debug("objects of write-ahead logs deleted: %d", deleted)
+
+
+def _ms(seconds: float) -> int:
+    return round(seconds * 1000)

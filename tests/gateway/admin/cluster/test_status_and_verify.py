@@ -81,6 +81,14 @@ def test_the_status_of_a_bucket(bucket: Path) -> None:
     shown = run("status", bucket).stdout
     assert "ended: the gateway stopped" in shown
     assert "2 partitions" in shown
+    manifests = [key for key in keys(bucket, "parts") if key.endswith("/manifest")]
+    assert state.last_upload_ms == max(modified_ms(bucket / key) for key in manifests)
+    objects = [key for key in keys(bucket, "wal") if not key.endswith("/boundary")][:-1]
+    assert state.oldest_wal_ms == min(modified_ms(bucket / key) for key in objects)
+
+
+def modified_ms(path: Path) -> int:
+    return path.stat().st_mtime_ns // 1_000_000
 
 
 async def test_the_status_while_a_gateway_runs(tmp_path: Path) -> None:
@@ -89,6 +97,8 @@ async def test_the_status_while_a_gateway_runs(tmp_path: Path) -> None:
         state = await asyncio.to_thread(answer, "status", tmp_path / "bucket", ClusterState)
         assert state.last.ended is None
         assert state.last.last_object_ms is not None
+        assert state.oldest_wal_ms is not None
+        assert state.last_upload_ms is None
         shown = await asyncio.to_thread(run, "status", tmp_path / "bucket")
     assert "runs, or has crashed" in shown.stdout
 

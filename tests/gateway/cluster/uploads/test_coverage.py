@@ -102,3 +102,20 @@ def test_earlier_sessions_are_needed_until_each_partition_has_a_manifest_of_this
     assert not made.covers_earlier_sessions
     made.has_nothing(B)
     assert made.covers_earlier_sessions
+
+
+def test_the_age_of_the_oldest_row_that_is_not_covered() -> None:
+    now_s = 5.0
+    made = Coverage(lambda: now_s)
+    assert made.oldest_s is None
+    for partition in (A, B, A):
+        row, data = records(partition, int(now_s))
+        made.put(int(now_s), [row], [data])
+        now_s += 1
+    assert made.oldest_s == 5
+    made.counts(manifest(A, 5))
+    assert made.oldest_s == 6, "partition B has waited longest"
+    made.counts(manifest(B, 6))
+    assert made.oldest_s == 7
+    made.counts(manifest(A, 7))
+    assert made.oldest_s is None
