@@ -33,6 +33,7 @@ class Fault(enum.Enum):
     SILENT_AFTER = "no answer, though the store has carried it out"
     LATE = "503 at once; the store gets the request when the test releases it"
     CUT_ANSWER = "half of the answer, and a reset"
+    FLIPPED_BODY = "the store gets the request with one bit of the body flipped"
     STRANGE_404 = "404 with a page that is not the store's"
     STRANGE_403 = "403 without a body"
 
@@ -84,6 +85,8 @@ class FaultProxy:
         self.port = free_port()
         self.requests: list[str] = []
         """The methods of all requests that came, in order."""
+        self.last_head = ""
+        """The request line and the headers of the last request, in lower case."""
         self._upstream = upstream
         self._draw = draw or (lambda _method: Fault.NONE)
         self._planned: defaultdict[str, deque[Fault | Answer]] = defaultdict(deque)
@@ -144,6 +147,9 @@ class FaultProxy:
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
             method, request = await _request(reader)
             fault = self._next(method)
+            self.last_head = request.partition(b"\r\n\r\n")[0].decode().lower()
+            if fault is Fault.FLIPPED_BODY:
+                request = _flipped(request)
             if fault is Fault.LATE:
                 with self._lock:
                     self._held.append(request)
@@ -201,6 +207,13 @@ async def _request(reader: asyncio.StreamReader) -> tuple[str, bytes]:
     body = await reader.readexactly(size_bytes)
     method = lines[0].split(b" ", 1)[0].decode()
     return method, b"\r\n".join([*kept, b"Connection: close", b"", body])
+
+
+def _flipped(request: bytes) -> bytes:
+    """Return the request with one bit flipped in the middle of its body."""
+    body_at = request.index(b"\r\n\r\n") + 4
+    middle = (body_at + len(request)) // 2
+    return request[:middle] + bytes([request[middle] ^ 1]) + request[middle + 1 :]
 
 
 def _message(answer: Answer) -> bytes:

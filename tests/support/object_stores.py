@@ -52,14 +52,20 @@ class _Server:
         return f"http{'s' if self.is_secure else ''}://127.0.0.1:{self.port}"
 
     def objects(
-        self, prefix: str = "", *, port: int | None = None, timeout_s: float = 30.0, bucket: str = BUCKET
+        self,
+        prefix: str = "",
+        *,
+        host: str = "127.0.0.1",
+        port: int | None = None,
+        timeout_s: float = 30.0,
+        bucket: str = BUCKET,
     ) -> ObstoreObjects:
-        """Return a client of the store; `port` is a proxy's."""
+        """Return a client of the store; `host` and `port` are a proxy's."""
         return ObstoreObjects(
             bucket,
             prefix,
             {
-                "endpoint": self.endpoint if port is None else f"http://127.0.0.1:{port}",
+                "endpoint": self.endpoint if port is None else f"http://{host}:{port}",
                 "region": REGION,
                 "access_key_id": ACCESS_KEY,
                 "secret_access_key": SECRET_KEY,
