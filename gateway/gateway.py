@@ -46,6 +46,7 @@ from gateway.server.dispatcher import Dispatcher
 from gateway.server.login_mechanisms import login_mechanisms
 from gateway.server.sasl_listener import Logins
 from gateway.server.server import Server
+from gateway.starting import start_until
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from pid_allocator import BlockStore
 from seq_validator import ProducerLimit
@@ -252,9 +253,7 @@ class Gateway:
 
         If a start failed before it wrote anything, the mark of the last clean stop stays valid.
         """
-        giving_up = asyncio.get_running_loop().call_later(
-            STORE_TIMEOUT_S, self._flusher.give_up, f"the store did not answer for {STORE_TIMEOUT_S:.0f} s"
-        )
+        giving_up = self.limit_waiting()
         if self._services is not None:
             await self._stop_services(self._services)
         await self.home.rest()
@@ -267,6 +266,12 @@ class Gateway:
         )
         self._log_directory.close(clean=True)
         await self.home.leave(is_clean=is_durable)
+
+    def limit_waiting(self) -> asyncio.TimerHandle:
+        """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the home is entered."""
+        return asyncio.get_running_loop().call_later(
+            STORE_TIMEOUT_S, self._flusher.give_up, f"the store did not answer for {STORE_TIMEOUT_S:.0f} s"
+        )
 
     async def _stop_services(self, services: Services) -> None:
         await self._control.stop()
@@ -337,14 +342,8 @@ async def _serve(config: Config, guide: bool) -> None:
     gateway = Gateway(config)
     with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
         stopped = loop.create_task(stopping.wait())
-        starting = loop.create_task(gateway.start())
-        await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done() and not gateway.has_entered:
-            starting.cancel()  # the bucket may never answer, and nothing of the gateway runs yet
-            with contextlib.suppress(asyncio.CancelledError):
-                await starting
+        if not await start_until(stopped, gateway):
             return
-        await starting
         _warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()

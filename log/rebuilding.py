@@ -13,7 +13,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 from log.directory.directory_files import BUCKET_SESSION, LOCK, RECOVERY_POINTS
 from log.directory.identity import Identity, check_empty, fresh_id, write_identity
 from log.directory.stored_logs import CLEAN_SHUTDOWN, looks_unchanged, peek_stored_logs
@@ -152,13 +151,8 @@ class RebuiltDirectory:
             self._recovery_points[topic, partition] = recovery_point
         return target
 
-    def finish(
-        self, durable: DurableFiles, cluster_id: str, node_id: int, *, may_be_compacted: bool = False
-    ) -> None:
-        """Delete the partitions that got no name, write recovery points and the identity of the directory, and unlock it. Raises OSError.
-
-        If logs `may_be_compacted`, the next start accepts offsets that no batch has, and checks all segments.
-        """
+    def finish(self, durable: DurableFiles, cluster_id: str, node_id: int) -> None:
+        """Delete the partitions that got no name, write recovery points and the identity of the directory, and unlock it. Raises OSError."""
         for topic_id, partition in self._staged:
             path = self._directory(topic_id, partition)
             self._release(f"{path}/")
@@ -166,9 +160,6 @@ class RebuiltDirectory:
             self._storage.delete_directory(path)
         if self._recovery_points:
             durable.replace(f"{self._root}/{RECOVERY_POINTS}", encode_offsets(self._recovery_points))
-        elif may_be_compacted:
-            # Without recovery points, this file says that compactions may have removed offsets everywhere.
-            self._storage.write_file(str(self._root / CLEANER_OFFSETS), encode_offsets({}))
         write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
         self.abandon()
 

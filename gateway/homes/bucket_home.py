@@ -129,6 +129,7 @@ class BucketHome:
                 await self._enter()
             except BaseException:
                 await self._objects.close()
+                self._cache.close()
                 raise
         except (Refused, CorruptRegistration, CorruptWalObject, CorruptPart, UnknownRecordError) as error:
             raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
@@ -165,6 +166,9 @@ class BucketHome:
             raise StartFailed(
                 f"another gateway has taken the cluster {self._address} over: {error}"
             ) from error
+        except asyncio.CancelledError:
+            await self.wal.close()
+            raise
         logger.info(
             "session %d of the cluster %s in %s begins", session.session, session.cluster_id, self._address
         )
@@ -259,12 +263,7 @@ class BucketHome:
                 MetadataPlace(METADATA_TOPIC_ID, METADATA_TOPIC),
                 self._read_topics,
             )
-            directory.finish(
-                self.durability,
-                session.cluster_id,
-                session.node_id,
-                may_be_compacted=rebuilt.has_history,
-            )
+            directory.finish(self.durability, session.cluster_id, session.node_id)
         except BaseException:
             directory.abandon()
             raise
@@ -273,7 +272,7 @@ class BucketHome:
             self._path,
             self._address,
             len(ranges),
-            *rebuilt[:3],
+            *rebuilt,
             time.monotonic() - begun_s,
         )
 

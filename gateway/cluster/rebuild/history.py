@@ -40,11 +40,6 @@ class History:
         self.size_bytes = 0
         """The bytes that were read."""
 
-    @property
-    def has_any(self) -> bool:
-        """Whether a partition has a manifest."""
-        return any(manifest is not None for manifest in self._manifests.values())
-
     def check(self, partition: PartitionKey) -> None:
         """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord."""
         if partition in self._incomplete:

@@ -44,8 +44,6 @@ class Rebuilt(NamedTuple):
     objects: int
     size_bytes: int
     partitions: int
-    has_history: bool
-    """Whether a manifest was restored, so that compactions may have removed offsets."""
 
 
 async def rebuild(
@@ -84,4 +82,4 @@ async def rebuild(
         if topic_id in topics:
             directory.place(topic_id, index, topics[topic_id].name)
             placed += 1
-    return Rebuilt(count, history.size_bytes, placed, history.has_any)
+    return Rebuilt(count, history.size_bytes, placed)

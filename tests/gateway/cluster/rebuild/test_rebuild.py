@@ -156,7 +156,7 @@ def test_an_empty_cluster_is_an_empty_directory(tmp_path: Path) -> None:
     async def work() -> Rebuilt:
         return await Cluster().rebuild(tmp_path)
 
-    assert run(work) == Rebuilt(0, 0, 0, has_history=False)
+    assert run(work) == Rebuilt(0, 0, 0)
     directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
     assert len(directory) == 0
     assert directory.cluster_id == "cluster"
@@ -196,9 +196,31 @@ class TestHistory:
             await cluster.session([METADATA_ROW], [old, new])
             return await cluster.rebuild(tmp_path)
 
-        assert run(work).has_history
+        run(work)
         assert (tmp_path / "flights-0" / f"{0:020}.log").read_bytes() == batch(0, 3) + batch(3, 2) + batch(5)
         assert open_log(tmp_path) == [0, 6]
+
+    def test_offsets_that_a_compaction_removed_are_not_missing(self, tmp_path: Path) -> None:
+        async def work() -> None:
+            cluster = Cluster()
+            parts = [batch(2), batch(7)]
+            refs, position = [], 0
+            for offset, data in zip((2, 7), parts, strict=True):
+                name = part_name(0, uuid.uuid4().hex)
+                head = PartHead(FLIGHTS, 0, 0, position, len(data), offset, offset + 1)
+                content = b"".join(encode_part(head, data))
+                cluster.objects.bucket.create(part_key(PartitionKey(FLIGHTS, 0), name), content, 0)
+                refs.append(PartRef(name, position, len(data), offset + 1, crc32c(data)))
+                position += len(data)
+            segments = (SegmentRef(0, tuple(refs)), SegmentRef(10))
+            made = Manifest(FLIGHTS, 0, "flights", 0, 1, 0, 10, segments, ())
+            cluster.objects.bucket.create(manifest_key(made.key), encode_manifest(made), 0)
+            await cluster.session([METADATA_ROW], [appended(FLIGHTS, 10, 11, 10)])
+            await cluster.rebuild(tmp_path)
+
+        run(work)
+        assert open_log(tmp_path) == [0, 11]
+        assert (tmp_path / "flights-0" / f"{0:020}.log").read_bytes() == batch(2) + batch(7)
 
     def test_a_partition_without_rows_is_there(self, tmp_path: Path) -> None:
         async def work() -> None:
@@ -279,7 +301,7 @@ class TestHistory:
             del bucket.objects[object_key(1, 0, 1)]
             directory = RebuiltDirectory.begin(Storage(), tmp_path, b"{}")
             rebuilt = await rebuild(cluster.objects, ranges, directory, METADATA, read_topics)
-            directory.finish(CachedDurability(Storage()), "cluster", 1, may_be_compacted=True)
+            directory.finish(CachedDurability(Storage()), "cluster", 1)
             return rebuilt
 
         assert run(work).objects == 1

@@ -1,0 +1,103 @@
+"""SIGTERM while a gateway starts, and its bucket does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway import gateway as composition
+from gateway.cluster.objects.directory_objects import DirectoryObjects
+from gateway.cluster.objects.objects import Buffer, StoreFailed
+from gateway.config import load_config
+from gateway.gateway import Gateway
+from gateway.starting import start_until
+
+
+class _AwayFrom(DirectoryObjects):
+    """A store that is away from its n-th creation of an object of the write-ahead log on."""
+
+    def __init__(self, path: Path, count: int) -> None:
+        super().__init__(path)
+        self._left = count
+        self.is_away = asyncio.Event()
+
+    async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
+        if key.startswith("wal/") and not self.is_away.is_set():
+            self._left -= 1
+            if self._left < 0:
+                self.is_away.set()
+        self._check()
+        await super().create(key, content)
+
+    async def get_end(self, key: str, size_bytes: int) -> bytes:
+        self._check()
+        return await super().get_end(key, size_bytes)
+
+    def _check(self) -> None:
+        if self.is_away.is_set():
+            raise StoreFailed("503 Slow Down")
+
+
+def _gateway(tmp_path: Path, count: int) -> tuple[Gateway, _AwayFrom]:
+    (tmp_path / "bucket").mkdir(exist_ok=True)
+    overrides = [
+        f"log.dirs={tmp_path / 'cache'}",
+        "listeners=PLAINTEXT://127.0.0.1:0",
+        f"seqgate.cluster=file://{tmp_path / 'bucket'}",
+    ]
+    gateway = Gateway(load_config(overrides=overrides))
+    store = _AwayFrom(tmp_path / "bucket", count)
+    gateway.machine.objects = lambda _: store  # type: ignore[method-assign]
+    return gateway, store
+
+
+async def _cluster_id(tmp_path: Path) -> str:
+    gateway, _ = _gateway(tmp_path, 1_000_000)
+    await gateway.start()
+    await gateway.stop()
+    return gateway.services.node.cluster_id
+
+
+@pytest.mark.parametrize("count", [0, 1, 2])
+async def test_a_start_whose_store_goes_away_ends_at_sigterm(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
+) -> None:
+    """The first object of the log is the barrier of the start; the second one has the first block of producer ids."""
+    monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
+    gateway, store = _gateway(tmp_path, count)
+    stopped: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    starting = asyncio.ensure_future(start_until(stopped, gateway))
+    await asyncio.wait(
+        (starting, asyncio.ensure_future(store.is_away.wait())), return_when=asyncio.FIRST_COMPLETED
+    )
+    stopped.set_result(None)
+    has_begun = await starting
+    assert has_begun == gateway.has_entered
+    if has_begun:
+        await gateway.stop()
+    else:
+        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("create wal/")]
+    cluster_id = await _cluster_id(tmp_path)
+    assert cluster_id
+
+
+async def test_a_start_without_a_stop_waits_for_its_store(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.0)
+    gateway, store = _gateway(tmp_path, 1)
+    stopped: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    starting = asyncio.ensure_future(start_until(stopped, gateway))
+    await store.is_away.wait()
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert not starting.done()
+    store.is_away.clear()
+    store._left = 1_000_000
+    assert await starting
+    assert gateway.services.coordinators.producer_ids.state().last_error is None
+    await gateway.stop()
