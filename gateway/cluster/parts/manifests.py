@@ -6,6 +6,7 @@ has lost its session, and does not delete what our manifest names. One of a late
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Iterable
 from typing import NamedTuple
@@ -66,6 +67,7 @@ class Manifests:
         partition = manifest.key
         await self.load(partition)
         known = self._known[partition]
+        conflicts = self._reads.conflicts()
         while True:
             before = known.manifest
             if before is not None and before.session > manifest.session:
@@ -81,6 +83,7 @@ class Manifests:
                     await self._reads.failed(error)
                 known = await self._read(partition)
                 if known.manifest != stored:
+                    await asyncio.sleep(conflicts.next_s())
                     continue
             else:
                 known = Known(stored, version)

@@ -6,6 +6,7 @@ The import creates the object before all others and deletes it when everything i
 
 from __future__ import annotations
 
+import asyncio
 from typing import Final
 
 import msgspec
@@ -49,6 +50,7 @@ async def read_import(reads: PersistentReads) -> UnfinishedImport | None:
 async def begin_import(reads: PersistentReads, begun: UnfinishedImport) -> UnfinishedImport:
     """Create the object, and return the import that the object names then. Raises as `read_import`."""
     content = msgspec.json.encode(begun)
+    conflicts = reads.conflicts()
     while True:
         try:
             await reads.answered(lambda: reads.objects.create(KEY, content))
@@ -56,6 +58,7 @@ async def begin_import(reads: PersistentReads, begun: UnfinishedImport) -> Unfin
             present = await read_import(reads)
             if present is not None:
                 return present
+            await asyncio.sleep(conflicts.next_s())
         else:
             return begun
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterable
+from functools import partial
 from typing import Final
 
 from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
@@ -50,17 +51,26 @@ class Collection:
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, several at once. Waits until the store answers. Raises Refused."""
-        turns = asyncio.Semaphore(DELETED_AT_ONCE)
+        left = iter(keys)
 
-        async def gone(key: str) -> None:
-            async with turns:
-                await self._reads.answered(lambda: self._objects.delete(key))
+        async def some() -> None:
+            for key in left:
+                await self._reads.answered(partial(self._objects.delete, key))
 
-        await asyncio.gather(*map(gone, keys))
+        # A log may have millions of objects, so each task deletes many.
+        deleting = [asyncio.create_task(some()) for _ in range(DELETED_AT_ONCE)]
+        try:
+            await asyncio.gather(*deleting)
+        except (Exception, asyncio.CancelledError):
+            for task in deleting:
+                task.cancel()
+            await asyncio.gather(*deleting, return_exceptions=True)
+            raise
 
     async def _move_boundary(self, key: str, boundary: int) -> int:
         """Raise the boundary of the session's log to `boundary`. Return the previous boundary."""
         first = None
+        conflicts = self._reads.conflicts()
         while True:
             try:
                 content, version = await self._reads.answered(lambda: self._objects.read(key))
@@ -72,8 +82,8 @@ class Collection:
                 return first
             try:
                 await self._objects.replace(key, encode_boundary(boundary), version)
-            except Changed:
-                continue  # by an earlier try of ours, or by a gateway that took over
+            except Changed:  # by an earlier try of ours, or by a gateway that took over
+                await asyncio.sleep(conflicts.next_s())
             except StoreFailed as error:
                 await self._reads.failed(error)
             else:

@@ -1,7 +1,8 @@
 """Brings the parts and the manifest of a partition up to its log.
 
 A segment file only grows, so its next part begins where the last one ends. A compaction replaces the file, which is uploaded as a whole
-then; `DataFile` tells the files apart, and after a restart the last part's checksum does. Only durable records are uploaded.
+then. A known `DataFile` is the same file; the checksums of all parts tell whether a log that was loaded again has the same bytes, and after
+a restart that of the last part does. Only durable records are uploaded.
 
 The side files of the local disk may be ahead of what is durable. So after they are read, all records that the log has then are made durable
 before the manifest is replaced.
@@ -209,15 +210,16 @@ class PartitionUploads:
         ):
             return ()
         known = self._files.get(key, {}).get(seen.base_offset)
-        if known is not None:
-            return kept.parts if known is seen.file else ()
-        if before is not None and self._is_from_bucket(seen.file, before.generation):
+        if known is seen.file or (before is not None and self._is_from_bucket(seen.file, before.generation)):
             return kept.parts
-        last = kept.parts[-1]
-        content = await asyncio.to_thread(
-            self._ports.storage.read_pinned, seen.file, last.length, last.position
-        )
-        return kept.parts if crc32c(content) == last.crc else ()
+        # Another file than at the last upload: a compaction replaced it, or the log was offline and was loaded again.
+        for part in kept.parts[-1:] if known is None else kept.parts:
+            content = await asyncio.to_thread(
+                self._ports.storage.read_pinned, seen.file, part.length, part.position
+            )
+            if crc32c(content) != part.crc:
+                return ()
+        return kept.parts
 
     def _is_from_bucket(self, file: DataFile, generation: int) -> bool:
         """Return whether a pinned file has the bytes that the manifest names: an earlier one that counted had them, too."""
@@ -293,6 +295,7 @@ class PartitionUploads:
         """Create an object under a name that no other gateway uses. Waits until the store answers. Raises Refused."""
         created.append(name)
         path = part_key(key, name)
+        conflicts = self._store.conflicts()
         while True:
             try:
                 await self._store.answered(lambda: self._ports.objects.create(path, content))
@@ -301,6 +304,7 @@ class PartitionUploads:
                 try:
                     await self._store.get_end(path, 1)
                 except Missing:
+                    await asyncio.sleep(conflicts.next_s())
                     continue
             return
 

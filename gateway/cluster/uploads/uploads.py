@@ -197,8 +197,8 @@ class Uploads:
         wanting = self._coverage.wanting()
         deleted = {*wanting, *self._manifests.partitions()} - present
         await self._upload(sorted(present), wanting)
-        for partition in deleted:
-            await self._manifests.load(partition)
+        for partition in sorted(deleted):
+            await self._load_deleted(partition)
         await self._wal.barrier()
         uploaded, self._stored = self._stored, []
         garbage = [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
@@ -280,6 +280,16 @@ class Uploads:
                 "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
                 partition.partition,
                 partition.topic_id,
+                error,
+            )
+
+    async def _load_deleted(self, partition: PartitionKey) -> None:
+        """Read the manifest of a deleted partition, for the names of its objects. Raises Refused."""
+        try:
+            await self._manifests.load(partition)
+        except (CorruptPart, IncompatibleFormat) as error:
+            logger.warning(
+                "the manifest of a deleted partition can't be read, so a search for orphans deletes its parts: %s",
                 error,
             )
 

@@ -21,7 +21,8 @@ class PersistentReads:
         self.objects = objects
         self._what = what
         self._outage = StoreOutage(asyncio.get_running_loop().time)
-        self._backoff = Backoff(chance)
+        self._chance = chance or random.Random()
+        self._backoff = Backoff(self._chance)
 
     async def get(self, key: str) -> bytes:
         """Return the whole object. Raises Missing, Refused."""
@@ -42,6 +43,10 @@ class PersistentReads:
                 self._outage.succeeded()
                 self._backoff.reset()
                 return answer
+
+    def conflicts(self) -> Backoff:
+        """Return the delays for one change that the store answers with a conflict (409), perhaps again and again."""
+        return Backoff(self._chance)
 
     async def failed(self, error: Exception) -> None:
         """Wait before a failed call is made again."""

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from crc32c import crc32c
 
 from gateway.cluster.cache.bucket_source import BucketSource
 from gateway.cluster.objects.directory_objects import DirectoryObjects
@@ -14,13 +15,22 @@ from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifests import Manifests
 from gateway.cluster.rebuild.history import History
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from log import LocalDurability, LogDirectory, PartitionLog, Storage
+from log import LocalDurability, LogDirectory, PartitionLog, Storage, reopening
+from log.format.record_batch import whole_batches
 from log.rebuilding import RebuiltDirectory
 from log.sparse import SegmentKey
 from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
 
 TOPIC_ID = uuid.UUID(int=5)
 PARTITION = PartitionKey(TOPIC_ID, 0)
+
+
+def rewritten(content: bytes, size_bytes: int) -> bytes:
+    """Return the content with another value in the record of its first batch, which has this size."""
+    changed = bytearray(content)
+    changed[size_bytes - 2] ^= 1
+    changed[17:21] = crc32c(bytes(changed[21:size_bytes])).to_bytes(4, "big")
+    return bytes(changed)
 
 
 class Scene:
@@ -128,3 +138,34 @@ async def test_a_segment_without_index_files_is_fetched(scene: Scene, tmp_path: 
     directory.abandon()
     absent = {file.key.base_offset for file in storage.sparse.files if file.key is not None and file.absent}
     assert absent == {*scene.closed} - {base}
+
+
+async def test_a_log_that_was_loaded_again_is_not_uploaded_again(scene: Scene) -> None:
+    """A full disk takes many logs offline at once; each of them may have gigabytes in the bucket."""
+    first = await scene.uploads.upload(scene.log)
+    before = await scene.stored()
+    scene.log.outage.begin("the disk is full")
+    reopening.reopen(scene.log, NOW_MS)
+    again = await scene.uploads.upload(scene.log)
+    assert again.manifest.segments == first.manifest.segments
+    assert await scene.stored() == before
+
+
+async def test_other_bytes_of_the_same_size_are_uploaded_after_a_reload(scene: Scene) -> None:
+    """The last part may be the same although an earlier one differs, so all parts are compared."""
+    first = await scene.uploads.upload(scene.log)
+    fill(scene.log, 1)
+    flush(scene.log)
+    second = await scene.uploads.upload(scene.log)
+    base = second.manifest.segments[-1].base
+    parts = {segment.base: segment.parts for segment in second.manifest.segments}[base]
+    assert len(parts) == 2
+    assert parts[0] in first.manifest.segments[-1].parts
+    path = Path(scene.log.segments.active.file.path)
+    content = path.read_bytes()
+    (_, batch), *_ = whole_batches(content)
+    path.write_bytes(rewritten(content, batch.size_bytes))
+    scene.log.outage.begin("a test says so")
+    reopening.reopen(scene.log, NOW_MS)
+    third = await scene.uploads.upload(scene.log)
+    assert {segment.base: segment.parts for segment in third.manifest.segments}[base] != parts
