@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections import deque
 from typing import Final, NamedTuple, Protocol
 
-from seq_validator.sequence import NO_SEQUENCE, UNKNOWN_SEQUENCE, following
+from seq_validator.sequence import NO_SEQUENCE, UNKNOWN_SEQUENCE
 
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -65,8 +64,8 @@ class RetainedBatch(NamedTuple):
 class ProducerEntry:
     """The state that a partition keeps of one producer. Only its table changes an entry; others read.
 
-    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first. `batches` is empty only
-    after a marker with a new epoch. `next_sequence` is the only base_sequence that continues the sequence;
+    `batches` holds the newest appended batches of the current `producer_epoch`, oldest first; the table bounds their number.
+    It is a list, because a deque takes eight times the memory for one batch. `batches` is empty only after a marker with a new epoch. `next_sequence` is the only base_sequence that continues the sequence;
     UNKNOWN_SEQUENCE while a damaged batch of the log may belong to this producer.
     `last_active_ms` is the time of the last append for this producer by the gateway's own clock; record timestamps
     (`last_timestamp`) can be years old and say nothing about activity. `coordinator_epoch` is that of the newest
@@ -86,13 +85,18 @@ class ProducerEntry:
     )
 
     def __init__(
-        self, producer_id: int, producer_epoch: int, *, retained_batches: int, last_active_ms: int
+        self,
+        producer_id: int,
+        producer_epoch: int,
+        last_active_ms: int,
+        batches: list[RetainedBatch],
+        next_sequence: int,
     ) -> None:
-        """Begin without batches; the table adds the first batch at once."""
+        """Begin with the batches that the table retains, at least one unless a marker comes next."""
         self.producer_id = producer_id
         self.producer_epoch = producer_epoch
-        self.batches: deque[RetainedBatch] = deque(maxlen=retained_batches)
-        self.next_sequence = NO_SEQUENCE
+        self.batches = batches
+        self.next_sequence = next_sequence
         self.last_active_ms = last_active_ms
         self.coordinator_epoch = NO_COORDINATOR_EPOCH
         self.current_transaction_first_offset = NO_TRANSACTION
@@ -127,11 +131,6 @@ class ProducerEntry:
             f"ProducerEntry(producer_id={self.producer_id}, producer_epoch={self.producer_epoch}, "
             f"next_sequence={self.next_sequence}, batches={list(self.batches)})"
         )
-
-    def retain(self, batch: RetainedBatch) -> None:
-        """Add the newest batch. A full window drops its oldest batch."""
-        self.batches.append(batch)
-        self.next_sequence = following(batch.last_sequence)
 
     def doubt(self) -> None:
         """Refuse the next batch of this epoch: a damaged batch may hold it, or the one before it."""

@@ -16,8 +16,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from seq_validator.entry import NO_OFFSET, ProducerEntry, RetainedBatch
+from seq_validator.entry import NO_OFFSET, NO_TIMESTAMP, ProducerEntry, RetainedBatch
 from seq_validator.envelope import CRC_BYTES, Envelope
+from seq_validator.sequence import following
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -26,10 +27,10 @@ VERSION: Final = 2
 FIRST_VERSION: Final = 1
 _MAGIC: Final = b"SQPS"
 _HEADER: Final = struct.Struct(">4shqi")
-_ENTRY_HEAD: Final = struct.Struct(">qhqiq")
-_MARKER: Final = struct.Struct(">qq")
-_COUNT: Final = struct.Struct(">i")
+_ENTRY: Final = struct.Struct(">qhqiqqqi")
+_FIRST_ENTRY: Final = struct.Struct(">qhqiqi")
 _BATCH: Final = struct.Struct(">iiqqq")
+_new_tuple = tuple.__new__
 
 
 class CorruptSnapshot(Exception):
@@ -45,19 +46,23 @@ newer_version = _ENVELOPE.newer_version
 def encode(entries: Collection[ProducerEntry], log_end_offset: int) -> bytes:
     """Return the snapshot of `entries` for a log that ends at `log_end_offset` (exclusive)."""
     parts = [_HEADER.pack(_MAGIC, VERSION, log_end_offset, len(entries))]
+    add, pack_entry, pack_batch = parts.append, _ENTRY.pack, _BATCH.pack
     for entry in entries:
-        parts.append(
-            _ENTRY_HEAD.pack(
+        batches = entry.batches
+        add(
+            pack_entry(
                 entry.producer_id,
                 entry.producer_epoch,
                 entry.last_active_ms,
                 entry.coordinator_epoch,
                 entry.current_transaction_first_offset,
+                entry.marker_offset,
+                entry.marker_timestamp,
+                len(batches),
             )
         )
-        parts.append(_MARKER.pack(entry.marker_offset, entry.marker_timestamp))
-        parts.append(_COUNT.pack(len(entry.batches)))
-        parts.extend(_BATCH.pack(*batch) for batch in entry.batches)
+        for batch in batches:
+            add(pack_batch(*batch))
     return _ENVELOPE.seal(b"".join(parts))
 
 
@@ -68,43 +73,67 @@ def decode(data: bytes, retained_batches: int) -> tuple[list[ProducerEntry], int
     """
     _ENVELOPE.check(data)
     _, version, log_end_offset, count = _HEADER.unpack_from(data)
-    end = len(data) - CRC_BYTES
-    position = _HEADER.size
-    entries: list[ProducerEntry] = []
     try:
-        for _ in range(count):
-            position = _decode_entry(data, position, version, retained_batches, entries)
+        entries, position = _decode_entries(data, version, count, retained_batches)
     except struct.error as error:
         raise _ENVELOPE.miscounted() from error
-    if count < 0 or position != end:
+    if count < 0 or position != len(data) - CRC_BYTES:
         raise _ENVELOPE.miscounted()
     return entries, log_end_offset
 
 
-def _decode_entry(
-    data: bytes, position: int, version: int, retained_batches: int, entries: list[ProducerEntry]
-) -> int:
-    producer_id, producer_epoch, last_active_ms, coordinator_epoch, first_offset = _ENTRY_HEAD.unpack_from(
-        data, position
-    )
-    position += _ENTRY_HEAD.size
-    entry = ProducerEntry(
-        producer_id, producer_epoch, retained_batches=retained_batches, last_active_ms=last_active_ms
-    )
-    entry.coordinator_epoch = coordinator_epoch
-    entry.current_transaction_first_offset = first_offset
-    if version > FIRST_VERSION:
-        entry.marker_offset, entry.marker_timestamp = _MARKER.unpack_from(data, position)
-        position += _MARKER.size
-    (count,) = _COUNT.unpack_from(data, position)
-    position += _COUNT.size
-    if not count and entry.marker_offset != NO_OFFSET:
-        entry.begin_epoch(producer_epoch)
-    elif count < 1:
-        message = f"The producer snapshot is damaged: producer {producer_id} has {count} batches."
-        raise CorruptSnapshot(message)
+def _decode_entries(
+    data: bytes, version: int, count: int, retained_batches: int
+) -> tuple[list[ProducerEntry], int]:
+    """Return the entries, and the position after them. There may be a million entries, so one loop decodes all."""
+    entries: list[ProducerEntry] = []
+    position = _HEADER.size
+    is_first = version == FIRST_VERSION
+    unpack_entry = _unpack_first_entry if is_first else _ENTRY.unpack_from
+    entry_bytes = _FIRST_ENTRY.size if is_first else _ENTRY.size
+    unpack_batch, batch_bytes = _BATCH.unpack_from, _BATCH.size
     for _ in range(count):
-        entry.retain(RetainedBatch(*_BATCH.unpack_from(data, position)))
-        position += _BATCH.size
-    entries.append(entry)
-    return position
+        (
+            producer_id,
+            producer_epoch,
+            last_active_ms,
+            coordinator_epoch,
+            first_offset,
+            marker_offset,
+            marker_timestamp,
+            number,
+        ) = unpack_entry(data, position)
+        position += entry_bytes
+        if number < 1 and (number < 0 or marker_offset == NO_OFFSET):
+            message = f"The producer snapshot is damaged: producer {producer_id} has {number} batches."
+            raise CorruptSnapshot(message)
+        batches = []
+        for _ in range(number):
+            # The NamedTuple's own constructor costs three times as much.
+            batches.append(_new_tuple(RetainedBatch, unpack_batch(data, position)))
+            position += batch_bytes
+        del batches[:-retained_batches]
+        next_sequence = following(batches[-1].last_sequence) if batches else 0
+        entry = ProducerEntry(producer_id, producer_epoch, last_active_ms, batches, next_sequence)
+        entry.coordinator_epoch = coordinator_epoch
+        entry.current_transaction_first_offset = first_offset
+        entry.marker_offset = marker_offset
+        entry.marker_timestamp = marker_timestamp
+        entries.append(entry)
+    return entries, position
+
+
+def _unpack_first_entry(data: bytes, position: int) -> tuple[int, int, int, int, int, int, int, int]:
+    """Return the fields of an entry of version 1, which had no markers, as those of later versions."""
+    *fields, number = _FIRST_ENTRY.unpack_from(data, position)
+    producer_id, producer_epoch, last_active_ms, coordinator_epoch, first_offset = fields
+    return (
+        producer_id,
+        producer_epoch,
+        last_active_ms,
+        coordinator_epoch,
+        first_offset,
+        NO_OFFSET,
+        NO_TIMESTAMP,
+        number,
+    )

@@ -89,31 +89,35 @@ class ProducerTable:
         `continue_transaction` too.
         """
         producer_id = batch.producer_id
+        last_sequence = batch.last_sequence
+        next_sequence = (last_sequence + 1) & MAX_SEQUENCE
+        # The NamedTuple's own constructor costs three times as much, and this line runs for every batch.
+        retained = _new_tuple(
+            RetainedBatch,
+            (
+                batch.base_sequence,
+                last_sequence,
+                base_offset,
+                base_offset + batch.last_offset_delta,
+                batch.max_timestamp,
+            ),
+        )
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._begin(producer_id, batch.producer_epoch, now_ms)
-        else:
-            self._entries.move_to_end(producer_id)
-            self._limit.touch(entry)
-            entry.last_active_ms = now_ms
-            if batch.producer_epoch != entry.producer_epoch:
-                entry.producer_epoch = batch.producer_epoch
-                entry.batches.clear()
-        last_sequence = batch.last_sequence
-        # The NamedTuple's own constructor costs three times as much, and this line runs for every batch.
-        entry.batches.append(
-            _new_tuple(
-                RetainedBatch,
-                (
-                    batch.base_sequence,
-                    last_sequence,
-                    base_offset,
-                    base_offset + batch.last_offset_delta,
-                    batch.max_timestamp,
-                ),
-            )
-        )
-        entry.next_sequence = (last_sequence + 1) & MAX_SEQUENCE
+            self._begin(ProducerEntry(producer_id, batch.producer_epoch, now_ms, [retained], next_sequence))
+            return
+        self._entries.move_to_end(producer_id)
+        self._limit.touch(entry)
+        entry.last_active_ms = now_ms
+        entry.next_sequence = next_sequence
+        if batch.producer_epoch != entry.producer_epoch:
+            entry.producer_epoch = batch.producer_epoch
+            entry.batches = [retained]
+            return
+        batches = entry.batches
+        batches.append(retained)
+        if len(batches) > self._retained_batches:
+            del batches[0]
 
     def continue_transaction(self, producer_id: int, base_offset: int) -> bool:
         """Add the batch at `base_offset`, already folded in, to the producer's transaction; return True when it begins one."""
@@ -148,8 +152,8 @@ class ProducerTable:
         """
         entry = self._entries.get(producer_id)
         if entry is None:
-            entry = self._begin(producer_id, producer_epoch, now_ms)
-            entry.begin_epoch(producer_epoch)
+            entry = ProducerEntry(producer_id, producer_epoch, now_ms, [], 0)
+            self._begin(entry)
         else:
             self._entries.move_to_end(producer_id)
             self._limit.touch(entry)
@@ -215,6 +219,14 @@ class ProducerTable:
         """Return the longest idle entry without an open transaction; None when there is no such entry."""
         return next((entry for entry in self._entries.values() if not entry.has_open_transaction), None)
 
+    def in_transaction(self) -> list[ProducerEntry]:
+        """Return the entries with an open transaction, the longest idle first."""
+        return [
+            entry
+            for entry in self._entries.values()
+            if entry.current_transaction_first_offset != NO_TRANSACTION
+        ]
+
     def entries(self) -> list[ProducerEntry]:
         """Return all entries, the longest idle first."""
         return list(self._entries.values())
@@ -250,11 +262,10 @@ class ProducerTable:
             table._limit.enter_restored(table, entry)
         return table, log_end_offset
 
-    def _begin(self, producer_id: int, producer_epoch: int, now_ms: int) -> ProducerEntry:
-        self._limit.make_room(self, now_ms)
-        entry = ProducerEntry(
-            producer_id, producer_epoch, retained_batches=self._retained_batches, last_active_ms=now_ms
-        )
-        self._entries[producer_id] = entry
-        self._limit.enter(self, entry)
-        return entry
+    def _begin(self, entry: ProducerEntry) -> None:
+        """Remember a producer that is active now, in place of the longest idle producers if there is no room."""
+        entries, limit = self._entries, self._limit
+        if len(entries) >= limit.max_per_partition or len(limit.producers) >= limit.max_in_all:
+            limit.make_room(self, entry.last_active_ms)
+        entries[entry.producer_id] = entry
+        limit.enter(self, entry)

@@ -15,8 +15,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, block_of
 from log import Appended, StorageFailed
 from pid_allocator import ProducerIdBlock
-from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason, table
-from seq_validator.entry import ProducerEntry
+from seq_validator import ACCEPTED, Duplicate, ProducerTable, Rejected, RejectionReason
 from tests.simulation.planted.fault import Change, fault, fault_in
 
 
@@ -68,10 +67,12 @@ def gaps_accepted() -> list[Change]:
 def one_duplicate_remembered() -> list[Change]:
     """only the last batch of a producer is remembered, although five may be in flight"""
 
-    def forgetful(*args: Any, **kwargs: Any) -> ProducerEntry:
-        return ProducerEntry(*args, **kwargs | {"retained_batches": 1})
+    begin = ProducerTable.__init__
 
-    return [(table, "ProducerEntry", forgetful)]
+    def forgetful(self: ProducerTable, **kwargs: Any) -> None:
+        begin(self, **kwargs | {"retained_batches": 1})
+
+    return [(ProducerTable, "__init__", forgetful)]
 
 
 @fault
