@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from log.errors import CorruptRecord
 from log.files.checkpoints import encode_leader_epochs
 from log.files.file_names import LEADER_EPOCHS, OFFSET_INDEX_SUFFIX, offset_name
+from log.format.record_batch import CONTROL_FLAG
 from log.recovery.cut_bytes import keep_cut_bytes
 from log.segments.damage import DamagedRange
 from log.segments.examination import report
@@ -127,6 +128,9 @@ class Checking:
         if segment.aborts.has_any:
             listing.doubted.add(segment.base_offset)
         damage: list[DamagedRange] = []
+        appended, interval_bytes = segment.appended, listing.config.index_interval_bytes
+        leader_epochs = listing.leader_epochs
+        latest_epoch = leader_epochs.latest
         for part in scan:
             if isinstance(part, DamagedRange):
                 damage.append(part)
@@ -134,10 +138,13 @@ class Checking:
                 listing.doubted.add(segment.base_offset)
                 continue
             _, batch = part
-            segment.appended(batch, batch.last_offset, listing.config.index_interval_bytes)
-            if batch.is_control:
+            base_offset = batch.base_offset
+            appended(batch, base_offset + batch.last_offset_delta, interval_bytes)
+            if batch.attributes & CONTROL_FLAG:
                 listing.doubted.add(segment.base_offset)
-            listing.leader_epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+            if batch.partition_leader_epoch > latest_epoch:
+                leader_epochs.assign(batch.partition_leader_epoch, base_offset)
+                latest_epoch = leader_epochs.latest
         next_offset = scan.next_offset
         missing = scan.missing() if next_base == EVERYWHERE else known.get(scan.end)
         if missing is not None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from log.errors import CorruptRecord
 from log.files.file_names import SNAPSHOT_SUFFIX, offset_name
 from log.format.end_marker import read_end_marker
+from log.format.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from log.recovery.parts import parts_of
 from log.segments.damage import DamagedRange
 from log.segments.positions import position_of
@@ -82,6 +83,7 @@ def _replay(
     undecided: Undecided,
     now_ms: int,
 ) -> None:
+    update = producers.update
     try:
         position = position_of(segment, start, segment.size_bytes) if start > segment.base_offset else 0
         for part in parts_of(segment, position):
@@ -90,14 +92,16 @@ def _replay(
                     undecided.passed_by_producers(part, producers)
                 continue
             at, batch = part
-            if batch.producer_id < 0 or batch.base_offset < start:
+            base_offset = batch.base_offset
+            if batch.producer_id < 0 or base_offset < start:
                 continue
-            if batch.is_control:
+            attributes = batch.attributes
+            if attributes & CONTROL_FLAG:
                 _replay_marker(storage.read(segment.file, batch.size_bytes, at), batch, producers, now_ms)
                 continue
-            producers.update(batch, batch.base_offset, now_ms)
-            if batch.is_transactional:
-                producers.continue_transaction(batch.producer_id, batch.base_offset)
+            update(batch, base_offset, now_ms)
+            if attributes & TRANSACTIONAL_FLAG:
+                producers.continue_transaction(batch.producer_id, base_offset)
     except CorruptRecord as error:
         _logger.error("producers may be forgotten: %s", error)  # noqa: TRY400 - needs no traceback
 

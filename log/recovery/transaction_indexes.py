@@ -66,11 +66,7 @@ def rebuild_transaction_indexes(
     )
     follower = _Follower(
         environment,
-        {
-            entry.producer_id: entry.current_transaction_first_offset
-            for entry in table
-            if entry.has_open_transaction
-        },
+        {entry.producer_id: entry.current_transaction_first_offset for entry in table.in_transaction()},
         undecided,
     )
     known = {segment.base_offset: _known_in_damage(segment) for segment in doubted}

@@ -42,7 +42,7 @@ class Undecided:
         self._unknown_producers.add((found.segment_base_offset, found.position))
         self.passed(
             found,
-            (entry.current_transaction_first_offset for entry in producers if entry.has_open_transaction),
+            [entry.current_transaction_first_offset for entry in producers.in_transaction()],
         )
 
     def note(self, segments: Sequence[Segment], producers: ProducerTable) -> list[DamagedRange]:

@@ -67,6 +67,9 @@ class SegmentScan:
     def __iter__(self) -> Iterator[tuple[int, BatchHeader] | DamagedRange]:
         """Yield (position, header) of each sound batch, and the damaged ranges between. Raises OSError, IncompatibleFormat."""
         while self.position < self.end:
+            yield from self._run()
+            if self.position == self.end:
+                return
             batch = self._sound_at(self.position)
             if batch is not None and self._fits(batch):
                 position = self.position
@@ -97,6 +100,32 @@ class SegmentScan:
         )
 
     # --- sound batches
+
+    def _run(self) -> Iterator[tuple[int, BatchHeader]]:
+        """Yield the sound batches without gaps that are in memory whole: nearly all batches of a log, so in one loop.
+
+        The run ends at the first batch that needs a closer look.
+        """
+        data, data_from, limit = self._data, self._data_from, self._limit
+        at, next_offset = self.position - data_from, self.next_offset
+        last_at = len(data) - HEADER_BYTES
+        while 0 <= at <= last_at:
+            batch = parse_header(data, at)
+            behind = at + batch.size_bytes
+            last_offset = next_offset + batch.last_offset_delta
+            if (
+                batch.magic != MAGIC
+                or batch.base_offset != next_offset
+                or behind > len(data)
+                or behind - at < HEADER_BYTES
+                or not next_offset <= last_offset < limit
+                or crc32c(data[at + CRC_COVERS_FROM : behind]) != batch.crc
+            ):
+                return
+            position = data_from + at
+            at, next_offset = behind, last_offset + 1
+            self.position, self.next_offset = data_from + at, next_offset
+            yield position, batch
 
     def _sound_at(self, position: int) -> BatchHeader | None:
         """Return the header of the batch at `position`; None unless the batch is whole and its CRC is right."""

@@ -35,14 +35,13 @@ class Transactions:
         self._producers = producers
         self.ongoing = OngoingTransactions(
             (entry.current_transaction_first_offset, entry.producer_id)
-            for entry in producers
-            if entry.has_open_transaction
+            for entry in producers.in_transaction()
         )
 
     @property
     def has_open(self) -> bool:
         """Whether a producer has an open transaction."""
-        return any(entry.has_open_transaction for entry in self._producers)
+        return bool(self._producers.in_transaction())
 
     def last_stable_offset(self, high_watermark: int, log_start_offset: int) -> int:
         """Return the offset below which every record is decided (exclusive); never above the high watermark.
