@@ -1,5 +1,5 @@
 """The state that the metadata log describes: topics, configurations, producer-id blocks, access control entries,
-client quotas, SCRAM users, delegation tokens.
+client quotas, SCRAM users, delegation tokens, brokers.
 
 Only `replay` changes the image, live and at the start. It changes in place and every look-up is O(1), so that a change
 costs the same with a hundred thousand partitions.
@@ -13,8 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from gateway.metadata.acls import StoredAcls
+from gateway.metadata.brokers import StoredBrokers
 from gateway.metadata.records import (
     AccessControlEntryRecord,
+    BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
@@ -22,11 +24,13 @@ from gateway.metadata.records import (
     PartitionRecord,
     ProducerIdsRecord,
     QuotaEntity,
+    RegisterBrokerRecord,
     RemoveAccessControlEntryRecord,
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
+    UnregisterBrokerRecord,
     UserScramCredentialRecord,
 )
 from gateway.metadata.tokens import StoredTokens
@@ -80,6 +84,7 @@ class MetadataImage:
         self.acls = StoredAcls()
         self.users = StoredUsers()
         self.tokens = StoredTokens()
+        self.brokers = StoredBrokers()
         self.client_quotas: dict[QuotaEntity, dict[str, float]] = {}
         """The quotas of each entity that has any, by their keys."""
         self._configs: dict[int, dict[str, dict[str, str]]] = {}
@@ -125,6 +130,10 @@ class MetadataImage:
             self.tokens.replay(record)
         elif isinstance(record, ClientQuotaRecord):
             self._replay_client_quota(record)
+        elif isinstance(
+            record, RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord
+        ):
+            self.brokers.replay(record)
         else:
             self._replay_producer_ids(record)
 

@@ -141,6 +141,41 @@ class RemoveDelegationTokenRecord(msgspec.Struct, frozen=True, rename="camel"):
     token_id: str
 
 
+class BrokerEndpoint(msgspec.Struct, frozen=True, rename="camel"):
+    """The address at which clients of one listener reach a broker."""
+
+    name: str
+    host: str
+    port: int
+    security_protocol: int = 0
+
+
+class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A broker joined the cluster, or joined again: each time with a higher `broker_epoch`."""
+
+    broker_id: int
+    incarnation_id: uuid.UUID
+    broker_epoch: int
+    end_points: tuple[BrokerEndpoint, ...]
+    rack: str | None = None
+    fenced: bool = False
+
+
+class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A broker was fenced (1): it leads nothing until it is unfenced (-1). 0 changes nothing, as in Kafka."""
+
+    broker_id: int
+    broker_epoch: int
+    fenced: int = 0
+
+
+class UnregisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """A broker left the cluster for good."""
+
+    broker_id: int
+    broker_epoch: int
+
+
 MetadataRecord = (
     TopicRecord
     | PartitionRecord
@@ -154,6 +189,9 @@ MetadataRecord = (
     | RemoveUserScramCredentialRecord
     | DelegationTokenRecord
     | RemoveDelegationTokenRecord
+    | RegisterBrokerRecord
+    | BrokerRegistrationChangeRecord
+    | UnregisterBrokerRecord
 )
 
 _TYPE_NAMES: dict[type[Any], str] = {
@@ -169,6 +207,9 @@ _TYPE_NAMES: dict[type[Any], str] = {
     RemoveUserScramCredentialRecord: "REMOVE_USER_SCRAM_CREDENTIAL_RECORD",
     DelegationTokenRecord: "DELEGATION_TOKEN_RECORD",
     RemoveDelegationTokenRecord: "REMOVE_DELEGATION_TOKEN_RECORD",
+    RegisterBrokerRecord: "REGISTER_BROKER_RECORD",
+    BrokerRegistrationChangeRecord: "BROKER_REGISTRATION_CHANGE_RECORD",
+    UnregisterBrokerRecord: "UNREGISTER_BROKER_RECORD",
 }
 _TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
 _ID_FIELDS: dict[type[Any], tuple[str, ...]] = {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kio.schema.errors import ErrorCode
@@ -17,6 +17,7 @@ from gateway.config.config import Config
 from gateway.metadata.configs import topic_config_error
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
+from gateway.metadata.placement import new_partition, new_partitions
 from gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
@@ -64,6 +65,7 @@ class TopicResult:
     topic_id: uuid.UUID | None = None
     error: ApiError | None = None
     num_partitions: int = -1
+    replication_factor: int = 1
     configs: Mapping[str, str] | None = None
 
 
@@ -81,11 +83,12 @@ def create_topics(
     results: list[TopicResult] = []
     records: list[MetadataRecord] = []
     room = _Room(image, config)
+    brokers = image.brokers.live(node_id)
     unified: dict[str, str] = {}
     for topic, topic_id in zip(topics, fresh_ids, strict=True):
         if times[topic.name] > 1:
             continue
-        error = _refusal(image, topic, unified, config) or _shape_error(topic, node_id)
+        error = _refusal(image, topic, unified, config) or _shape_error(topic, brokers)
         count = _partition_count(topic, config)
         error = error or room.take(count)
         if error:
@@ -93,8 +96,17 @@ def create_topics(
             continue
         unified[topic.name.replace(".", "_")] = topic.name
         configs = {name: value for name, value in topic.configs if value is not None}
-        records.extend(_creation(topic.name, topic_id, count, configs, node_id))
-        results.append(TopicResult(name=topic.name, topic_id=topic_id, num_partitions=count, configs=configs))
+        partitions = list(_partitions(topic, topic_id, count, brokers))
+        records.extend(_creation(topic.name, topic_id, configs, partitions))
+        results.append(
+            TopicResult(
+                name=topic.name,
+                topic_id=topic_id,
+                num_partitions=count,
+                replication_factor=len(partitions[0].replicas),
+                configs=configs,
+            )
+        )
     results.extend(_doubled(times))
     return Decision(() if validate_only else records, results)
 
@@ -111,7 +123,8 @@ def create_internal_topic(
     """Create a topic in which this gateway stores its own state, unless the topic exists."""
     if name in image.topics_by_name:
         return Decision((), None)
-    return Decision(list(_creation(name, fresh_id, num_partitions, configs, node_id)), None)
+    partitions = new_partitions(fresh_id, range(num_partitions), image.brokers.live(node_id))
+    return Decision(list(_creation(name, fresh_id, configs, partitions)), None)
 
 
 def _doubled(times: Mapping[str, int]) -> list[TopicResult]:
@@ -148,13 +161,13 @@ def _refusal(
     return topic_config_error(config, {name: value for name, value in topic.configs if value is not None})
 
 
-def _shape_error(topic: NewTopic, node_id: int) -> ApiError | None:
+def _shape_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
     """Return the error in the numbers of partitions and replicas, or in the manual assignment.
 
     None when there is none.
     """
     if topic.assignments:
-        return _manual_error(topic, node_id)
+        return _manual_error(topic, brokers)
     if topic.replication_factor < -1 or topic.replication_factor == 0:
         return ApiError(
             ErrorCode.invalid_replication_factor,
@@ -164,15 +177,16 @@ def _shape_error(topic: NewTopic, node_id: int) -> ApiError | None:
         return ApiError(
             ErrorCode.invalid_partitions, "Number of partitions was set to an invalid non-positive value."
         )
-    if topic.replication_factor > 1:
+    if topic.replication_factor > len(brokers):
         return ApiError(
             ErrorCode.invalid_replication_factor,
-            f"Unable to replicate the partition {topic.replication_factor} time(s): there is 1 broker.",
+            f"Unable to replicate the partition {topic.replication_factor} time(s): The target replication factor of "
+            f"{topic.replication_factor} cannot be reached because only {len(brokers)} broker(s) are registered.",
         )
     return None
 
 
-def _manual_error(topic: NewTopic, node_id: int) -> ApiError | None:
+def _manual_error(topic: NewTopic, brokers: Sequence[int]) -> ApiError | None:
     for number, what in (
         (topic.replication_factor, "replication factor"),
         (topic.num_partitions, "numPartitions"),
@@ -183,14 +197,15 @@ def _manual_error(topic: NewTopic, node_id: int) -> ApiError | None:
                 f"A manual partition assignment was specified, but {what} was not set to -1.",
             )
     seen: set[int] = set()
-    for partition, brokers in topic.assignments:
+    replication_factor = len(topic.assignments[0][1])
+    for partition, replicas in topic.assignments:
         if partition in seen:
             return ApiError(
                 ErrorCode.invalid_replica_assignment,
                 f"Found multiple manual partition assignments for partition {partition}",
             )
         seen.add(partition)
-        error = brokers_error(brokers, node_id)
+        error = replicas_error(replicas, brokers, replication_factor)
         if error:
             return error
     if seen != set(range(len(seen))):
@@ -201,14 +216,19 @@ def _manual_error(topic: NewTopic, node_id: int) -> ApiError | None:
     return None
 
 
-def brokers_error(brokers: Sequence[int], node_id: int) -> ApiError | None:
-    """Return the error in the brokers to which a request assigns a partition; this node is the only right one."""
-    if not brokers:
+def replicas_error(
+    replicas: Sequence[int], brokers: Sequence[int], replication_factor: int | None = None
+) -> ApiError | None:
+    """Return the error in the replicas to which a request assigns a partition. `brokers` are the live ones.
+
+    Source: Kafka's ReplicationControlManager.validateManualPartitionAssignment.
+    """
+    if not replicas:
         text = "The manual partition assignment includes an empty replica list."
         return ApiError(ErrorCode.invalid_replica_assignment, text)
     previous: int | None = None
-    for broker in sorted(brokers):
-        if broker != node_id:
+    for broker in sorted(replicas):
+        if broker not in brokers:
             text = (
                 f"The manual partition assignment includes broker {broker}, but no such broker is registered."
             )
@@ -217,6 +237,12 @@ def brokers_error(brokers: Sequence[int], node_id: int) -> ApiError | None:
             text = f"The manual partition assignment includes the broker {broker} more than once."
             return ApiError(ErrorCode.invalid_replica_assignment, text)
         previous = broker
+    if replication_factor is not None and len(replicas) != replication_factor:
+        text = (
+            f"The manual partition assignment includes a partition with {len(replicas)} replica(s), but this is not "
+            f"consistent with previous partitions, which have {replication_factor} replica(s)."
+        )
+        return ApiError(ErrorCode.invalid_replica_assignment, text)
     return None
 
 
@@ -248,27 +274,23 @@ class _Room:
         return None
 
 
+def _partitions(
+    topic: NewTopic, topic_id: uuid.UUID, count: int, brokers: Sequence[int]
+) -> Iterator[PartitionRecord]:
+    if topic.assignments:
+        return (
+            new_partition(topic_id, index, tuple(replicas)) for index, replicas in sorted(topic.assignments)
+        )
+    return new_partitions(topic_id, range(count), brokers, max(1, topic.replication_factor))
+
+
 def _creation(
-    name: str, topic_id: uuid.UUID, count: int, configs: Mapping[str, str], node_id: int
+    name: str, topic_id: uuid.UUID, configs: Mapping[str, str], partitions: Iterable[PartitionRecord]
 ) -> Iterator[MetadataRecord]:
     yield TopicRecord(name, topic_id)
     for config_name, value in configs.items():
         yield ConfigRecord(TOPIC_RESOURCE, name, config_name, value)
-    yield from new_partitions(topic_id, range(count), node_id)
-
-
-def new_partitions(topic_id: uuid.UUID, partitions: range, node_id: int) -> Iterator[PartitionRecord]:
-    """Yield the records of new partitions on this node, which leads them from leader epoch 0 on."""
-    replicas = (node_id,)
-    for partition in partitions:
-        yield PartitionRecord(
-            partition_id=partition,
-            topic_id=topic_id,
-            replicas=replicas,
-            isr=replicas,
-            leader=node_id,
-            leader_epoch=0,
-        )
+    yield from partitions
 
 
 def create_partitions(
@@ -284,21 +306,39 @@ def create_partitions(
     results = _doubled(times)
     records: list[MetadataRecord] = []
     room = _Room(image, config)
+    brokers = image.brokers.live(node_id)
     for topic in topics:
         if times[topic.name] > 1:
             continue
         found = image.topics_by_name.get(topic.name)
-        error = _increase_error(found, topic, node_id)
+        error = _increase_error(found, topic, brokers)
         if found is not None and error is None:
             present = len(found.partitions)
             error = room.take(topic.count - present)
             if error is None:
-                records.extend(new_partitions(found.topic_id, range(present, topic.count), node_id))
+                records.extend(_added(found, topic, brokers))
         results.append(TopicResult(name=topic.name, error=error))
     return Decision(() if validate_only else records, results)
 
 
-def _increase_error(found: TopicImage | None, topic: MorePartitions, node_id: int) -> ApiError | None:
+def _added(found: TopicImage, topic: MorePartitions, brokers: Sequence[int]) -> Iterator[PartitionRecord]:
+    present = len(found.partitions)
+    if topic.assignments is not None:
+        return (
+            new_partition(found.topic_id, index, tuple(replicas))
+            for index, replicas in enumerate(topic.assignments, start=present)
+        )
+    replication_factor = min(_replication_factor(found), len(brokers))
+    return new_partitions(found.topic_id, range(present, topic.count), brokers, replication_factor)
+
+
+def _replication_factor(topic: TopicImage) -> int:
+    return len(topic.partitions[0].replicas)
+
+
+def _increase_error(
+    found: TopicImage | None, topic: MorePartitions, brokers: Sequence[int]
+) -> ApiError | None:
     if found is None:
         return ApiError(ErrorCode.unknown_topic_or_partition, None)
     if topic.name in INTERNAL_TOPICS:
@@ -323,8 +363,8 @@ def _increase_error(found: TopicImage | None, topic: MorePartitions, node_id: in
             ErrorCode.invalid_replica_assignment,
             f"{additional} partition(s) would be added, but {len(topic.assignments)} assignment(s) were given.",
         )
-    for brokers in topic.assignments:
-        error = brokers_error(brokers, node_id)
+    for replicas in topic.assignments:
+        error = replicas_error(replicas, brokers, _replication_factor(found))
         if error:
             return error
     return None

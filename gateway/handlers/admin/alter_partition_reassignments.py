@@ -22,7 +22,7 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import cluster_refusal
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError
-from gateway.metadata.topics import brokers_error
+from gateway.metadata.topics import replicas_error
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.services import TopicServices
@@ -80,7 +80,7 @@ def _outcome(
         return ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
     if replicas is None:
         return ApiError(ErrorCode.no_reassignment_in_progress)
-    return brokers_error(replicas, context.node.node_id) or _ACCEPTED
+    return replicas_error(replicas, (context.node.node_id,)) or _ACCEPTED
 
 
 API = Api(

@@ -141,7 +141,7 @@ def _result(
         error_code=ErrorCode.none,
         error_message=None,
         num_partitions=result.num_partitions,
-        replication_factor=1,
+        replication_factor=result.replication_factor,
         configs=_effective_configs(context, module, result),
     )
 

@@ -7,17 +7,21 @@ import uuid
 import pytest
 
 from gateway.metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
+    RegisterBrokerRecord,
     RemoveDelegationTokenRecord,
     RemoveTopicRecord,
     RemoveUserScramCredentialRecord,
     TopicRecord,
     UnknownRecordError,
+    UnregisterBrokerRecord,
     UserScramCredentialRecord,
     decode_record,
     encode_record,
@@ -59,6 +63,9 @@ TOPIC_ID = uuid.UUID("f19c7319-dc40-44ae-a1b6-b2b2b584141a")
         RemoveUserScramCredentialRecord("ann", 2),
         DelegationTokenRecord("User:ann", "User:bob", ("User:carl",), 1, 3, 2, "token"),
         RemoveDelegationTokenRecord("token"),
+        RegisterBrokerRecord(2, TOPIC_ID, 17, (BrokerEndpoint("TLS", "host", 9093, 1),), "a", fenced=True),
+        BrokerRegistrationChangeRecord(2, 17, fenced=-1),
+        UnregisterBrokerRecord(2, 17),
     ],
     ids=lambda record: type(record).__name__,
 )
@@ -100,6 +107,18 @@ def test_a_credential_has_the_fields_of_kafkas_tools() -> None:
             "serverKey": "c2VydmVy",
             "iterations": 8192,
         },
+    }
+
+
+def test_a_broker_has_the_fields_of_kafkas_tools() -> None:
+    record = RegisterBrokerRecord(2, TOPIC_ID, 17, (BrokerEndpoint("TLS", "host", 9093, 1),), "a")
+    assert json.loads(encode_record(record))["data"] == {
+        "brokerId": 2,
+        "incarnationId": topic_id_text(TOPIC_ID),
+        "brokerEpoch": 17,
+        "endPoints": [{"name": "TLS", "host": "host", "port": 9093, "securityProtocol": 1}],
+        "rack": "a",
+        "fenced": False,
     }
 
 
