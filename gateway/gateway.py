@@ -30,7 +30,8 @@ from gateway.runtime.composition import compose, open_metadata, start_coordinato
 from gateway.runtime.loop import log_output
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.services import Endpoint, Services
+from gateway.runtime.services import Services
+from gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
 from gateway.runtime.topics.follow_settings import (
     follow_flusher,
     follow_open_files,
@@ -62,7 +63,6 @@ scan them all the time.
 STOP_TIMEOUT_S = 10.0
 STORE_TIMEOUT_S = 30.0
 """How long a stop waits for a bucket; then the gateway gives up the records that are not confirmed and not acknowledged."""
-EVERY_INTERFACE = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
 
 
 class Gateway:
@@ -233,13 +233,9 @@ class Gateway:
             number = error.errno or 0
             reason = os.strerror(number) if number > 0 else error.strerror or error
             raise StartFailed(f"can't listen on {listener.host}:{listener.port}: {reason}") from error
-        advertised = {entry.name: entry for entry in self.config.advertised_listeners}.get(listener.name)
-        if advertised is not None:
-            endpoint = Endpoint(advertised.host, advertised.port or port)
-        else:
-            host = os.uname().nodename if listener.host in EVERY_INTERFACE else listener.host
-            endpoint = Endpoint(host, port)
-        self.services.node.advertised[listener.name] = endpoint
+        self.services.node.brokers.advertised[listener.name] = advertised_endpoint(
+            self.config, listener, port
+        )
         self.services.node.bound[listener.name] = Endpoint(listener.host or EVERY_INTERFACE[1], port)
         if is_exposed(self.config, listener):
             logger.warning(
@@ -386,9 +382,9 @@ def _warn_of_readers(directory: str) -> None:
 
 def _announce(gateway: Gateway, guide: bool) -> None:
     node = gateway.services.node
-    addresses = [endpoint.shown for endpoint in node.advertised.values()]
+    addresses = [endpoint.shown for endpoint in node.brokers.advertised.values()]
     bound = ", ".join(endpoint.shown for endpoint in node.bound.values())
-    told = "" if node.bound == node.advertised else f", tells clients {', '.join(addresses)}"
+    told = "" if node.bound == node.brokers.advertised else f", tells clients {', '.join(addresses)}"
     data = gateway.config.str("log.dirs")
     print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
     if guide:

@@ -6,6 +6,7 @@
     v11      … preferred_read_replica
     v12      compact lengths and tagged fields
     v13–v18  topic_id (16 bytes) instead of the name
+    v16–v18  … node_endpoints (tagged)
 
 Source: Kafka's FetchResponse.json.
 """
@@ -16,6 +17,7 @@ from collections.abc import Sequence
 from struct import Struct
 from typing import NamedTuple
 
+from gateway.protocol.node_endpoints import NodeEndpoint, tagged_node_endpoints
 from gateway.protocol.primitives import string, unsigned_varint
 from log import FileRegion
 
@@ -56,7 +58,12 @@ TopicRows = tuple[str | bytes, Sequence[FetchRow]]
 
 
 def encode_fetch_response(
-    version: int, correlation_id: int, error_code: int, session_id: int, topics: Sequence[TopicRows]
+    version: int,
+    correlation_id: int,
+    error_code: int,
+    session_id: int,
+    topics: Sequence[TopicRows],
+    node_endpoints: Sequence[NodeEndpoint] = (),
 ) -> list[Piece]:
     """Return the frame of a Fetch answer, as pieces in the order of their bytes."""
     pieces: list[Piece] = []
@@ -87,7 +94,7 @@ def encode_fetch_response(
         if flexible:
             head.append(0)
     if flexible:
-        head.append(0)
+        head += tagged_node_endpoints(node_endpoints)
     pieces.append(bytes(head))
     size = sum(map(len, pieces)) - 4
     first = pieces[0]

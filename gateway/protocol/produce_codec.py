@@ -13,6 +13,7 @@ Answer:
     v5–v7    … log_start_offset
     v8       … record_errors[], error_message
     v9–v12   compact lengths and tagged fields
+    v10–v13  … current_leader of a row, node_endpoints (tagged)
     v13      topic_id (16 bytes) instead of the name
 
 Source: Kafka's ProduceRequest.json and ProduceResponse.json.
@@ -32,6 +33,7 @@ from gateway.protocol.frames import (
     skip_tagged_fields,
     text_of,
 )
+from gateway.protocol.node_endpoints import NodeEndpoint, tagged_node_endpoints
 from gateway.protocol.primitives import compact_string, nullable_string, string, unsigned_varint
 from gateway.protocol.schema_reader import Read
 
@@ -196,16 +198,23 @@ class ProduceRow(NamedTuple):
     error_message: str | None = None
     record_errors: tuple[tuple[int, str], ...] = ()
     """The number in the batch, and the message, of each invalid record."""
+    current_leader: tuple[int, int] | None = None
+    """The node id and epoch of the leader, beside NOT_LEADER_OR_FOLLOWER (v10 on, KIP-951)."""
 
 
 TopicRows = tuple[str | bytes, Sequence[ProduceRow]]
 """The topic name (v3–v12) or the 16 bytes of the topic id (v13), and the rows of the topic."""
 
 
-def encode_produce_response(version: int, correlation_id: int, topics: Sequence[TopicRows]) -> bytes:
-    """Return the whole frame of a Produce answer, size included."""
+def encode_produce_response(
+    version: int,
+    correlation_id: int,
+    topics: Sequence[TopicRows],
+    node_endpoints: Sequence[NodeEndpoint] = (),
+) -> bytes:
+    """Return the whole frame of a Produce answer, size included. `node_endpoints` are for v10 on."""
     if version >= 9:
-        body = _flexible_body(topics)
+        body = _flexible_body(topics) + tagged_node_endpoints(node_endpoints)
         return _FRAME.pack(len(body) + 5, correlation_id) + b"\0" + body
     body = _legacy_body(version, topics)
     return _FRAME.pack(len(body) + 4, correlation_id) + body
@@ -220,10 +229,17 @@ def _flexible_body(topics: Sequence[TopicRows]) -> bytes:
             message = b"\0" if row.error_message is None else compact_string(row.error_message)
             pieces.append(_ROW_V5.pack(*row[:5]))
             pieces.append(_flexible_record_errors(row.record_errors) if row.record_errors else b"\1")
-            pieces.append(message + b"\0")
+            pieces.append(
+                message + (b"\0" if row.current_leader is None else _leader_tag(row.current_leader))
+            )
         pieces.append(b"\0")
-    pieces.append(b"\0\0\0\0\0")
+    pieces.append(b"\0\0\0\0")
     return b"".join(pieces)
+
+
+def _leader_tag(leader: tuple[int, int]) -> bytes:
+    """Return the tagged fields of a row: count 1 | tag 0 | size 9 | int32 leader_id | int32 leader_epoch | no tags."""
+    return b"\1\0\x09" + _INDEX_AND_SIZE.pack(*leader) + b"\0"
 
 
 def _flexible_record_errors(record_errors: Sequence[tuple[int, str]]) -> bytes:

@@ -12,11 +12,12 @@ Nearly every answer has the field first in its body. Of the others:
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
+from datetime import timedelta
 from functools import cache
 from typing import Final
 
-from gateway.protocol.messages import API_VERSIONS, is_flexible, response_type
+from gateway.protocol.messages import API_VERSIONS, is_flexible, response_type, written
 from log import FileRegion
 
 PRODUCE: Final = 0
@@ -25,6 +26,8 @@ _LAST: Final = frozenset({PRODUCE, 38, 39, 40, 41})
 OFFSET_DELETE: Final = 47
 _HEADER_BYTES: Final = 8
 _ERROR_BYTES: Final = 2
+_NO_TIME_AND_NO_TAGS: Final = bytes(5)
+"""The end of a Produce answer that names no leaders: throttle_time_ms 0 and no tagged fields."""
 _ROW_BYTES: Final = 6
 """The bytes of one row of ApiVersions, without tagged fields."""
 
@@ -44,8 +47,20 @@ def with_throttle_time(
 def _patched(head: bytes, api_key: int, version: int, throttle_ms: int) -> bytes:
     if not _has_field(api_key, version):
         return head
+    if api_key == PRODUCE and is_flexible(api_key, version) and not head.endswith(_NO_TIME_AND_NO_TAGS):
+        return _patched_before_tags(head, version, throttle_ms)
     position = _position(head, api_key, version)
     return head[:position] + throttle_ms.to_bytes(4, "big") + head[position + 4 :]
+
+
+def _patched_before_tags(head: bytes, version: int, throttle_ms: int) -> bytes:
+    """Patch a Produce answer whose tagged fields name the leaders of partitions. Such an answer is rare, so it is decoded."""
+    from kio.serial import entity_reader  # noqa: PLC0415 - slow to import, and rarely needed
+
+    kind = response_type(PRODUCE, version)
+    answer, _ = entity_reader(kind)(head, _HEADER_BYTES + 1)
+    body = written(replace(answer, throttle_time=timedelta(milliseconds=throttle_ms)))
+    return head[: _HEADER_BYTES + 1] + body
 
 
 @cache

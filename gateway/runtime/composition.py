@@ -35,6 +35,7 @@ from gateway.runtime.services import (
     UpkeepServices,
 )
 from gateway.runtime.topics.acl_access import open_access
+from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from gateway.runtime.topics.internal_topics import InternalTopics
@@ -70,11 +71,14 @@ async def compose(
 ) -> Composition:
     """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks."""
     access = open_access(config, metadata_log)
+    node_id = config.int("node.id")
+    brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
     partitions = Partitions()
     recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
         config=config,
-        node_id=config.int("node.id"),
+        node_id=node_id,
+        brokers=brokers,
         metadata_log=metadata_log,
         directory=directory,
         partitions=partitions,
@@ -85,7 +89,7 @@ async def compose(
     blocks = open_store(config, metadata_log, directory.environment.durability)
     producer_ids = open_producer_ids(config, blocks, machine.clock)
     group_configs = GroupConfigs(config, metadata_log)
-    internal_topics = InternalTopics(metadata_log, partitions, config.int("node.id"))
+    internal_topics = InternalTopics(metadata_log, partitions, brokers, node_id)
     clock = ClockChanges(machine.clock, machine.seconds)
     groups = GroupCoordinator(
         config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
@@ -108,9 +112,10 @@ async def compose(
             config,
             machine.clock,
             asyncio.get_running_loop(),
-            config.int("node.id"),
+            node_id,
             directory.cluster_id,
             quotas,
+            brokers,
             access=access,
         ),
         partitions=PartitionServices(

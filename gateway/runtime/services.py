@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
-from typing import NamedTuple
 
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.config import Config
@@ -28,6 +27,7 @@ from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.quotas.client_quotas import ClientQuotas
+from gateway.runtime.topics.brokers import Brokers, Endpoint
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
@@ -36,18 +36,6 @@ from gateway.security.acls.access import Access, EverythingAllowed
 from gateway.security.renewal import RenewableListener
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
-
-
-class Endpoint(NamedTuple):
-    """The address at which clients of one listener reach this node."""
-
-    host: str
-    port: int
-
-    @property
-    def shown(self) -> str:
-        """`HOST:PORT`, with brackets around an IPv6 address."""
-        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
 @dataclass(slots=True)
@@ -61,8 +49,8 @@ class NodeServices:
     cluster_id: str
     quotas: ClientQuotas
     """The client quotas that requests are charged to."""
-    advertised: dict[str, Endpoint] = field(default_factory=dict)
-    """The advertised address of each listener, by its name."""
+    brokers: Brokers
+    """This gateway's advertised addresses, and the other brokers."""
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)

@@ -61,7 +61,7 @@ async def with_cold_log(
 
 
 def bootstrap(gateway: Gateway) -> str:
-    endpoint = gateway.services.node.advertised["PLAINTEXT"]
+    endpoint = gateway.services.node.brokers.advertised["PLAINTEXT"]
     return f"{endpoint.host}:{endpoint.port}"
 
 

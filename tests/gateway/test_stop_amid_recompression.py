@@ -87,7 +87,7 @@ async def test_the_answer_and_the_log_agree(
 
         monkeypatch.setattr(recompressor.Recompressor, "stop", stop_amid)
     served = await serve(tmp_path)
-    endpoint = served.services.node.advertised["PLAINTEXT"]
+    endpoint = served.services.node.brokers.advertised["PLAINTEXT"]
     asked = asyncio.create_task(asyncio.to_thread(produce, endpoint.shown))
     await until(threads.begun.is_set)
     stopping = asyncio.create_task(served.stop())

@@ -191,7 +191,7 @@ async def run() -> dict[str, Walk]:
         )
         await served.start()
         try:
-            endpoint = served.services.node.advertised["PLAINTEXT"]
+            endpoint = served.services.node.brokers.advertised["PLAINTEXT"]
             bootstrap = f"{endpoint.host}:{endpoint.port}"
             return await asyncio.to_thread(measure, bootstrap, asyncio.get_running_loop())
         finally:

@@ -30,7 +30,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         node_id=services.node.node_id,
         cluster_id=services.node.cluster_id,
         data_dir=str(Path(services.node.config.str("log.dirs")).absolute()),
-        listeners={name: endpoint.shown for name, endpoint in services.node.advertised.items()},
+        listeners={name: endpoint.shown for name, endpoint in services.node.brokers.advertised.items()},
         bound={name: endpoint.shown for name, endpoint in services.node.bound.items()},
         uptime_ms=services.node.clock.now_ms() - gateway.started_at_ms,
         topics=len(services.partitions.registry.by_name),

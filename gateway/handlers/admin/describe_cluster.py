@@ -1,4 +1,4 @@
-"""DescribeCluster (key 60, versions 0-2): list the brokers, which is this node only.
+"""DescribeCluster (key 60, versions 0-2): list the brokers. From v2 on a client may ask for fenced brokers, too.
 
 From v1 on a client asks for brokers or for controllers; this node only knows brokers. The client needs no
 right. Without DESCRIBE on the cluster, the answer lists no authorized operations. Source: Kafka's
@@ -19,23 +19,28 @@ from gateway.runtime.services import NodeServices
 
 _BROKERS: Final = 1
 _CONTROLLERS: Final = 2
+FIRST_WITH_FENCED: Final = 2
 
 
 async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
-    """Describe this node under the address of the client's listener."""
+    """List the brokers under their addresses on the client's listener."""
     module = response_module(60, context.api_version)
     node = context.node
     endpoint_type = request.endpoint_type if context.api_version >= 1 else _BROKERS
     if endpoint_type != _BROKERS:
         return _refused(module.DescribeClusterResponse, endpoint_type)
-    endpoint = node.advertised[context.listener_name]
-    broker = build(
-        module.DescribeClusterBroker,
-        broker_id=node.node_id,
-        host=endpoint.host,
-        port=endpoint.port,
-        rack=node.config.optional_str("broker.rack"),
-        is_fenced=False,
+    with_fenced = context.api_version >= FIRST_WITH_FENCED and request.include_fenced_brokers
+    brokers = tuple(
+        build(
+            module.DescribeClusterBroker,
+            broker_id=broker.node_id,
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack,
+            is_fenced=broker.is_fenced,
+        )
+        for broker in node.brokers.on(context.listener_name)
+        if with_fenced or not broker.is_fenced
     )
     asked = request.include_cluster_authorized_operations
     return build(
@@ -43,8 +48,8 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
         error_code=ErrorCode.none,
         endpoint_type=_BROKERS,
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
-        brokers=(broker,),
+        controller_id=node.brokers.controller_id,
+        brokers=brokers,
         cluster_authorized_operations=cluster_operations(context) if asked else NOT_ASKED,
     )
 

@@ -113,7 +113,7 @@ def _nodes(context: RequestContext[TopicServices], module: ModuleType, *, is_kno
         return ()
     listeners = tuple(
         build(module.Listener, name=name, host=endpoint.host, port=endpoint.port)
-        for name, endpoint in context.node.advertised.items()
+        for name, endpoint in context.node.brokers.advertised.items()
     )
     return (build(module.Node, node_id=context.node.node_id, listeners=listeners),)
 

@@ -69,8 +69,7 @@ def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicIm
     served = context.services.partitions.registry.by_name.get(topic.name)
     partitions = []
     for index in indexes:
-        image = topic.partitions[index]
-        state = partition_state(context, image, served, index)
+        state = partition_state(context, topic.partitions[index], served, index)
         partitions.append(
             build(
                 module.DescribeTopicPartitionsResponsePartition,
@@ -78,8 +77,8 @@ def _topic(context: RequestContext[Services], module: ModuleType, topic: TopicIm
                 partition_index=index,
                 leader_id=state.leader_id,
                 leader_epoch=state.leader_epoch,
-                replica_nodes=image.replicas,
-                isr_nodes=image.isr,
+                replica_nodes=state.replicas,
+                isr_nodes=state.isr,
                 eligible_leader_replicas=(),
                 last_known_elr=(),
                 offline_replicas=state.offline_replicas,

@@ -1,8 +1,8 @@
-"""Metadata (key 3, versions 0-13): describe this broker, and topics with their partitions, leaders and leader epochs.
+"""Metadata (key 3, versions 0-13): describe the brokers, and topics with their partitions, leaders and leader epochs.
 
     request                      answer
     topics null (v0: empty)      all topics
-    topics empty                 no topics, only the broker
+    topics empty                 no topics, only the brokers
     topic ids (v12 on)           these topics; names beside ids are ignored, as in Kafka
     unknown name                 UNKNOWN_TOPIC_OR_PARTITION; the topic is created in the background if allowed
     unknown id                   UNKNOWN_TOPIC_ID
@@ -45,7 +45,7 @@ from gateway.handlers.answering.rights import (
     unseen_topics,
 )
 from gateway.metadata.decision import Decision
-from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
+from gateway.metadata.image import MetadataImage, TopicImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC, name_complaint
 from gateway.metadata.topics import NewTopic, TopicResult, create_topics
 from gateway.protocol.messages import build, response_module, written
@@ -74,19 +74,22 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     topics = await _topics(context, module, request)
     cluster_asked = 8 <= context.api_version <= 10 and request.include_cluster_authorized_operations
     node = context.node
-    endpoint = node.advertised[context.listener_name]
-    broker = build(
-        module.MetadataResponseBroker,
-        node_id=node.node_id,
-        host=endpoint.host,
-        port=endpoint.port,
-        rack=node.config.optional_str("broker.rack"),
+    brokers = tuple(
+        build(
+            module.MetadataResponseBroker,
+            node_id=broker.node_id,
+            host=broker.host,
+            port=broker.port,
+            rack=broker.rack,
+        )
+        for broker in node.brokers.on(context.listener_name)
+        if not broker.is_fenced
     )
     return build(
         module.MetadataResponse,
-        brokers=(broker,),
+        brokers=brokers,
         cluster_id=node.cluster_id,
-        controller_id=node.node_id,
+        controller_id=node.brokers.controller_id,
         topics=tuple([topic async for topic in in_slices(topics)]),
         error_code=ErrorCode.none,
         cluster_authorized_operations=cluster_operations(context) if cluster_asked else NOT_ASKED,
@@ -265,7 +268,7 @@ def _topic(
 def _rows(context: RequestContext[Services], module: ModuleType, topic: TopicImage) -> Iterator[Any]:
     served = context.services.partitions.registry.by_name.get(topic.name)
     for index, image in topic.partitions.items():
-        yield _row(module, index, image, partition_state(context, image, served, index))
+        yield _row(module, index, partition_state(context, image, served, index))
 
 
 def _written_rows(
@@ -276,23 +279,22 @@ def _written_rows(
     seen: dict[Any, tuple[bytes, bytes]] = {}
     for index, image in topic.partitions.items():
         state = partition_state(context, image, served, index)
-        key = state, image.replicas, image.isr
-        around = seen.get(key)
+        around = seen.get(state)
         if around is None:
-            row = written(_row(module, index, image, state))
-            around = seen[key] = row[: INDEX_IN_ROW.start], row[INDEX_IN_ROW.stop :]
+            row = written(_row(module, index, state))
+            around = seen[state] = row[: INDEX_IN_ROW.start], row[INDEX_IN_ROW.stop :]
         yield Written(around[0] + index.to_bytes(4, "big") + around[1])
 
 
-def _row(module: ModuleType, index: int, image: PartitionImage, state: PartitionState) -> Any:
+def _row(module: ModuleType, index: int, state: PartitionState) -> Any:
     return build(
         module.MetadataResponsePartition,
         error_code=state.error_code,
         partition_index=index,
         leader_id=state.leader_id,
         leader_epoch=state.leader_epoch,
-        replica_nodes=image.replicas,
-        isr_nodes=image.isr,
+        replica_nodes=state.replicas,
+        isr_nodes=state.isr,
         offline_replicas=state.offline_replicas,
     )
 

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
 from gateway.metadata.image import PartitionImage
-from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
-
-NO_LEADER: Final = -1
+from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 
 
 class PartitionState(NamedTuple):
@@ -20,6 +18,8 @@ class PartitionState(NamedTuple):
     error_code: ErrorCode
     leader_id: int
     leader_epoch: int
+    replicas: tuple[int, ...]
+    isr: tuple[int, ...]
     offline_replicas: tuple[int, ...]
 
 
@@ -27,12 +27,25 @@ def partition_state(
     context: RequestContext[Any], image: PartitionImage, topic: TopicPartitions | None, index: int
 ) -> PartitionState:
     """Return the state of a partition; one without a usable log has no leader, as with Kafka's failed disks."""
-    if topic is None or not topic.has(index) or index in topic.failed or _is_offline(topic.peek(index)):
-        return PartitionState(
-            ErrorCode.leader_not_available, NO_LEADER, image.leader_epoch, (context.node.node_id,)
-        )
-    return PartitionState(ErrorCode.none, image.leader, image.leader_epoch, ())
+    brokers = context.node.brokers
+    if brokers.leads(image) and _is_unusable(topic, index):
+        return _state(brokers, image, NO_LEADER, (context.node.node_id,))
+    return _state(brokers, image, brokers.leader_of(image), brokers.fenced_replicas_of(image))
 
 
-def _is_offline(partition: Partition | None) -> bool:
+def _is_unusable(topic: TopicPartitions | None, index: int) -> bool:
+    if topic is None or not topic.has(index) or index in topic.failed:
+        return True
+    partition = topic.peek(index)
     return partition is not None and partition.log.offline
+
+
+def _state(brokers: Brokers, image: PartitionImage, leader: int, offline: tuple[int, ...]) -> PartitionState:
+    return PartitionState(
+        ErrorCode.leader_not_available if leader == NO_LEADER else ErrorCode.none,
+        leader,
+        image.leader_epoch,
+        brokers.replicas_of(image),
+        brokers.isr_of(image),
+        offline,
+    )

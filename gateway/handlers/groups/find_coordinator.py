@@ -1,4 +1,4 @@
-"""FindCoordinator (key 10, versions 0–6): return the node that coordinates a group or transactional id: this node.
+"""FindCoordinator (key 10, versions 0–6): return the node that coordinates a group or transactional id.
 
     key_type 0   a group
     key_type 1   a transactional id
@@ -17,9 +17,11 @@ from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.coordinator.share.records import SharePartitionKey
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import NOTHING, refused_names
+from gateway.metadata.records import topic_id_from_text
 from gateway.protocol.messages import build, response_module, response_type
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
@@ -45,11 +47,12 @@ _GUARDED: Final = {
 }
 """The resource that a key of each type names, with the error and message for a client that may not describe it."""
 _NOT_DESCRIBED: Final = {key_type: (code, message) for key_type, (_, code, message) in _GUARDED.items()}
+_NO_COORDINATOR: Final = "The gateway of the coordinator is not available."
 _NO_CLUSTER_ACTION: Final = (ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
 
 async def handle(context: RequestContext[CoordinatorServices], request: Any) -> Any:
-    """Answer with this node's address on the client's listener."""
+    """Answer with the coordinators' addresses on the client's listener."""
     version = context.api_version
     key_type = request.key_type if version >= 1 else GROUP
     keys = request.coordinator_keys if version >= FIRST_BATCHED_VERSION else (request.key,)
@@ -58,13 +61,10 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     # A client that may describe none of the keys must not cause the creation of the coordinator's topic.
     error, message = refusal if refused and refused >= set(keys) else await _error(context, key_type)
     if version < FIRST_BATCHED_VERSION:
-        message = NO_ERROR if error is ErrorCode.none else message
-        return build(
-            response_type(API_KEY, version),
-            **_address(context, error),
-            error_code=error,
-            error_message=message,
-        )
+        answer = _located(context, key_type, request.key, error, message)
+        if answer["error_code"] is ErrorCode.none:
+            answer["error_message"] = NO_ERROR
+        return build(response_type(API_KEY, version), **answer)
     module = response_module(API_KEY, version)
     coordinators = tuple(
         [
@@ -97,9 +97,7 @@ def _coordinator(
 ) -> Any:
     if key_type == SHARE and error is ErrorCode.none and not _is_share_key(key):
         error, message = ErrorCode.invalid_request, f"{key!r} is not of the form group:topic_id:partition."
-    return build(
-        module.Coordinator, key=key, **_address(context, error), error_code=error, error_message=message
-    )
+    return build(module.Coordinator, key=key, **_located(context, key_type, key, error, message))
 
 
 def _is_share_key(key: str) -> bool:
@@ -124,11 +122,32 @@ async def _error(context: RequestContext[CoordinatorServices], key_type: int) ->
     return ErrorCode.invalid_request, f"Coordinators of key type {key_type} are not served."
 
 
-def _address(context: RequestContext[CoordinatorServices], error: ErrorCode) -> dict[str, Any]:
-    if error is not ErrorCode.none:
-        return {"node_id": -1, "host": "", "port": -1}
-    endpoint = context.node.advertised[context.listener_name]
-    return {"node_id": context.node.node_id, "host": endpoint.host, "port": endpoint.port}
+def _located(
+    context: RequestContext[CoordinatorServices], key_type: int, key: str, error: ErrorCode, message: str
+) -> dict[str, Any]:
+    """Return the fields of an answer: the coordinator of the key, or why there is none."""
+    broker = None
+    if error is ErrorCode.none:
+        leader = _coordinator_of(context.services, key_type, key)
+        broker = context.node.brokers.find(leader, context.listener_name)
+        if broker is None or broker.is_fenced:
+            broker = None
+            error, message = ErrorCode.coordinator_not_available, _NO_COORDINATOR
+    found = {"error_code": error, "error_message": message}
+    if broker is None:
+        return {"node_id": -1, "host": "", "port": -1, **found}
+    return {"node_id": broker.node_id, "host": broker.host, "port": broker.port, **found}
+
+
+def _coordinator_of(services: CoordinatorServices, key_type: int, key: str) -> int:
+    """Return the node id of the gateway that leads the key's partition of the state topic; -1 while there is none."""
+    if key_type == GROUP:
+        return services.groups.shards.leader_of(key)
+    if key_type == TRANSACTION:
+        return services.transactions.shards.leader_of(key)
+    group_id, topic_id, partition = key.rsplit(":", 2)
+    place = SharePartitionKey(group_id, topic_id_from_text(topic_id), int(partition))
+    return services.shares.shards.leader_of(place.spread_text())
 
 
 API = Api(

@@ -14,18 +14,20 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from gateway.handlers.records.current_leaders import name_leaders
 from gateway.handlers.records.fetch_context import FetchContext, open_context
 from gateway.handlers.records.fetch_rights import FetchRights
 from gateway.handlers.records.fetch_rows import error_row, row_of
-from gateway.protocol.fetch_codec import FetchRow, Piece, encode_fetch_response
+from gateway.protocol.fetch_codec import FetchRow, Piece, TopicRows, encode_fetch_response
 from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
+from gateway.protocol.node_endpoints import NodeEndpoint
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.block_loads import Wanted
 from gateway.runtime.partitions.delayed_fetch import DelayedFetch
@@ -46,6 +48,9 @@ MANY_PARTITIONS: Final = 500
 """A fetch of more partitions than this is read in slices, so that other requests get their turn. Opening a partition
 for the first time is slow.
 """
+FIRST_WITH_LEADERS: Final = 16
+"""The first version whose answers name the leader that the client should ask (KIP-951)."""
+LED_ELSEWHERE: Final = frozenset((int(ErrorCode.not_leader_or_follower), int(ErrorCode.fenced_leader_epoch)))
 RowOf = tuple[PartitionKey, FetchRow]
 
 
@@ -214,8 +219,14 @@ def _answer(context: RequestContext[PartitionServices], fetch_context: FetchCont
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, ()))
     if read.missing:
         context.services.cold_reads.bring_in_ahead(read.missing)
-    session_id, topics = fetch_context.answer(read.rows, context)
-    pieces = encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, topics)
+    session_id, answered = fetch_context.answer(read.rows, context)
+    topics: Sequence[TopicRows] = answered
+    endpoints: Sequence[NodeEndpoint] = ()
+    if read.must_answer and context.api_version >= FIRST_WITH_LEADERS:
+        topics, endpoints = name_leaders(context, topics, LED_ELSEWHERE)
+    pieces = encode_fetch_response(
+        context.api_version, context.correlation_id, 0, session_id, topics, endpoints
+    )
     if charge is not None:
         charge.count_fetched_beside(sum(map(len, pieces)) - read.record_bytes)
     return _frame(pieces)

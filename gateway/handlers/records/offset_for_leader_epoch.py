@@ -70,7 +70,7 @@ def _end_offset(context: RequestContext[PartitionServices], module: Any, topic: 
     partition = context.services.registry.get(topic, entry.partition)
     leader_epoch, end_offset = -1, -1
     if partition is None:
-        error = ErrorCode.unknown_topic_or_partition
+        error = context.services.registry.error_without(topic, entry.partition)
     elif partition.log.offline:
         error = ErrorCode.kafka_storage_error
     else:

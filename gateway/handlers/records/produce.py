@@ -24,6 +24,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from gateway.handlers.records.produce_answer import produce_frame
 from gateway.handlers.records.produce_append import (
     PendingAnswer,
     TopicRows,
@@ -46,7 +47,6 @@ from gateway.protocol.produce_codec import (
     PartitionRecords,
     ProduceRequest,
     ProduceRow,
-    encode_produce_response,
     produce_reader,
 )
 from gateway.runtime.loop.slices import in_slices
@@ -350,7 +350,7 @@ def _answer(
             pending.wait_for_state(*state)
     if pending is not None:
         return pending.complete()
-    return encode_produce_response(context.api_version, context.correlation_id, topics)
+    return produce_frame(context, topics)
 
 
 def _entries_by_topic(

@@ -14,11 +14,12 @@ from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import CloseConnection, Deferred, RequestContext
+from gateway.handlers.records.produce_answer import produce_frame
 from gateway.handlers.records.produce_door import check_one_batch
 from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
 from gateway.handlers.records.produce_services import ProduceServices
-from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
+from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
@@ -126,7 +127,7 @@ class PendingAnswer:
             self._refuse_without_state()
         context = self.context
         try:
-            frame = encode_produce_response(context.api_version, context.correlation_id, self.topics)
+            frame = produce_frame(context, self.topics)
         except struct.error as error:
             # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced by three
             logger.warning("a Produce of %s can't be answered: %s", context.peer.name, error)

@@ -8,9 +8,10 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, CloseConnection, RequestContext
+from gateway.handlers.records.produce_answer import produce_frame
 from gateway.handlers.records.produce_append import TopicRows, Topics
 from gateway.handlers.records.produce_services import ProduceServices
-from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
+from gateway.protocol.produce_codec import ProduceRequest, ProduceRow
 from gateway.runtime.partitions.registry import TopicPartitions
 
 UNKNOWN_TOPIC: Final = int(ErrorCode.unknown_topic_or_partition)
@@ -48,7 +49,7 @@ def refuse_all(
         for key, entries in request.topics
     ]
     topics += refused
-    return encode_produce_response(context.api_version, context.correlation_id, topics)
+    return produce_frame(context, topics)
 
 
 def refuse_acks(
@@ -74,7 +75,7 @@ def refuse_acks(
             for entry in entries
         ]
         topics.append((key, rows))
-    return encode_produce_response(context.api_version, context.correlation_id, [*topics, *refused])
+    return produce_frame(context, [*topics, *refused])
 
 
 def missing(key: str | bytes, topic: TopicPartitions | None, index: int) -> int:

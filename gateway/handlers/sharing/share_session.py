@@ -117,15 +117,15 @@ def partition_of(context: RequestContext[Services], place: Place) -> Partition |
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
-    return topic.get(place[1]) or ErrorCode.unknown_topic_or_partition
+    return topic.get(place[1]) or topic.error_without(place[1])
 
 
 def error_without(context: RequestContext[Services], place: Place) -> ErrorCode | None:
-    """Return the error for a place that is no partition; None for a partition. No partition is opened."""
+    """Return the error for a place that is no partition of this node; None for a partition. No partition is opened."""
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
-    return None if topic.has(place[1]) else ErrorCode.unknown_topic_or_partition
+    return topic.refusal(place[1])
 
 
 async def unreadable(

@@ -60,7 +60,7 @@ async def _partition(
     error = _topic_error(context, topic)
     partition = context.services.partitions.registry.get(topic, index) if error is None else None
     if error is None and partition is None:
-        error = ApiError(ErrorCode.unknown_topic_or_partition)
+        error = ApiError(context.services.partitions.registry.error_without(topic, index))
     elif error is None and partition is not None and partition.log.offline:
         error = ApiError(ErrorCode.kafka_storage_error)
     producers: list[Any] = []

@@ -59,9 +59,10 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
 
 
 def _append(context: RequestContext[Services], marker: Any, place: TopicPartition) -> Outcome:
-    partition = context.services.partitions.registry.get(*place)
+    registry = context.services.partitions.registry
+    partition = registry.get(*place)
     if partition is None:
-        return ErrorCode.unknown_topic_or_partition
+        return registry.error_without(*place)
     if partition.topic in INTERNAL_TOPICS and partition.topic != OFFSETS_TOPIC:
         return ErrorCode.invalid_topic_exception
     if marker.producer_epoch < 0:

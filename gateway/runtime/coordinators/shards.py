@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from typing import Final, Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -37,6 +37,7 @@ logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 S = TypeVar("S", bound=State)
+NOT_LEADER: Final = ErrorCode.not_leader_or_follower
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +92,10 @@ class CoordinatorShards(Generic[S]):
         except LogError as error:
             raise Unavailable from error
 
+    def leader_of(self, owner: str) -> int:
+        """Return the node id of the gateway that holds the state of a group or a transactional id; -1 while there is none."""
+        return self._internal_topics.leader_for(self.topic.name, owner)
+
     # --- loading
 
     def of(self, owner: str) -> LoadedShard[S]:
@@ -109,6 +114,8 @@ class CoordinatorShards(Generic[S]):
             self.lose(loaded)
         name = self.topic.name
         partition = self._partitions.get(name, index)
+        if partition is None and self._partitions.error_without(name, index) is NOT_LEADER:
+            raise Unavailable(ErrorCode.not_coordinator)
         if partition is None or partition.closed or partition.log.offline:
             raise Unavailable
         try:

@@ -1,4 +1,4 @@
-"""All partitions that this node leads, by topic name and by topic id."""
+"""The partitions of all topics, by topic name and by topic id. Those that this node leads can be opened."""
 
 from __future__ import annotations
 
@@ -25,6 +25,9 @@ class PartitionSource(Protocol):
 
     def is_empty(self, topic: str, index: int) -> bool:
         """Whether the partition certainly has no records; opens nothing."""
+
+    def leads(self, topic: str, index: int) -> bool:
+        """Whether this node leads the partition."""
 
 
 class TopicPartitions:
@@ -59,14 +62,20 @@ class TopicPartitions:
         return 0 <= index < len(self._partitions)
 
     def get(self, index: int) -> Partition | None:
-        """Return the partition, opened if it was not; None when there is none, or it can't be opened."""
+        """Return the partition, opened if it was not; None when there is none, another node leads it, or it can't be opened."""
         if 0 <= index < len(self._partitions):
             return self._partitions[index] or self._open_now(index)
         return None
 
     def error_without(self, index: int) -> ErrorCode:
         """Return the error for a partition that `get` did not return."""
-        return ErrorCode.kafka_storage_error if self.has(index) else ErrorCode.unknown_topic_or_partition
+        return self.refusal(index) or ErrorCode.kafka_storage_error
+
+    def refusal(self, index: int) -> ErrorCode | None:
+        """Return why requests for a partition are refused without opening it: it is unknown, or another node leads it."""
+        if not self.has(index):
+            return ErrorCode.unknown_topic_or_partition
+        return None if self._source.leads(self.name, index) else ErrorCode.not_leader_or_follower
 
     def peek(self, index: int) -> Partition | None:
         """Return the partition if it is open."""
@@ -89,6 +98,8 @@ class TopicPartitions:
         )
 
     def _open_now(self, index: int) -> Partition | None:
+        if not self._source.leads(self.name, index):
+            return None
         partition = self._source.open(self.name, index)
         if partition is None:
             self.failed.add(index)
@@ -121,7 +132,7 @@ class Partitions:
         """Called for each open partition of a deleted topic, so that no reference keeps its log in memory."""
 
     def get(self, topic: str, index: int) -> Partition | None:
-        """Return the partition, opened if it was not; None when there is none, or it can't be opened."""
+        """Return the partition, opened if it was not; None when there is none, another node leads it, or it can't be opened."""
         found = self.by_name.get(topic)
         return None if found is None else found.get(index)
 

@@ -11,6 +11,7 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.metadata.topics import create_internal_topic
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
 
 _MASK = 0xFFFFFFFF
@@ -31,9 +32,12 @@ def java_hash(text: str) -> int:
 class InternalTopics:
     """Creates internal topics, as Kafka's AutoTopicCreationManager does."""
 
-    def __init__(self, metadata_log: MetadataLog, partitions: Partitions, node_id: int) -> None:
+    def __init__(
+        self, metadata_log: MetadataLog, partitions: Partitions, brokers: Brokers, node_id: int
+    ) -> None:
         self._metadata_log = metadata_log
         self._partitions = partitions
+        self._brokers = brokers
         self._node_id = node_id
         self._spread: dict[str, tuple[uuid.UUID, int]] = {}
 
@@ -50,6 +54,13 @@ class InternalTopics:
         if known is None or (known[0] is not topic.topic_id and known[0] != topic.topic_id):
             known = self._spread[name] = topic.topic_id, len(topic.partitions)
         return (java_hash(text) & 0x7FFFFFFF) % known[1]
+
+    def leader_for(self, name: str, text: str) -> int:
+        """Return the node id of the gateway that stores the state of the group or id `text`; -1 while there is none."""
+        index = self.index_for(name, text)
+        if index is None:
+            return NO_LEADER
+        return self._brokers.leader_of(self._metadata_log.image.topics_by_name[name].partitions[index])
 
     async def ensure(self, name: str, *, num_partitions: int, segment_bytes: int) -> None:
         """Create the topic unless it exists. Raises LogError."""

@@ -28,6 +28,7 @@ from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_policy import TopicPolicy, topic_policy
 from log import IncompatibleFormat, LogDirectory, LogError, NeedsRecovery, settings
@@ -50,6 +51,7 @@ class TopicLifecycle:
         *,
         config: Config,
         node_id: int,
+        brokers: Brokers,
         metadata_log: MetadataLog,
         directory: LogDirectory,
         partitions: Partitions,
@@ -58,6 +60,7 @@ class TopicLifecycle:
     ) -> None:
         self._config = config
         self._node_id = node_id
+        self._brokers = brokers
         self._metadata_log = metadata_log
         self._directory = directory
         self._partitions = partitions
@@ -238,6 +241,12 @@ class TopicLifecycle:
     def is_empty(self, topic: str, index: int) -> bool:
         """Return whether a partition surely has no records; this opens nothing."""
         return self._directory.is_empty(topic, index)
+
+    def leads(self, topic: str, index: int) -> bool:
+        """Return whether this gateway leads the partition; False for an unknown one."""
+        image = self._metadata_log.image.topics_by_name.get(topic)
+        partition = None if image is None else image.partitions.get(index)
+        return partition is not None and self._brokers.leads(partition)
 
     def open(self, topic: str, index: int) -> Partition | None:
         """Open or create a partition's log; log the error and return None when the disk fails."""

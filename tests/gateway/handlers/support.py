@@ -20,7 +20,8 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
-from gateway.runtime.services import Endpoint, Services
+from gateway.runtime.services import Services
+from gateway.runtime.topics.brokers import Endpoint
 from gateway.runtime.topics.follow_settings import put_limits
 from log import CachedDurability, Durability, LocalDurability, LogDirectory, Storage
 
@@ -133,7 +134,7 @@ async def open_node(
     flusher.start()
     metadata_log = open_metadata(machine, directory, flusher)
     services = (await compose(config, machine, directory, flusher, metadata_log)).services
-    services.node.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
+    services.node.brokers.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
     services.node.bound["PLAINTEXT"] = Endpoint("::", 9092)
     start_coordinators(services.coordinators, services.topics)
     services.partitions.cold_reads.start()

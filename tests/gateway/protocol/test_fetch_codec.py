@@ -12,6 +12,8 @@ from kio.index import load_response_schema
 from kio.serial import entity_reader
 
 from gateway.protocol.fetch_codec import FetchRow, encode_fetch_response
+from gateway.protocol.node_endpoints import NodeEndpoint
+from tests.gateway.protocol.test_produce_codec import endpoints
 
 int64 = st.integers(-1, 2**63 - 1)
 pairs = st.tuples(st.integers(0, 2**31 - 1), st.integers(0, 2**31 - 1))
@@ -34,12 +36,17 @@ rows = st.lists(
 
 @pytest.mark.parametrize("version", range(4, 19))
 @settings(max_examples=30)
-@given(topics=st.lists(rows, max_size=3))
-def test_kio_decodes_the_encoded_rows(version: int, topics: list[list[FetchRow]]) -> None:
+@given(topics=st.lists(rows, max_size=3), node_endpoints=endpoints)
+def test_kio_decodes_the_encoded_rows(
+    version: int, topics: list[list[FetchRow]], node_endpoints: list[NodeEndpoint]
+) -> None:
+    if version < 16:
+        node_endpoints = []
     names = [f"topic-{number}" for number in range(len(topics))]
     ids = [uuid.uuid5(uuid.NAMESPACE_OID, name) for name in names]
     keys: list[str | bytes] = [i.bytes for i in ids] if version >= 13 else list(names)
-    frame = b"".join(encode_fetch_response(version, 9, 70, 123, list(zip(keys, topics, strict=True))))
+    pieces = encode_fetch_response(version, 9, 70, 123, list(zip(keys, topics, strict=True)), node_endpoints)
+    frame = b"".join(pieces)
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     assert int.from_bytes(frame[4:8], "big") == 9
     schema: Any = load_response_schema(1, version)
@@ -48,6 +55,9 @@ def test_kio_decodes_the_encoded_rows(version: int, topics: list[list[FetchRow]]
     assert position + size == len(frame)
     if version >= 7:
         assert (response.error_code, response.session_id) == (70, 123)
+    if version >= 16:
+        told = [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+        assert told == node_endpoints
     assert len(response.responses) == len(topics)
     for number, (answer, expected) in enumerate(zip(response.responses, topics, strict=True)):
         if version >= 13:

@@ -11,9 +11,21 @@ from hypothesis import strategies as st
 from kio.index import load_response_schema
 from kio.serial import entity_reader
 
+from gateway.protocol.node_endpoints import NodeEndpoint
 from gateway.protocol.produce_codec import ProduceRow, encode_produce_response
 
+int32 = st.integers(0, 2**31 - 1)
 int64 = st.integers(-1, 2**63 - 1)
+endpoints = st.lists(
+    st.builds(
+        NodeEndpoint,
+        node_id=int32,
+        host=st.text(max_size=20),
+        port=int32,
+        rack=st.none() | st.text(max_size=9),
+    ),
+    max_size=3,
+)
 rows = st.lists(
     st.builds(
         ProduceRow,
@@ -26,6 +38,7 @@ rows = st.lists(
         record_errors=st.lists(st.tuples(st.integers(0, 2**31 - 1), st.text(max_size=20)), max_size=3).map(
             tuple
         ),
+        current_leader=st.none() | st.tuples(int32, int32),
     ),
     max_size=4,
 )
@@ -45,13 +58,22 @@ def read_back(version: int, frame: bytes) -> tuple[int, Any]:
 @given(
     topics=st.lists(rows, max_size=3),
     names=st.lists(st.text(min_size=1, max_size=20), min_size=3, max_size=3),
+    node_endpoints=endpoints,
 )
-def test_kio_decodes_the_encoded_rows(version: int, topics: list[list[ProduceRow]], names: list[str]) -> None:
+def test_kio_decodes_the_encoded_rows(
+    version: int, topics: list[list[ProduceRow]], names: list[str], node_endpoints: list[NodeEndpoint]
+) -> None:
+    if version < 10:
+        node_endpoints = []
+        topics = [[row._replace(current_leader=None) for row in rows] for rows in topics]
     ids = [uuid.uuid5(uuid.NAMESPACE_OID, name) for name in names]
     keys: list[str | bytes] = [i.bytes for i in ids] if version == 13 else list(names)
     correlation_id, response = read_back(
-        version, encode_produce_response(version, -77, list(zip(keys, topics, strict=False)))
+        version, encode_produce_response(version, -77, list(zip(keys, topics, strict=False)), node_endpoints)
     )
+    if version >= 10:
+        told = [(one.node_id, one.host, one.port, one.rack) for one in response.node_endpoints]
+        assert told == node_endpoints
     assert correlation_id == -77
     assert len(response.responses) == len(topics)
     for position, (answer, expected) in enumerate(zip(response.responses, topics, strict=True)):
@@ -68,3 +90,6 @@ def test_kio_decodes_the_encoded_rows(version: int, topics: list[list[ProduceRow
                 assert got.error_message == row.error_message
                 told = [(entry.batch_index, entry.batch_index_error_message) for entry in got.record_errors]
                 assert told == list(row.record_errors)
+            if version >= 10:
+                leader = got.current_leader
+                assert (leader.leader_id, leader.leader_epoch) == (row.current_leader or (-1, -1))

@@ -166,7 +166,7 @@ async def test_a_partition_comes_back_after_the_disk_was_full(tmp_path: Path) ->
         Machine(storage=disk),
     )
     await gateway.start()
-    endpoint = gateway.services.node.advertised["PLAINTEXT"]
+    endpoint = gateway.services.node.brokers.advertised["PLAINTEXT"]
     bootstrap = f"{endpoint.host}:{endpoint.port}"
     here = ("--data-dir", data_dir)
     try:

@@ -62,7 +62,7 @@ async def running(
 ) -> AsyncIterator[tuple[Gateway, Callable[[], Awaitable[Connection]]]]:
     gateway = Gateway(load_config(overrides=settings(data)), Machine(storage=storage))
     await gateway.start()
-    address = gateway.services.node.advertised["PLAINTEXT"]
+    address = gateway.services.node.brokers.advertised["PLAINTEXT"]
     connections = []
 
     async def connect() -> Connection:

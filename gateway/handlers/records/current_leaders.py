@@ -1,0 +1,39 @@
+"""Tells clients that asked the wrong gateway who leads a partition, and at which address (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any, TypeVar
+
+from gateway.handlers.answering.api import RequestContext
+from gateway.protocol.fetch_codec import FetchRow
+from gateway.protocol.node_endpoints import NodeEndpoint
+from gateway.protocol.produce_codec import ProduceRow
+
+Row = TypeVar("Row", FetchRow, ProduceRow)
+
+
+def name_leaders(
+    context: RequestContext[Any],
+    topics: Sequence[tuple[str | bytes, Sequence[Row]]],
+    error_codes: Collection[int],
+) -> tuple[Sequence[tuple[str | bytes, Sequence[Row]]], Sequence[NodeEndpoint]]:
+    """Return the rows, with the leader in those that have one of the errors, and the addresses of these leaders.
+
+    Source: Kafka's KafkaApis.getCurrentLeader.
+    """
+    brokers = context.node.brokers
+    endpoints: dict[int, NodeEndpoint] = {}
+    named = []
+    for key, rows in topics:
+        told = list(rows)
+        for position, row in enumerate(rows):
+            leader = brokers.leader_in(key, row.partition) if row.error_code in error_codes else None
+            if leader is None:
+                continue
+            told[position] = row._replace(current_leader=leader)
+            broker = brokers.find(leader[0], context.listener_name)
+            if broker is not None and not broker.is_fenced:
+                endpoints[broker.node_id] = NodeEndpoint(*broker[:4])
+        named.append((key, told))
+    return named, list(endpoints.values())

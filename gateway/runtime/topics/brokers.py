@@ -1,0 +1,132 @@
+"""The brokers of the cluster as this gateway sees them: addresses for clients, and the leaders of partitions."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from gateway.config import Config, Listener
+from gateway.metadata.image import MetadataImage, PartitionImage
+
+NO_LEADER: Final = -1
+EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
+
+
+class Endpoint(NamedTuple):
+    """The address at which clients of one listener reach a gateway."""
+
+    host: str
+    port: int
+
+    @property
+    def shown(self) -> str:
+        """`HOST:PORT`, with brackets around an IPv6 address."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+
+def advertised_endpoint(config: Config, listener: Listener, port: int) -> Endpoint:
+    """Return the address that clients are told for a listener, which is bound to `port`."""
+    for entry in config.advertised_listeners:
+        if entry.name == listener.name:
+            return Endpoint(entry.host, entry.port or port)
+    return Endpoint(os.uname().nodename if listener.host in EVERY_INTERFACE else listener.host, port)
+
+
+class Broker(NamedTuple):
+    """A broker as clients of one listener see it."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+    is_fenced: bool
+
+
+class Brokers:
+    """This gateway, and the brokers that the metadata registers beside it.
+
+    Where none is registered, this gateway serves alone: it leads every partition, also one that the metadata assigns to the node
+    id of a gateway before it.
+    """
+
+    def __init__(self, image: MetadataImage, node_id: int, rack: str | None) -> None:
+        self._image = image
+        self._stored = image.brokers
+        self._node_id = node_id
+        self._rack = rack
+        self.advertised: dict[str, Endpoint] = {}
+        """The advertised address of each listener of this gateway, by its name."""
+
+    @property
+    def is_alone(self) -> bool:
+        """Whether no broker is registered, so that this gateway leads everything."""
+        return not self._stored.by_id
+
+    @property
+    def controller_id(self) -> int:
+        """Return the node id that clients send administrative requests to: the lowest live one. Every gateway can carry them out."""
+        live = self._stored.live(self._node_id)
+        return live[0] if live else NO_LEADER
+
+    def on(self, listener_name: str) -> Iterator[Broker]:
+        """Yield the brokers that have this listener, in the order of their node ids."""
+        for node_id in sorted(self._stored.by_id.keys() | {self._node_id}):
+            broker = self.find(node_id, listener_name)
+            if broker is not None:
+                yield broker
+
+    def find(self, node_id: int, listener_name: str) -> Broker | None:
+        """Return a broker as clients of the listener see it; None for an unknown node id or listener."""
+        if node_id == self._node_id:
+            endpoint = self.advertised.get(listener_name)
+            if endpoint is None:
+                return None
+            return Broker(node_id, endpoint.host, endpoint.port, self._rack, is_fenced=False)
+        stored = self._stored.by_id.get(node_id)
+        for place in () if stored is None else stored.end_points:
+            if stored is not None and place.name == listener_name:
+                return Broker(node_id, place.host, place.port, stored.rack, stored.fenced)
+        return None
+
+    def leader_of(self, partition: PartitionImage) -> int:
+        """Return the node id of the partition's leader; -1 while its gateway is fenced."""
+        if self.is_alone:
+            return self._node_id
+        return partition.leader if self._is_live(partition.leader) else NO_LEADER
+
+    def leader_in(self, topic_key: str | bytes, index: int) -> tuple[int, int] | None:
+        """Return the node id and the epoch of a partition's leader. The topic is given by name, or by the 16 bytes of its id.
+
+        None for an unknown partition.
+        """
+        if isinstance(topic_key, bytes):
+            topic = self._image.topics_by_id.get(uuid.UUID(bytes=topic_key))
+        else:
+            topic = self._image.topics_by_name.get(topic_key)
+        partition = None if topic is None else topic.partitions.get(index)
+        return None if partition is None else (self.leader_of(partition), partition.leader_epoch)
+
+    def leads(self, partition: PartitionImage) -> bool:
+        """Return whether this gateway leads the partition."""
+        return self.is_alone or partition.leader == self._node_id
+
+    def replicas_of(self, partition: PartitionImage) -> tuple[int, ...]:
+        """Return the node ids of the partition's replicas: the gateways that are chosen first to lead it."""
+        return (self._node_id,) if self.is_alone else partition.replicas
+
+    def isr_of(self, partition: PartitionImage) -> tuple[int, ...]:
+        """Return the replicas that are live. They are in sync, because all gateways share the records."""
+        fenced = self.fenced_replicas_of(partition)
+        return tuple(replica for replica in self.replicas_of(partition) if replica not in fenced)
+
+    def fenced_replicas_of(self, partition: PartitionImage) -> tuple[int, ...]:
+        """Return the replicas that are fenced or no longer registered."""
+        if self.is_alone:
+            return ()
+        return tuple(replica for replica in partition.replicas if not self._is_live(replica))
+
+    def _is_live(self, node_id: int) -> bool:
+        stored = self._stored.by_id.get(node_id)
+        return stored is not None and not stored.fenced
