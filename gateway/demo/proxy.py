@@ -156,18 +156,22 @@ class LossyProxy:
         task.add_done_callback(self._tasks.discard)
         self.report.connections += 1
         try:
-            upstream_reader, upstream_writer = await asyncio.open_connection(
-                *self._upstream, limit=1 << 20, ssl=self._tls and self._tls.upstream
-            )
-        except OSError:
-            writer.close()
-            return
-        try:
-            await self._relay(reader, writer, upstream_reader, upstream_writer)
+            await self._connect_and_relay(reader, writer)
         except asyncio.CancelledError:
             pass  # The proxy stops. Otherwise asyncio's server would report the cancelled callback as an error.
         finally:
             writer.close()
+
+    async def _connect_and_relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            upstream_reader, upstream_writer = await asyncio.open_connection(
+                *self._upstream, limit=1 << 20, ssl=self._tls and self._tls.upstream
+            )
+        except OSError:
+            return
+        try:
+            await self._relay(reader, writer, upstream_reader, upstream_writer)
+        finally:
             upstream_writer.close()
 
     async def _relay(

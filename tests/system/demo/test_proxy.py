@@ -84,3 +84,23 @@ def test_the_answers_of_chosen_apis_are_lost(shared_gateway: GatewayProcess) -> 
         with pytest.raises(Closed):
             wire.call("metadata", 12, {"topics": [], "allow_auto_topic_creation": False})
     assert proxy.report.faults.total() == 1
+
+
+def test_a_stop_closes_a_connection_whose_endpoint_does_not_accept(monkeypatch: pytest.MonkeyPatch) -> None:
+    import asyncio
+    import socket
+    import threading
+
+    is_connecting = threading.Event()
+
+    async def connect(*_address: object, **_named: object) -> None:
+        is_connecting.set()
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncio, "open_connection", connect)
+    proxy = LossyProxy(("127.0.0.1", 1), fault_rate=0.0, seed=7).start()
+    host, _, port = proxy.address.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        assert is_connecting.wait(10)
+        proxy.stop()
+        assert client.recv(1) == b""
