@@ -155,10 +155,15 @@ class GatewayProcess:
         return self.start()
 
     def await_end(self, timeout_s: float = STOP_TIMEOUT_S) -> int:
-        """Wait until the gateway has ended by itself; return its exit code."""
+        """Wait until the gateway has ended by itself; return its exit code. After the timeout the gateway is killed."""
         process, self._process = self._process, None
         assert process is not None
-        return process.wait(timeout_s)
+        try:
+            return process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+            raise
 
     def stderr_text(self) -> str:
         return self.stderr_path.read_text(errors="replace") if self.stderr_path.exists() else ""

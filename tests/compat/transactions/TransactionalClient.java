@@ -1,10 +1,14 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.time.Duration;
+import java.util.Map;
 import java.util.Properties;
 import java.util.concurrent.ExecutionException;
+import org.apache.kafka.clients.consumer.ConsumerGroupMetadata;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.TopicPartition;
 import org.apache.kafka.common.serialization.StringSerializer;
 
 /** A transactional producer that does what it reads, line by line, and says "ok" or the class of the exception. */
@@ -41,6 +45,12 @@ public class TransactionalClient {
             case "begin" -> producer.beginTransaction();
             case "send" ->
                 producer.send(new ProducerRecord<>(words[1], Integer.parseInt(words[2]), null, words[3])).get();
+            case "post" ->
+                producer.send(new ProducerRecord<>(words[1], Integer.parseInt(words[2]), null, words[3]));
+            case "hold" ->
+                producer.sendOffsetsToTransaction(
+                    Map.of(new TopicPartition(words[2], 0), new OffsetAndMetadata(Long.parseLong(words[3]))),
+                    new ConsumerGroupMetadata(words[1]));
             case "commit" -> producer.commitTransaction();
             case "abort" -> producer.abortTransaction();
             default -> throw new IllegalArgumentException(words[0]);

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from aiokafka import AIOKafkaProducer  # type: ignore[import-untyped]
+from aiokafka import TopicPartition as AiokafkaPlace
 from aiokafka.errors import KafkaError as AiokafkaError  # type: ignore[import-untyped]
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Message, TopicPartition
 from confluent_kafka import Producer as ConfluentProducer
-from kafka import KafkaProducer
+from kafka import KafkaProducer, OffsetAndMetadata
+from kafka import TopicPartition as KafkaPythonPlace
 from kafka.errors import KafkaError as KafkaPythonError
 
 from tests.support.kafka_tools import java_command
@@ -37,6 +39,12 @@ class TransactionalProducer(Protocol):
 
     def send(self, topic: str, partition: int, value: str) -> None:
         """Send one record, and wait until it is acknowledged."""
+
+    def post(self, topic: str, partition: int, value: str) -> None:
+        """Send one record; the next commit waits for its acknowledgement."""
+
+    def hold_offset(self, group: str, topic: str, offset: int) -> None:
+        """Add a group's offset of the topic's first partition to the transaction."""
 
     def commit(self) -> None: ...
 
@@ -75,6 +83,12 @@ class Jvm:
     def send(self, topic: str, partition: int, value: str) -> None:
         self._tell("send", topic, partition, value)
 
+    def post(self, topic: str, partition: int, value: str) -> None:
+        self._tell("post", topic, partition, value)
+
+    def hold_offset(self, group: str, topic: str, offset: int) -> None:
+        self._tell("hold", group, topic, offset)
+
     def commit(self) -> None:
         self._tell("commit")
 
@@ -96,6 +110,7 @@ class Confluent:
     """The producer of librdkafka, with transactions version 1."""
 
     def __init__(self, bootstrap: str, transactional_id: str, timeout_ms: int) -> None:
+        self._bootstrap = bootstrap
         self._producer = ConfluentProducer(
             {
                 "bootstrap.servers": bootstrap,
@@ -105,6 +120,7 @@ class Confluent:
             }
         )
         self._refused: list[KafkaError] = []
+        self._members: dict[str, object] = {}
 
     def _call(self, work: Callable[..., Any], *arguments: object, **named: object) -> None:
         try:
@@ -130,6 +146,17 @@ class Confluent:
         self._producer.flush(TIMEOUT_S)
         if self._refused:
             raise Failed(self._refused.pop().name())
+
+    def post(self, topic: str, partition: int, value: str) -> None:
+        self._call(self._producer.produce, topic, value.encode(), partition=partition)
+
+    def hold_offset(self, group: str, topic: str, offset: int) -> None:
+        if group not in self._members:
+            consumer = Consumer({"bootstrap.servers": self._bootstrap, "group.id": group, **QUIET})
+            self._members[group] = consumer.consumer_group_metadata()
+            consumer.close()
+        places = [TopicPartition(topic, 0, offset)]
+        self._call(self._producer.send_offsets_to_transaction, places, self._members[group], TIMEOUT_S)
 
     def commit(self) -> None:
         self._call(self._producer.commit_transaction, TIMEOUT_S)
@@ -169,6 +196,13 @@ class KafkaPython:
     def send(self, topic: str, partition: int, value: str) -> None:
         sent = self._call(self._producer.send, topic, value.encode(), partition=partition)
         self._call(sent.get, TIMEOUT_S)
+
+    def post(self, topic: str, partition: int, value: str) -> None:
+        self._call(self._producer.send, topic, value.encode(), partition=partition)
+
+    def hold_offset(self, group: str, topic: str, offset: int) -> None:
+        offsets = {KafkaPythonPlace(topic, 0): OffsetAndMetadata(offset, "", -1)}
+        self._call(self._producer.send_offsets_to_transaction, offsets, group)
 
     def commit(self) -> None:
         self._call(self._producer.commit_transaction)
@@ -213,6 +247,12 @@ class Aiokafka:
 
     def send(self, topic: str, partition: int, value: str) -> None:
         self._call(self._producer.send_and_wait(topic, value.encode(), partition=partition))
+
+    def post(self, topic: str, partition: int, value: str) -> None:
+        self._call(self._producer.send(topic, value.encode(), partition=partition))
+
+    def hold_offset(self, group: str, topic: str, offset: int) -> None:
+        self._call(self._producer.send_offsets_to_transaction({AiokafkaPlace(topic, 0): offset}, group))
 
     def commit(self) -> None:
         self._call(self._producer.commit_transaction())

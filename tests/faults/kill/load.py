@@ -91,21 +91,26 @@ class ProducerProcess:
         self._ended = False
         self._changed = threading.Condition()
         self._stderr_path = directory / f"{library}.stderr"
-        command = [sys.executable, "-m", "tests.faults.kill.producers"]
-        if library == "jvm":
-            command = java_command(str(JVM_SOURCE), heap="64m")
-        command += [library, bootstrap, topic, str(partitions), str(request_timeout_ms)]
-        with self._stderr_path.open("wb") as stderr:
-            self._process = subprocess.Popen(
-                command,
+        self._arguments = (library, bootstrap, topic, str(partitions), str(request_timeout_ms))
+        self._process = self._start()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def _start(self) -> subprocess.Popen[str]:
+        with self._stderr_path.open("ab") as stderr:
+            return subprocess.Popen(
+                self._command(),
                 cwd=REPOSITORY,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 text=True,
             )
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+
+    def _command(self) -> list[str]:
+        if self.ledger.producer == "jvm":
+            return [*java_command(str(JVM_SOURCE), heap="64m"), *self._arguments]
+        return [sys.executable, "-m", "tests.faults.kill.producers", *self._arguments]
 
     @property
     def pid(self) -> int:
@@ -174,6 +179,9 @@ class ProducerProcess:
         self._process.kill()
         self._process.wait()
         self._reader.join()
+        self._close()
+
+    def _close(self) -> None:
         for stream in (self._process.stdin, self._process.stdout):
             if stream is not None:
                 stream.close()
@@ -181,6 +189,8 @@ class ProducerProcess:
 
 class Producers:
     """Several client libraries at once on one topic."""
+
+    process: type[ProducerProcess] = ProducerProcess
 
     def __init__(
         self,
@@ -192,7 +202,7 @@ class Producers:
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
     ) -> None:
         self.all = [
-            ProducerProcess(library, bootstrap, topic, partitions, directory, request_timeout_ms)
+            self.process(library, bootstrap, topic, partitions, directory, request_timeout_ms)
             for library in libraries
         ]
 
@@ -253,10 +263,14 @@ def create_topic(bootstrap: str, topic: str, partitions: int, **configs: int | s
 
 
 def read_back(
-    bootstrap: str, topic: str, partitions: int, starts: Mapping[int, int] | None = None
+    bootstrap: str,
+    topic: str,
+    partitions: int,
+    starts: Mapping[int, int] | None = None,
+    isolation: str = "read_committed",
 ) -> dict[int, list[tuple[int, bytes]]]:
-    """Return (offset, value) of every record of every partition, in log order, from 0 or from the partition's entry in
-    `starts`.
+    """Return (offset, value) of every record of every partition that a consumer of this isolation level sees, in log order, from 0
+    or from the partition's entry in `starts`.
     """
     from confluent_kafka import Consumer, KafkaError, TopicPartition
 
@@ -264,6 +278,7 @@ def read_back(
         {
             "bootstrap.servers": bootstrap,
             "group.id": "reads-back",
+            "isolation.level": isolation,
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "error",

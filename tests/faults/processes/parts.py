@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +20,7 @@ from tests.faults.processes import (
     stores,
 )
 from tests.faults.processes.scene import Outcome
+from tests.faults.processes.transactions.load import TRANSACTIONAL
 
 
 class Part(NamedTuple):
@@ -46,8 +48,29 @@ PARTS = {
     "stores": Part(
         stores.run, 1, ("stores killed", "disks lost", "faults of the store", "puts applied late")
     ),
+    "transactions in a bucket": Part(
+        partial(buckets.run, load=TRANSACTIONAL),
+        1,
+        ("disks lost", "gateways taken over", "transactions committed", "transactions aborted"),
+    ),
+    "transactions in a store": Part(
+        partial(stores.run, load=TRANSACTIONAL),
+        1,
+        (
+            "stores killed",
+            "disks lost",
+            "puts applied late",
+            "transactions committed",
+            "transactions aborted",
+        ),
+    ),
     "clocks": Part(clocks.run, 1, ("clock set",)),
 }
+PAUSING: dict[str, Callable[[Path, int, int, float], Outcome]] = {
+    "buckets": buckets.run,
+    "transactions in a bucket": partial(buckets.run, load=TRANSACTIONAL),
+}
+"""The tests in which a gateway stands still, with its seconds as the last argument."""
 SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full disk"})
 """The tests that run in this folder. `tests/faults/kill` runs its own, and the full disk is injected where
 mounting is not permitted.

@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from tests.faults.kill.checker import SHOWN, check
 from tests.faults.kill.load import (
@@ -57,6 +57,38 @@ class Outcome:
         self.breaches += other.breaches
 
 
+def examined(gateway: KillableGateway, producers: Producers) -> Outcome:
+    """Compare the records that were read back with the producers' answers."""
+    rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)
+    breaches = check(producers.ledgers, rows)
+    counts = Counter(
+        {
+            "records checked": sum(map(len, rows.values())),
+            "records acknowledged": producers.acknowledged,
+            "records given up by clients": sum(len(ledger.failed) for ledger in producers.ledgers),
+            "records lost": sum(breach.endswith("is lost") for breach in breaches),
+            "records doubled": sum("is doubled" in breach for breach in breaches),
+        }
+    )
+    return Outcome(counts, told(breaches))
+
+
+def told(breaches: Sequence[str]) -> list[str]:
+    """Return the first breaches, and their number if there are more."""
+    more = [f"{len(breaches)} breaches in all"] if len(breaches) > SHOWN else []
+    return [*breaches[:SHOWN], *more]
+
+
+class Load(NamedTuple):
+    """The producers of a scene, and the check of what they have stored."""
+
+    producers: type[Producers]
+    examined: Callable[[KillableGateway, Producers], Outcome]
+
+
+IDEMPOTENT = Load(Producers, examined)
+
+
 @dataclass
 class Scene:
     """A gateway under load from several client libraries."""
@@ -94,6 +126,7 @@ class Setting:
     configs: Mapping[str, int] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     under: Sequence[str] = ()
+    load: Load = IDEMPOTENT
     libraries: Sequence[str] = LIBRARIES
     request_timeout_ms: int = REQUEST_TIMEOUT_MS
     way: Callable[[KillableGateway], AbstractContextManager[Way | None]] = direct
@@ -116,36 +149,17 @@ def play(directory: Path, seed: int, act: Act, setting: Setting) -> Outcome:
     with gateway, setting.way(gateway) as way:
         create_topic(gateway.bootstrap, TOPIC, PARTITIONS, **setting.configs)
         bootstrap = gateway.bootstrap if way is None else way.address
-        with Producers(
+        with setting.load.producers(
             bootstrap, TOPIC, PARTITIONS, directory, setting.libraries, setting.request_timeout_ms
         ) as producers:
             producers.await_further(1)
             act(Scene(rng, directory, gateway, producers, outcome))
             producers.finish()
             print(producers.summary())
-            outcome.merge(examined(gateway, producers))
+            outcome.merge(setting.load.examined(gateway, producers))
     if any(word in gateway.stderr_text() for word in ("Traceback", "Fatal error")):
         outcome.breaches.append("the gateway logged an unexpected exception")
     return outcome
-
-
-def examined(gateway: KillableGateway, producers: Producers) -> Outcome:
-    """Compare the records that were read back with the producers' answers."""
-    rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)
-    breaches = check(producers.ledgers, rows)
-    counts = Counter(
-        {
-            "records checked": sum(map(len, rows.values())),
-            "records acknowledged": producers.acknowledged,
-            "records given up by clients": sum(len(ledger.failed) for ledger in producers.ledgers),
-            "records lost": sum(breach.endswith("is lost") for breach in breaches),
-            "records doubled": sum("is doubled" in breach for breach in breaches),
-        }
-    )
-    told = breaches[:SHOWN]
-    if len(breaches) > SHOWN:
-        told.append(f"{len(breaches)} breaches in all")
-    return Outcome(counts, told)
 
 
 def command(gateway: KillableGateway, *words: str) -> subprocess.CompletedProcess[str]:

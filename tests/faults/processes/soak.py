@@ -2,7 +2,8 @@
 S]`.
 
 Each round takes the next test and a seed drawn from S. The last output line is JSON: the counts, and the
-breaches. `--part NAME` runs one test only, with S itself as its seed, to replay a breach.
+breaches. `--part NAME` runs one test only, with S itself as its seed, to replay a breach. `--pause N` lets gateways that are
+taken over stand still for N seconds.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 
-from tests.faults.processes.parts import PARTS
+from tests.faults.processes.parts import PARTS, PAUSING
 from tests.faults.processes.scene import Outcome
 from tests.support.seeds import fresh_seed
 
@@ -35,7 +37,7 @@ def main() -> int:
     while turn == 0 or (time.monotonic() < deadline_s and not total.breaches):
         name = names[turn % len(names)]
         seed = arguments.seed if arguments.part and turn == 0 else rng.randrange(2**32)
-        total.merge(_round(name, seed))
+        total.merge(_round(name, seed, arguments.pause))
         turn += 1
     print(
         json.dumps(
@@ -45,21 +47,29 @@ def main() -> int:
     return 1 if total.breaches else 0
 
 
-def _round(name: str, seed: int) -> Outcome:
+def _round(name: str, seed: int, pause_s: float | None) -> Outcome:
     """Run one test; its report goes to standard error."""
-    part = PARTS[name]
-    print(f"--part {name!r} --seed {seed}", file=sys.stderr, flush=True)
+    pauses = pause_s is not None and name in PAUSING
+    replay = f"--part {name!r} --seed {seed}" + (f" --pause {pause_s:g}" if pauses else "")
+    print(replay, file=sys.stderr, flush=True)
     with tempfile.TemporaryDirectory(prefix="processes-", ignore_cleanup_errors=True) as folder:
         try:
             with contextlib.redirect_stdout(sys.stderr):
-                outcome = part.run(Path(folder), seed, ROUNDS_FACTOR * part.rounds)
+                outcome = _run_of(name, pause_s)(Path(folder), seed, ROUNDS_FACTOR * PARTS[name].rounds)
         except Exception:
             traceback.print_exc()
             last = traceback.format_exc().strip().splitlines()[-1]
             outcome = Outcome(breaches=[f"the run ended early: {last}"])
     outcome.counts[f"runs of {name}"] += 1
-    outcome.breaches = [f"{breach} (--part {name!r} --seed {seed})" for breach in outcome.breaches]
+    outcome.breaches = [f"{breach} ({replay})" for breach in outcome.breaches]
     return outcome
+
+
+def _run_of(name: str, pause_s: float | None) -> Callable[[Path, int, int], Outcome]:
+    if pause_s is None or name not in PAUSING:
+        return PARTS[name].run
+    pausing = PAUSING[name]
+    return lambda directory, seed, rounds: pausing(directory, seed, rounds, pause_s)
 
 
 def _arguments() -> argparse.Namespace:
@@ -67,6 +77,12 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=60.0, help="begin no further part after so long")
     parser.add_argument("--seed", type=int, default=fresh_seed(), help="what everything is drawn from")
     parser.add_argument("--part", choices=PARTS, default=None, help="this part only")
+    parser.add_argument(
+        "--pause",
+        type=float,
+        default=None,
+        help="seconds for which a gateway that is taken over stands still",
+    )
     arguments = parser.parse_args()
     print(f"--seed {arguments.seed}", file=sys.stderr)
     return arguments

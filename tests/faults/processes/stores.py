@@ -7,7 +7,7 @@ from collections import Counter
 from pathlib import Path
 from random import Random
 
-from tests.faults.processes.scene import Outcome, Scene, Setting, play, until
+from tests.faults.processes.scene import IDEMPOTENT, Load, Outcome, Scene, Setting, play, until
 from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Versitygw
 
@@ -49,7 +49,7 @@ class Weather:
         return fault
 
 
-def run(directory: Path, seed: int, rounds: int) -> Outcome:
+def run(directory: Path, seed: int, rounds: int, load: Load = IDEMPOTENT) -> Outcome:
     """Kill the store, then the gateway with its disk, while the store answers badly all the time."""
     weather = Weather(seed)
     with Versitygw() as store, FaultProxy(store.port, draw=weather.draw) as proxy:
@@ -69,7 +69,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
             "seqgate.cluster.puts.per.second": "200",
             "seqgate.cluster.upload.interval.ms": "300",
         }
-        setting = Setting(settings=settings, environment=REGION_AND_KEYS)
+        setting = Setting(settings=settings, environment=REGION_AND_KEYS, load=load)
         outcome = play(directory, seed, act, setting)
     outcome.counts.update(weather.counts)
     return outcome
