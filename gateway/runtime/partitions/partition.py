@@ -75,6 +75,12 @@ class Partition:
         self._watchers: dict[object, Callable[[], None]] = {}
         log.begin_leader_epoch(leader_epoch)
 
+    def begin_leader_epoch(self, leader_epoch: int) -> None:
+        """Lead the partition in a new epoch. Requests that name the epoch before are refused from now on."""
+        self.leader_epoch = leader_epoch
+        self.log.begin_leader_epoch(leader_epoch)
+        self.flush_captures()
+
     def append(
         self,
         records: bytes | memoryview,

@@ -81,6 +81,13 @@ class TopicPartitions:
         """Return the partition if it is open."""
         return self._partitions[index] if self.has(index) else None
 
+    def take(self, index: int) -> Partition | None:
+        """Return the partition if it is open, and forget it: the next request opens it again if this node leads it then."""
+        partition = self.peek(index)
+        if partition is not None:
+            self._partitions[index] = None
+        return partition
+
     def opened(self) -> Iterator[Partition]:
         """Return the open partitions, in order."""
         return (partition for partition in self._partitions if partition is not None)
@@ -123,13 +130,13 @@ class Partitions:
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
-        """The number of open partitions whose topics were deleted since the start."""
+        """The number of open partitions that were closed since the start: their topic was deleted, or another node leads them."""
         self.tables: list[dict[Any, Any]] = [self.by_name, self.by_id, self.by_key, self.flushed_by_time]
         """The tables here and elsewhere with entries for topics or partitions. After many deletions they are rebuilt in place,
         so that they need less memory.
         """
         self.when_closed: list[Callable[[Partition], None]] = []
-        """Called for each open partition of a deleted topic, so that no reference keeps its log in memory."""
+        """Called for each open partition that is closed, so that no reference keeps its log in memory."""
 
     def get(self, topic: str, index: int) -> Partition | None:
         """Return the partition, opened if it was not; None when there is none, another node leads it, or it can't be opened."""
@@ -172,12 +179,25 @@ class Partitions:
         self.by_key.pop(topic.name, None)
         self.by_key.pop(topic.topic_id_bytes, None)
         for partition in topic.opened():
-            partition.close()
-            self.flushed_by_time.pop(partition, None)
-            self.closed_count += 1
-            for forget in self.when_closed:
-                forget(partition)
+            self._close(partition)
         return topic
+
+    def release(self, name: str, index: int) -> None:
+        """Stop serving a partition that another node leads now: requests that wait for it are answered with that.
+
+        Records that wait for their flush are still acknowledged, because they were appended before. The log stays open.
+        """
+        topic = self.by_name.get(name)
+        partition = None if topic is None else topic.take(index)
+        if partition is not None:
+            self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        partition.close()
+        self.flushed_by_time.pop(partition, None)
+        self.closed_count += 1
+        for forget in self.when_closed:
+            forget(partition)
 
     def set_flush_policy(self, partition: Partition, flush_messages: int, flush_ms: int) -> None:
         """Set after how many messages and after what time an open partition is flushed."""

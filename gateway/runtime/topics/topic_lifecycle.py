@@ -19,6 +19,7 @@ from gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
     PartitionRecord,
+    RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
 )
@@ -124,6 +125,32 @@ class TopicLifecycle:
             await self._free_names()
         for topic in topics:
             self._register(topic)
+        self._follow_leaders(records)
+
+    def _follow_leaders(self, records: Sequence[MetadataRecord]) -> None:
+        """Give up the partitions that other brokers lead now, and begin new leader epochs of the partitions that stay."""
+        topics_by_id = self._metadata_log.image.topics_by_id
+        changed = [
+            (topic.name, record.partition_id)
+            for record in records
+            if isinstance(record, PartitionRecord) and (topic := topics_by_id.get(record.topic_id))
+        ]
+        if any(isinstance(record, RegisterBrokerRecord) for record in records):
+            # The first registration ends the time in which this gateway led everything.
+            changed = [(partition.topic, partition.index) for partition in self._partitions]
+        for name, index in changed:
+            self._follow_leader(name, index)
+
+    def _follow_leader(self, name: str, index: int) -> None:
+        served = self._partitions.by_name.get(name)
+        partition = None if served is None else served.peek(index)
+        if partition is None:
+            return
+        image = self._metadata_log.image.topics_by_name[name].partitions[index]
+        if not self._brokers.leads(image):
+            self._partitions.release(name, index)
+        elif image.leader_epoch > partition.leader_epoch:
+            partition.begin_leader_epoch(image.leader_epoch)
 
     def _free_names_soon(self) -> None:
         """Write the recovery points in the background. A partition that can't be opened before is opened by a later request."""
