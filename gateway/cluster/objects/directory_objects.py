@@ -4,6 +4,9 @@ A creation writes a temporary file, flushes it, links it to its name (link(2) fa
 replacement compares and renames under an exclusive lock of one file, which deletions take too. Calls run in threads, and several
 processes may use the directory at once. Who sees an object finds it durable, whoever created it: readers flush the directory, too.
 
+Nothing is flushed under the lock. A process that is stopped while it holds the lock holds up the replacements and deletions of all
+others until it continues or ends, so the lock is held for a few system calls only.
+
 Kill -9 leaves temporary files behind; the first write of a later process removes those older than an hour.
 """
 
@@ -114,9 +117,10 @@ class DirectoryObjects:
             async with asyncio.timeout(self._timeout_s):
                 return await running
         except TimeoutError:
-            raise StoreFailed(
-                f"{self._files.root / key}: the file system did not answer in {self._timeout_s} s"
-            ) from None
+            what = f"the file system did not answer in {self._timeout_s} s"
+            if self._files.waiting:
+                what += f": another process holds the lock {LOCK}; end that process if it stands still"
+            raise StoreFailed(f"{self._files.root / key}: {what}") from None
         except OSError as error:
             remedy = _NEVER.get(error.errno or 0)
             if remedy is not None:
@@ -129,6 +133,8 @@ class _Files:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.waiting: set[int] = set()
+        """The threads that wait for another holder of the lock."""
         self._temporary = root / TEMPORARY
         self._prepared: set[Path] = set()
         self._preparing = threading.Lock()
@@ -177,14 +183,16 @@ class _Files:
                 raise Changed(key) from None
             return
         path = self.root / key
-        with self._written([content]) as temporary, self._locked():
-            try:
-                before = self.read(key, 0, None)
-            except Missing:
-                raise Changed(key) from None
-            if _version(before) != version:
-                raise Changed(key)
-            temporary.rename(path)
+        with self._written([content]) as temporary:
+            with self._locked():
+                try:
+                    before = path.read_bytes()
+                except FileNotFoundError:
+                    self._check_root()
+                    raise Changed(key) from None
+                if _version(before) != version:
+                    raise Changed(key)
+                temporary.rename(path)
             _flush_directory(path.parent)
 
     def delete(self, key: str) -> None:
@@ -192,6 +200,8 @@ class _Files:
         self._check_root()
         with self._locked(), suppress(FileNotFoundError):
             path.unlink()
+        # An object that is missing may have been removed by another process that has not flushed yet.
+        with suppress(FileNotFoundError):
             _flush_directory(path.parent)
 
     def entries(self, prefix: str, after: str) -> list[Entry]:
@@ -249,10 +259,18 @@ class _Files:
         """Hold the lock of the directory, which threads and processes share."""
         descriptor = os.open(self.root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            self._await_lock(descriptor)
             yield
         finally:
             os.close(descriptor)
+
+    def _await_lock(self, descriptor: int) -> None:
+        thread = threading.get_ident()
+        self.waiting.add(thread)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        finally:
+            self.waiting.remove(thread)
 
     def _check_root(self) -> None:
         """Check that the directory exists. A mount that is gone would otherwise look like an empty store."""

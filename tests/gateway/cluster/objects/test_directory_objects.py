@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import fcntl
 import os
 import threading
 from pathlib import Path
@@ -87,7 +88,47 @@ async def test_a_replacement_is_durable_before_it_succeeds(tmp_path: Path, event
     version = await objects.replace("boundary", b"1", None)
     events.clear()
     await objects.replace("boundary", b"2", version)
-    assert events == [f"fsync {TEMPORARY}/*", "fsync .", "rename boundary", "fsync ."]
+    assert events == [f"fsync {TEMPORARY}/*", "rename boundary", "fsync ."]
+
+
+async def test_a_deletion_is_durable_before_it_succeeds_whoever_removed_the_object(
+    tmp_path: Path, events: list[str]
+) -> None:
+    objects = DirectoryObjects(tmp_path)
+    await objects.create("wal/1", b"content")
+    for _ in range(2):
+        events.clear()
+        await objects.delete("wal/1")
+        assert events == ["fsync wal"]
+
+
+async def test_nothing_is_flushed_under_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    objects = DirectoryObjects(tmp_path)
+    version = await objects.replace("boundary", b"1", None)
+    fsync = os.fsync
+    flushes = []
+
+    def with_free_lock(descriptor: int) -> None:
+        with (tmp_path / LOCK).open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fsync(descriptor)
+        flushes.append(descriptor)
+
+    monkeypatch.setattr(directory_objects.os, "fsync", with_free_lock)
+    await objects.replace("boundary", b"2", version)
+    await objects.delete("boundary")
+    assert len(flushes) == 3, "the new content, and the directory after each change"
+
+
+async def test_a_stopped_holder_of_the_lock_is_named(tmp_path: Path) -> None:
+    objects = DirectoryObjects(tmp_path, timeout_s=0.05)
+    await objects.create("a", b"1")
+    with (tmp_path / LOCK).open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        with pytest.raises(StoreFailed, match=r"another process holds the lock \.lock; end that process"):
+            await objects.delete("a")
+    await asyncio.get_running_loop().run_in_executor(None, objects._threads.shutdown)
+    assert not (tmp_path / "a").exists(), "the call has continued"
 
 
 async def test_nothing_is_left_of_what_lost(tmp_path: Path) -> None:
