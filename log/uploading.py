@@ -76,7 +76,7 @@ class LogView(NamedTuple):
 class SoundBatches(NamedTuple):
     """Whole batches of a segment file, whose checksums fit."""
 
-    data: bytes
+    data: memoryview
     end_offset: int
     """The offset after the last record; the caller's `first_offset` when there is no batch."""
 
@@ -119,7 +119,7 @@ def read_sound(
         if batch.base_offset < reached or not crc_matches(batch, content, start):
             raise CorruptRecord(f"{file.path} is damaged at position {position + start}")
         size_bytes, reached = start + batch.size_bytes, batch.last_offset + 1
-    return SoundBatches(data[:size_bytes], reached)
+    return SoundBatches(content[:size_bytes], reached)
 
 
 def side_files(storage: Storage, directory: str) -> dict[str, bytes]:

@@ -21,6 +21,7 @@ from uuid import UUID
 from crc32c import crc32c
 
 from gateway.cluster.objects.objects import Buffer
+from gateway.cluster.parts.joined_crc import joined_crc
 from log import IncompatibleFormat
 
 VERSION: Final = 1
@@ -86,17 +87,25 @@ def index_place(position: int, length: int) -> tuple[int, int]:
     return _HEAD.size + length, count * _CRC.size + _FOOTER.size
 
 
-def encode_part(head: PartHead, data: Buffer) -> list[Buffer]:
-    """Return the content of the object as buffers. Raises ValueError for a head that does not fit the data."""
+class EncodedPart(NamedTuple):
+    """The content of a part as buffers, and the CRC-32C of its data."""
+
+    content: list[Buffer]
+    crc: int
+
+
+def encode_part(head: PartHead, data: Buffer) -> EncodedPart:
+    """Return the object; the data is not copied. Raises ValueError for a head that does not fit the data."""
     if len(data) != head.length or not _is_possible(head):
         raise ValueError(f"{head} can't be stored with {len(data)} bytes")
     view = memoryview(data)
-    index = b"".join(
-        _CRC.pack(crc32c(view[start:stop])) for start, stop in _stretches(head.position, head.length)
-    )
+    pieces = [
+        (crc32c(view[start:stop]), stop - start) for start, stop in _stretches(head.position, head.length)
+    ]
+    index = b"".join(_CRC.pack(crc) for crc, _ in pieces)
     fields = (head.topic_id.bytes, *head[1:], crc32c(index), VERSION, _MAGIC)
     footer = _FOOTER.pack(crc32c(_FOOTER.pack(0, *fields)[_CRC.size :]), *fields)
-    return [_HEAD.pack(_MAGIC, VERSION), view, index + footer]
+    return EncodedPart([_HEAD.pack(_MAGIC, VERSION), view, index + footer], joined_crc(pieces))
 
 
 def decode_part(content: bytes, key: str) -> tuple[PartHead, memoryview]:

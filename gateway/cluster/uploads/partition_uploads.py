@@ -272,7 +272,7 @@ class PartitionUploads:
     ) -> PartRef:
         name = part_name(seen.base_offset, uuid.uuid4().hex)
         head = PartHead(*key, seen.base_offset, position, len(found.data), first_offset, found.end_offset)
-        content, crc = await asyncio.to_thread(_encoded, head, found.data)
+        content, crc = await asyncio.to_thread(encode_part, head, found.data)
         await self._create(key, name, content, created)
         return PartRef(name, position, len(found.data), found.end_offset, crc)
 
@@ -313,7 +313,3 @@ class PartitionUploads:
         with contextlib.suppress(StoreFailed, Refused):
             for name in names:
                 await self._ports.objects.delete(part_key(key, name))
-
-
-def _encoded(head: PartHead, data: bytes) -> tuple[list[Buffer], int]:
-    return encode_part(head, data), crc32c(data)

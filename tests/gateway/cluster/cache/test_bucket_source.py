@@ -61,7 +61,7 @@ class Bucket:
             data = self.content[position : position + length]
             name = part_name(100, uuid.uuid4().hex)
             head = PartHead(*PARTITION, 100, position, length, offset, offset + 10)
-            self.objects[part_key(PARTITION, name)] = b"".join(encode_part(head, data))
+            self.objects[part_key(PARTITION, name)] = b"".join(encode_part(head, data).content)
             refs.append(PartRef(name, position, length, offset + 10, 0))
             position, offset = position + length, offset + 10
         return refs

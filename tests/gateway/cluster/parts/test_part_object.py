@@ -3,6 +3,7 @@ from __future__ import annotations
 from uuid import UUID
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -17,7 +18,7 @@ def head(length: int, position: int = 0) -> PartHead:
 
 
 def encoded(made: PartHead, data: bytes) -> bytes:
-    return b"".join(encode_part(made, data))
+    return b"".join(encode_part(made, data).content)
 
 
 @given(
@@ -36,6 +37,12 @@ def test_each_block_of_the_file_has_a_checksum() -> None:
     whole, shifted = encoded(head(len(data)), data), encoded(head(len(data), 7), data)
     assert len(shifted) - len(whole) == 4
     assert decode_part(shifted, KEY)[1] == data
+
+
+def test_the_data_has_a_checksum() -> None:
+    data = bytes(range(256)) * (10 << 10)
+    for position in (0, 7, BLOCK_BYTES):
+        assert encode_part(head(len(data), position), data).crc == crc32c(data)
 
 
 def test_each_changed_byte_is_noticed() -> None:

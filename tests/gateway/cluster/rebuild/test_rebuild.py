@@ -177,7 +177,7 @@ def manifest(
         data = batch(offset, end - offset)
         name = part_name(0, uuid.uuid4().hex)
         head = PartHead(topic_id, 0, 0, position, len(data), offset, end)
-        content = b"".join(encode_part(head, data))
+        content = b"".join(encode_part(head, data).content)
         objects.bucket.create(part_key(PartitionKey(topic_id, 0), name), content, 0)
         parts.append(PartRef(name, position, len(data), end, crc32c(data)))
         position, offset = position + len(data), end
