@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     import uuid
     from collections.abc import Sequence
 
-    from log.files.durable_files import DurableFiles
+    from log.durability.durability import Durability
     from log.files.storage import Storage
     from log.format.record_batch import Buffer
 
@@ -59,6 +59,8 @@ class RebuiltDirectory:
         """The bytes of each segment file written so far, by path."""
         self._files: dict[str, DataFile] = {}
         self._staged: set[tuple[uuid.UUID, int]] = set()
+        self._written: list[str] = []
+        """The segment files of partitions that have their name."""
         self._durable_below: dict[tuple[uuid.UUID, int], int] = {}
         self._recovery_points: dict[tuple[str, int], int] = {}
 
@@ -142,16 +144,17 @@ class RebuiltDirectory:
         metadata = f"{staged}/{PARTITION_METADATA}"
         if not self._storage.exists(metadata):
             self._storage.write_file(metadata, encode_partition_metadata(topic_id))
-        self._release(f"{staged}/")
+        released = self._release(f"{staged}/")
         target = self._root / f"{topic}-{partition}"
         self._storage.rename(staged, str(target))
+        self._written += [f"{target}{path.removeprefix(staged)}" for path in released]
         self._staged.remove((topic_id, partition))
         recovery_point = self._durable_below.pop((topic_id, partition), None)
         if recovery_point is not None:
             self._recovery_points[topic, partition] = recovery_point
         return target
 
-    def finish(self, durable: DurableFiles, cluster_id: str, node_id: int) -> None:
+    def finish(self, durable: Durability, cluster_id: str, node_id: int) -> None:
         """Delete the partitions that got no name, write recovery points and the identity of the directory, and unlock it. Raises OSError."""
         for topic_id, partition in self._staged:
             path = self._directory(topic_id, partition)
@@ -160,6 +163,7 @@ class RebuiltDirectory:
             self._storage.delete_directory(path)
         if self._recovery_points:
             durable.replace(f"{self._root}/{RECOVERY_POINTS}", encode_offsets(self._recovery_points))
+        durable.rebuilt(self._written)
         write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
         self.abandon()
 
@@ -175,10 +179,13 @@ class RebuiltDirectory:
             self._staged.add((topic_id, partition))
         return path
 
-    def _release(self, prefix: str) -> None:
-        for path in [path for path in self._files if path.startswith(prefix)]:
+    def _release(self, prefix: str) -> list[str]:
+        """Close the segment files whose paths have this prefix. Return the paths."""
+        paths = [path for path in self._files if path.startswith(prefix)]
+        for path in paths:
             self._storage.descriptors.release(self._files.pop(path))
             self._sizes.pop(path, None)
+        return paths
 
     def _empty(self, path: Path) -> None:
         for entry in self._storage.entries(str(path)):

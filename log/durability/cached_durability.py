@@ -31,6 +31,8 @@ class CachedDurability:
     def __init__(self, storage: Storage) -> None:
         """Create for the storage that holds the files."""
         self._storage = storage
+        self._rebuilt: set[str] = set()
+        """The segment files that were built from the bucket, and not checked since."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Write the side files of each ticket without records; return the error of each.
@@ -73,6 +75,20 @@ class CachedDurability:
         directories: Iterable[str] = (),
     ) -> None:
         """Do nothing: a lost file is built from the bucket again."""
+
+    def settle(self, file: DataFile) -> None:
+        """Drop the file from the page cache, but for the first check of a file that was just built from the bucket. Raises OSError.
+
+        Such a file has no failed write behind it. Dropped, most of it would be written to the disk and read again at once.
+        """
+        if file.path in self._rebuilt:
+            self._rebuilt.remove(file.path)
+        else:
+            self._storage.forget_cached(file)
+
+    def rebuilt(self, paths: Iterable[str]) -> None:
+        """Note files that were just built from the bucket, for their first `settle`."""
+        self._rebuilt.update(paths)
 
     def replace(self, path: str, content: bytes) -> None:
         """Write a temporary file next to the old one, then rename it over the old one. Raises OSError, NoRoom."""

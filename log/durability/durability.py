@@ -37,6 +37,15 @@ class Durability(DurableFiles, Protocol):
         A ticket that failed is never committed again: nobody knows what reached the disk.
         """
 
+    def settle(self, file: DataFile) -> None:
+        """Persist the bytes of an open data file before a check reads them, so that the check finds what is durable.
+
+        Raises OSError.
+        """
+
+    def rebuilt(self, paths: Iterable[str]) -> None:
+        """Note the segment files that this process has just written as a whole, from a place that keeps them."""
+
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
         """Return one flush for everything written below `path` until it runs; None where files are flushed one by one.
 
@@ -128,6 +137,14 @@ class LocalDurability:
         storage.drop_cached(Place(path, 0, 0))
         if storage.read_file(path) != content:
             self.replace(path, content)
+
+    def settle(self, file: DataFile) -> None:
+        """Fsync the file, and drop it from the page cache: see `Storage.forget_cached`. Raises OSError."""
+        self._storage.fdatasync(file)
+        self._storage.forget_cached(file)
+
+    def rebuilt(self, paths: Iterable[str]) -> None:
+        """Do nothing: the local disk must have the bytes, so `settle` flushes them."""
 
     def begin_common_flush(self, path: str) -> FileSystemFlush | None:
         """Return a flush of the file system of `path`; None without syncfs. Raises OSError."""

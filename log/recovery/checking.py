@@ -109,9 +109,7 @@ class Checking:
 
     def _check_segment(self, segment: Segment, next_offset: int, next_base: int) -> int:
         """Fold in the sound batches of the segment, and set its size to their end. Return the offset after them."""
-        # Check the bytes that are on the disk, not the page cache: see `Storage.forget_cached`.
-        self._sync(segment)
-        self._storage.forget_cached(segment.file)
+        self._settle(segment)
         listing = self._listing
         known = {found.position: found for found in segment.damage}
         scan = SegmentScan(
@@ -214,6 +212,14 @@ class Checking:
     def _keep(self, segment: Segment, position: int, end: int, next_offset: int) -> None:
         now_ms = self._listing.now_ms
         keep_cut_bytes(self._listing.environment, segment, position, end, next_offset, now_ms)
+
+    def _settle(self, segment: Segment) -> None:
+        """Let the check read the bytes that are on the disk, not what only the page cache has."""
+        self._storage.descriptors.pin(segment.file)
+        try:
+            self._durability.settle(segment.file)
+        finally:
+            self._storage.descriptors.unpin(segment.file)
 
     def _sync(self, segment: Segment) -> None:
         self._storage.descriptors.pin(segment.file)
