@@ -208,7 +208,7 @@ class TestHistory:
             for offset, data in zip((2, 7), parts, strict=True):
                 name = part_name(0, uuid.uuid4().hex)
                 head = PartHead(FLIGHTS, 0, 0, position, len(data), offset, offset + 1)
-                content = b"".join(encode_part(head, data))
+                content = b"".join(encode_part(head, data).content)
                 cluster.objects.bucket.create(part_key(PartitionKey(FLIGHTS, 0), name), content, 0)
                 refs.append(PartRef(name, position, len(data), offset + 1, crc32c(data)))
                 position += len(data)
