@@ -8,11 +8,12 @@ from gateway.admin.printing import count, counted, duration, shown
 from gateway.admin.status.messages import BucketCache, BucketState, BucketUploads
 
 MONTH_MS: Final = 30 * 24 * 3_600_000
+FIRST_ESTIMATE_MS: Final = 10 * 60_000
+"""The time after the start from which a month is estimated."""
 
 
 def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
-    """Return the rows about a bucket. The price of a month assumes that the gateway goes on as since its start."""
-    month = bucket.us_dollars * MONTH_MS / max(uptime_ms, 1)
+    """Return the rows about a bucket."""
     kinds = (
         (bucket.puts, "put"),
         (bucket.gets, "get"),
@@ -26,7 +27,7 @@ def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
         ("  bytes", f"{count(bucket.bytes_up)} up, {count(bucket.bytes_down)} down"),
         (
             "  price",
-            f"${bucket.us_dollars:,.4f} since the start, ${month:,.2f} a month, by Amazon's list for S3",
+            f"${bucket.us_dollars:,.4f} since the start{_month(bucket, uptime_ms)}, by Amazon's list for S3",
         ),
         (
             "  not durable yet",
@@ -35,6 +36,13 @@ def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
         *([] if bucket.uploads is None else _uploads(bucket.uploads)),
         *([] if bucket.cache is None else _cache(bucket.cache)),
     ]
+
+
+def _month(bucket: BucketState, uptime_ms: int) -> str:
+    """Return the price of a month that goes on as since the start; nothing while the requests of the start itself count most."""
+    if uptime_ms < FIRST_ESTIMATE_MS:
+        return ""
+    return f", ${bucket.us_dollars * MONTH_MS / uptime_ms:,.2f} a month"
 
 
 def trouble_rows(bucket: BucketState) -> list[tuple[str, str]]:
