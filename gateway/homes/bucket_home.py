@@ -31,9 +31,9 @@ from gateway.cluster.rebuild.unfinished_import import read_import
 from gateway.cluster.rebuild.wal_reader import WalRange
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import EarlierWal, UploadLimits, Uploads
+from gateway.cluster.uploads.uploads import EarlierWal, UploadLimits, Uploads, with_objects
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import SealedWal, seal, seal_earlier, sealed_at
+from gateway.cluster.wal.sealing import seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import (
     CorruptRegistration,
@@ -248,7 +248,7 @@ class BucketHome:
     async def _rebuild(self, session: Session) -> None:
         begun_s = time.monotonic()
         sealed = await seal_earlier(self._objects, session, self._reason)
-        self._earlier = _with_objects(sealed)
+        self._earlier = with_objects(sealed)
         ranges = [
             WalRange(known.node_id, known.session, known.nonce, log.first_seq, log.end_seq)
             for known, log in sealed
@@ -264,6 +264,7 @@ class BucketHome:
                 self._read_topics,
             )
             directory.finish(self.durability, session.cluster_id, session.node_id)
+            self._cache.restored.update(rebuilt.manifests)
         except BaseException:
             directory.abandon()
             raise
@@ -272,7 +273,7 @@ class BucketHome:
             self._path,
             self._address,
             len(ranges),
-            *rebuilt,
+            *rebuilt[:3],
             time.monotonic() - begun_s,
         )
 
@@ -311,6 +312,7 @@ class BucketHome:
             limits,
             self._machine.seconds,
             self._machine.clock.now_ms,
+            self._cache.restored,
         )
         self._uploads.start()
         services.upkeep.uploads = self._uploads
@@ -324,7 +326,7 @@ class BucketHome:
     async def _find_earlier(self) -> Sequence[EarlierWal]:
         """Return the logs of earlier sessions that still have objects. Raises CorruptWalObject, IncompatibleFormat, Refused."""
         if self._earlier is None:
-            self._earlier = _with_objects(await seal_earlier(self._objects, self.wal.session, self._reason))
+            self._earlier = with_objects(await seal_earlier(self._objects, self.wal.session, self._reason))
         return self._earlier
 
     async def _beat_while_idle(self) -> None:
@@ -389,11 +391,3 @@ class BucketHome:
         """Make the BUCKET_SESSION durable: without it the directory would not pass for a cache. Raises OSError."""
         durability = LocalDurability(self._machine.storage)
         durability.replace(str(self._path / BUCKET_SESSION), encode_local_session(local))
-
-
-def _with_objects(sealed: Sequence[tuple[RegisteredSession, SealedWal]]) -> list[EarlierWal]:
-    return [
-        EarlierWal(known.node_id, known.session, log.end_seq)
-        for known, log in sealed
-        if log.first_seq < log.end_seq
-    ]

@@ -15,6 +15,8 @@ from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.cache.eviction import NO_LIMIT, Eviction
 from gateway.cluster.objects.counted import Counts
 from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import Manifest
 from gateway.config import Config
 from gateway.runtime.loop.machine import Machine
 from log import LocalDurability, LogDirectory
@@ -36,6 +38,8 @@ class LocalCache:
         sparse = machine.storage.sparse
         assert sparse is not None
         self.sparse: SparseDisk = sparse
+        self.restored: dict[PartitionKey, Manifest] = {}
+        """The manifests from which the data directory was made."""
         self.blocks: BlockCache
         self._waiting: WaitingSource | None = None
         self.eviction: Eviction | None = None
@@ -55,9 +59,9 @@ class LocalCache:
 
     def open(self, objects: ObjectStore) -> None:
         """Fetch absent blocks from the bucket from now on."""
-        self._waiting = WaitingSource(self._machine.bucket_calls(self._config))
+        self._waiting = WaitingSource(self._machine.bucket_calls(self._config), self.restored)
         self.sparse.source = self._waiting
-        self.blocks = BlockCache(self.sparse, BucketSource(objects))
+        self.blocks = BlockCache(self.sparse, BucketSource(objects, self.restored))
 
     def serve(self, directory: LogDirectory) -> None:
         """Keep the local disk within its limit from now on."""

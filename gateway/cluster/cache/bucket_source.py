@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Mapping
 from typing import Final
 
 from gateway.cluster.cache.bucket_thread import BucketCalls
@@ -23,9 +24,20 @@ ATTEMPTS: Final = 5
 class BucketSource:
     """Reads segments from one store, by manifests that it reads itself. Use it in one event loop."""
 
-    def __init__(self, objects: ObjectStore, *, one_by_one: bool = False) -> None:
-        """Take the store. With `one_by_one` a read makes one call after the other, and starts no task."""
+    def __init__(
+        self,
+        objects: ObjectStore,
+        restored: Mapping[PartitionKey, Manifest] | None = None,
+        *,
+        one_by_one: bool = False,
+    ) -> None:
+        """Take the store. With `one_by_one` a read makes one call after the other, and starts no task.
+
+        `restored` are the manifests from which the local files were made. A process whose session has ended may have replaced one since, by
+        one with other bytes.
+        """
         self._one_by_one = one_by_one
+        self._restored = {} if restored is None else restored
         self._parts = PartReader(objects)
         self._reads = PersistentReads(objects, "readers of old data wait for the bucket")
         self._manifests: dict[PartitionKey, Manifest] = {}
@@ -61,7 +73,7 @@ class BucketSource:
         self, partition: PartitionKey, key: SegmentKey, *, is_new_wanted: bool
     ) -> SegmentRef | None:
         """Return a segment from a manifest that is as new as the key says. Raises CorruptPart, IncompatibleFormat, Refused."""
-        manifest = self._manifests.get(partition)
+        manifest = self._manifests.get(partition) or self._restored.get(partition)
         if manifest is None or is_new_wanted or manifest.generation < key.generation:
             path = manifest_key(partition)
             try:
@@ -78,8 +90,9 @@ class BucketSource:
 class WaitingSource:
     """Reads segments for threads that wait. Any thread may use it."""
 
-    def __init__(self, calls: BucketCalls) -> None:
-        """Take the calls to the store."""
+    def __init__(self, calls: BucketCalls, restored: Mapping[PartitionKey, Manifest] | None = None) -> None:
+        """Take the calls to the store, and the manifests from which the local files were made."""
+        self._restored = restored
         self.counts = Counts()
         """Counted in the thread of the calls."""
         self._calls = calls
@@ -90,7 +103,9 @@ class WaitingSource:
 
         async def read(objects: ObjectStore) -> bytes:
             if self._source is None:
-                self._source = BucketSource(CountedObjects(objects, self.counts), one_by_one=True)
+                self._source = BucketSource(
+                    CountedObjects(objects, self.counts), self._restored, one_by_one=True
+                )
             return await self._source.read(key, position, size_bytes)
 
         try:

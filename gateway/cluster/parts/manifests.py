@@ -2,14 +2,19 @@
 
 A manifest that another process wrote meanwhile tells by its session who that was. One of an earlier session is replaced: that process
 has lost its session, and does not delete what our manifest names. One of a later session ends us.
+
+A process whose session has ended may replace a manifest even after this session's local files were made from it. The newer manifest may name a
+compacted segment, which has other bytes than the local file. So the parts of the manifest that was restored are the ones that are kept.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
+
+import msgspec
 
 from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, manifest_key
@@ -26,13 +31,23 @@ class Known(NamedTuple):
 
     manifest: Manifest | None
     version: str | None
+    session: int = -1
+    """The session that wrote the object; -1 without one."""
 
 
 class Manifests:
     """The manifests that one session has read or written."""
 
-    def __init__(self, objects: ObjectStore, *, chance: random.Random | None = None) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        *,
+        restored: Mapping[PartitionKey, Manifest] | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        """Take the store, and the manifests from which the local files were made."""
         self._objects = objects
+        self._restored = restored or {}
         self._reads = PersistentReads(objects, "the gateway waits to read and replace manifests", chance)
         self._known: dict[PartitionKey, Known] = {}
 
@@ -48,10 +63,12 @@ class Manifests:
     async def load(self, partition: PartitionKey) -> Manifest | None:
         """Return the manifest, and read it at first; None without one. Waits until the store answers.
 
+        Returns the parts and files of the restored manifest where an ended session has replaced that one since.
+
         Raises CorruptPart, IncompatibleFormat, Refused.
         """
         if partition not in self._known:
-            self._known[partition] = await self._read(partition)
+            self._known[partition] = self._as_restored(await self._read(partition))
         return self._known[partition].manifest
 
     async def names_all(self, partition: PartitionKey, names: Iterable[str]) -> bool:
@@ -69,10 +86,9 @@ class Manifests:
         known = self._known[partition]
         conflicts = self._reads.conflicts()
         while True:
-            before = known.manifest
-            if before is not None and before.session > manifest.session:
-                raise Overtaken(f"session {before.session} has replaced {manifest_key(partition)}")
-            stored = _next(manifest, before)
+            if known.session > manifest.session:
+                raise Overtaken(f"session {known.session} has replaced {manifest_key(partition)}")
+            stored = _next(manifest, known.manifest)
             try:
                 version = await self._objects.replace(
                     manifest_key(partition), encode_manifest(stored), known.version
@@ -86,7 +102,7 @@ class Manifests:
                     await asyncio.sleep(conflicts.next_s())
                     continue
             else:
-                known = Known(stored, version)
+                known = Known(stored, version, stored.session)
             self._known[partition] = known
             return stored
 
@@ -101,7 +117,15 @@ class Manifests:
             content, version = await self._reads.answered(lambda: self._objects.read(key))
         except Missing:
             return Known(None, None)
-        return Known(decode_manifest(content, key), version)
+        manifest = decode_manifest(content, key)
+        return Known(manifest, version, manifest.session)
+
+    def _as_restored(self, known: Known) -> Known:
+        present = known.manifest
+        restored = None if present is None else self._restored.get(present.key)
+        if present is None or restored is None or present.generation <= restored.generation:
+            return known
+        return known._replace(manifest=msgspec.structs.replace(restored, generation=present.generation))
 
 
 def _next(manifest: Manifest, before: Manifest | None) -> Manifest:

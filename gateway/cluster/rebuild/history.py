@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from typing import Final
 
 from crc32c import crc32c
@@ -39,6 +39,11 @@ class History:
         """The partitions of which something is missing. That is damage unless their topics were deleted."""
         self.size_bytes = 0
         """The bytes that were read."""
+
+    @property
+    def restored(self) -> Mapping[PartitionKey, Manifest]:
+        """The manifests that were restored."""
+        return {key: manifest for key, manifest in self._manifests.items() if manifest is not None}
 
     def check(self, partition: PartitionKey) -> None:
         """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord."""

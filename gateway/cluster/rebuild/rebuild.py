@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.rebuild.history import History
 from gateway.cluster.rebuild.wal_reader import WalRange, read_objects
 from log.rebuilding import RebuiltDirectory
@@ -44,6 +45,8 @@ class Rebuilt(NamedTuple):
     objects: int
     size_bytes: int
     partitions: int
+    manifests: Mapping[PartitionKey, Manifest]
+    """The manifests that were restored."""
 
 
 async def rebuild(
@@ -82,4 +85,4 @@ async def rebuild(
         if topic_id in topics:
             directory.place(topic_id, index, topics[topic_id].name)
             placed += 1
-    return Rebuilt(count, history.size_bytes, placed)
+    return Rebuilt(count, history.size_bytes, placed, history.restored)

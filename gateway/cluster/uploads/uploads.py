@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -24,7 +24,9 @@ from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.orphans import find_collected, find_orphans
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
 from gateway.cluster.uploads.progress import UploadProgress
+from gateway.cluster.wal.sealing import SealedWal
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
+from gateway.cluster.wal.sessions import RegisteredSession
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
 
 logger = logging.getLogger(__name__)
@@ -39,6 +41,15 @@ class EarlierWal(NamedTuple):
     node_id: int
     session: int
     end_seq: int
+
+
+def with_objects(sealed: Iterable[tuple[RegisteredSession, SealedWal]]) -> list[EarlierWal]:
+    """Return the logs that still have objects."""
+    return [
+        EarlierWal(known.node_id, known.session, log.end_seq)
+        for known, log in sealed
+        if log.first_seq < log.end_seq
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +90,12 @@ class Uploads:
         limits: UploadLimits,
         seconds: Callable[[], float],
         now_ms: Callable[[], int],
+        restored: Mapping[PartitionKey, Manifest] | None = None,
     ) -> None:
-        """`find_earlier` returns the logs of earlier sessions that still have objects. `seconds` is a clock that is never set."""
+        """`find_earlier` returns the logs of earlier sessions that still have objects. `seconds` is a clock that is never set.
+
+        `restored` are the manifests from which the local files were made.
+        """
         self._wal = wal
         self._coverage = coverage
         self._find_earlier = find_earlier
@@ -97,7 +112,7 @@ class Uploads:
         self._stored: list[Uploaded] = []
         """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one."""
         self._searched_s = seconds()
-        self._manifests = Manifests(objects)
+        self._manifests = Manifests(objects, restored=restored)
         self._deletions = Deletions(objects)
         session = wal.session.session
         ports = UploadPorts(

@@ -104,3 +104,32 @@ def test_a_deleted_manifest_is_gone() -> None:
 
     in_virtual_time(work())
     assert not bucket.objects
+
+
+def test_the_restored_manifest_counts_until_ours_is_stored() -> None:
+    """The session that has ended stood still amid its upload, and replaced the manifest after ours was restored."""
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        restored = await manifests(bucket).replace(of_session(2, 9))
+        await manifests(bucket).replace(of_session(3, 11))
+        ours = Manifests(SimulatedObjects(bucket), restored={restored.key: restored}, chance=Random(1))
+        basis = await ours.load(restored.key)
+        assert basis == msgspec.structs.replace(restored, generation=1)
+        assert (await ours.replace(of_session(4, 10))).generation == 2
+
+    in_virtual_time(work())
+    assert stored(bucket) == msgspec.structs.replace(of_session(4, 10), generation=2)
+
+
+def test_the_restored_manifest_does_not_hide_a_later_session() -> None:
+    bucket = SimulatedBucket()
+
+    async def work() -> None:
+        restored = await manifests(bucket).replace(of_session(2))
+        await manifests(bucket).replace(of_session(5))
+        ours = Manifests(SimulatedObjects(bucket), restored={restored.key: restored}, chance=Random(1))
+        with pytest.raises(Overtaken):
+            await ours.replace(of_session(4))
+
+    in_virtual_time(work())

@@ -156,7 +156,7 @@ def test_an_empty_cluster_is_an_empty_directory(tmp_path: Path) -> None:
     async def work() -> Rebuilt:
         return await Cluster().rebuild(tmp_path)
 
-    assert run(work) == Rebuilt(0, 0, 0)
+    assert run(work) == Rebuilt(0, 0, 0, {})
     directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
     assert len(directory) == 0
     assert directory.cluster_id == "cluster"

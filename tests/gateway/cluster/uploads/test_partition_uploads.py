@@ -6,12 +6,14 @@ import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import msgspec
 import pytest
 from crc32c import crc32c
 
 from gateway.cluster.cache.bucket_source import BucketSource
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import SegmentRef
 from gateway.cluster.parts.manifests import Manifests
 from gateway.cluster.rebuild.history import History
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
@@ -169,3 +171,26 @@ async def test_other_bytes_of_the_same_size_are_uploaded_after_a_reload(scene: S
     reopening.reopen(scene.log, NOW_MS)
     third = await scene.uploads.upload(scene.log)
     assert {segment.base: segment.parts for segment in third.manifest.segments}[base] != parts
+
+
+async def test_a_manifest_that_an_ended_session_replaced_late_does_not_change_what_is_kept(
+    scene: Scene, tmp_path: Path
+) -> None:
+    """The old session has compacted a segment and stood still; the new one has the segment's earlier bytes, in the bucket only."""
+    restored = (await scene.uploads.upload(scene.log)).manifest
+    storage = Storage().with_holes()
+    directory = RebuiltDirectory.begin(storage, tmp_path / "rebuilt", b"{}")
+    history = History(scene.objects, directory)
+    await history.restore(PARTITION)
+    directory.place(TOPIC_ID, 0, "flights")
+    directory.finish(LocalDurability(storage), "cluster", 1)
+    compacted = (SegmentRef(restored.segments[0].base), *restored.segments[1:])
+    await Manifests(scene.objects).replace(msgspec.structs.replace(restored, segments=compacted))
+    manifests = Manifests(scene.objects, restored=history.restored)
+    ports = UploadPorts(scene.objects, storage, manifests, 1, lambda: 0, scene._flushed)
+    log = scene.open(tmp_path / "rebuilt", storage).get("flights", 0)
+    assert log is not None
+    uploaded = await PartitionUploads(ports).upload(log)
+    assert uploaded.manifest.segments == restored.segments
+    assert uploaded.manifest.generation == restored.generation + 2
+    assert uploaded.garbage == frozenset()
