@@ -110,7 +110,7 @@ CLUSTER_SETTINGS = (
         minimum=1 << 20,
         maximum=LONG_MAX,
         section=_CLUSTER,
-        doc="Bytes of records in the write-ahead log at which the gateway uploads parts at once.",
+        doc="Bytes that the write-ahead log has got since the last upload at which the gateway uploads parts at once.",
     ),
     _number(
         "seqgate.cluster.orphan.age.ms",

@@ -33,6 +33,9 @@ logger = logging.getLogger(__name__)
 
 UPLOADED_AT_ONCE: Final = 2
 LOOKED_EVERY_S: Final = 1.0
+ADOPTED_AFTER_S: Final = 60.0
+"""The time after a start at which the first round begins if logs of earlier sessions are left. A gateway that never runs for a whole interval
+uploads, too; otherwise these logs would grow for ever, and each start would read all of them."""
 
 
 class EarlierWal(NamedTuple):
@@ -71,7 +74,7 @@ class UploadLimits:
     interval_s: float
     """The seconds after the one before."""
     wal_max_bytes: int
-    """The bytes of the session's write-ahead log that are not covered, at which a round begins at once."""
+    """The bytes put into the session's write-ahead log since the last round, at which the next one begins at once."""
     orphan_age_s: float
     """The age from which an object that no manifest names is an orphan, and the seconds between two searches."""
 
@@ -102,6 +105,10 @@ class Uploads:
         self._earlier: Sequence[EarlierWal] | None = None
         """The logs of earlier sessions that still have objects; None before they are known, and when they are gone."""
         self._knows_earlier = False
+        self._has_asked = False
+        """Whether the session has asked for the logs of earlier sessions before its first round."""
+        self._held_bytes = 0
+        """The bytes of the session's write-ahead log that were not covered after the last round."""
         self._partitions = partitions
         self._limits = limits
         self._seconds = seconds
@@ -147,18 +154,40 @@ class Uploads:
         begun_s = self._seconds()
         while True:
             await asyncio.sleep(min(LOOKED_EVERY_S, self._limits.interval_s))
-            is_full = self._coverage.size_bytes >= self._limits.wal_max_bytes
-            if not is_full and self._seconds() - begun_s < self._limits.interval_s:
-                continue
-            begun_s = self._seconds()
             try:
-                await self.round()
+                if not await self._is_due(self._seconds() - begun_s):
+                    continue
+                begun_s = self._seconds()
+                try:
+                    await self.round()
+                finally:
+                    self._held_bytes = self._coverage.size_bytes
             except (SessionFenced, Overtaken):
                 return  # the end of the session stops the gateway
             except (Refused, StoreFailed) as error:
                 logger.warning("A round of uploads ended early, and the next one goes on: %s", error)
             except Exception:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
+
+    async def _is_due(self, waited_s: float) -> bool:
+        """Return whether a round must begin, so many seconds after the one before or after the start. Raises as `find_earlier`."""
+        # What the last round could not upload, say of a partition that is offline, would begin one round after the other.
+        grown_bytes = self._coverage.size_bytes - self._held_bytes
+        if waited_s >= self._limits.interval_s or grown_bytes >= self._limits.wal_max_bytes:
+            return True
+        if self._has_asked or waited_s < ADOPTED_AFTER_S:
+            return False
+        self._has_asked = True
+        await self._learn_earlier()
+        return bool(self._earlier)
+
+    async def _learn_earlier(self) -> None:
+        """Learn which logs of earlier sessions still have objects; then each partition needs a manifest of this session."""
+        if not self._knows_earlier:
+            self._earlier = await self._find_earlier()
+            self._knows_earlier = True
+            if self._earlier:
+                self._coverage.begin(self._partitions.all())
 
     async def round(self) -> None:
         """Upload the history that the bucket lacks, and delete the objects that are then not needed any more. Waits until the store answers.
@@ -203,11 +232,7 @@ class Uploads:
         return f"partitions that can't be uploaded now: {len(reasons)}; for example, {reasons[0]}"
 
     async def _round(self) -> None:
-        if not self._knows_earlier:
-            self._earlier = await self._find_earlier()
-            self._knows_earlier = True
-            if self._earlier:
-                self._coverage.begin(self._partitions.all())
+        await self._learn_earlier()
         present = set(self._partitions.all())
         wanting = self._coverage.wanting()
         deleted = {*wanting, *self._manifests.partitions()} - present

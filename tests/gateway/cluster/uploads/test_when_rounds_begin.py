@@ -1,0 +1,94 @@
+"""When a round of uploads begins by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.uploads.uploads import ADOPTED_AFTER_S, EarlierWal, UploadLimits
+from tests.gateway.cluster.uploads.walk import PLAIN, Walk
+
+INTERVAL_S = 600.0
+MAX_BYTES = 2_000
+
+
+@pytest.fixture
+def walk(tmp_path: Path) -> Walk:
+    walk = Walk(tmp_path)
+    walk.prepare()
+    walk.finish()
+    return walk
+
+
+def _begin(walk: Walk, earlier: Sequence[EarlierWal] = ()) -> list[float]:
+    """Begin to run rounds; return the list of the times at which rounds begin."""
+    times: list[float] = []
+    uploads, round_of = walk.uploads, walk.uploads.round
+
+    async def find_earlier() -> Sequence[EarlierWal]:
+        return earlier
+
+    async def noted() -> None:
+        times.append(walk.loop.time() - begun_s)
+        await round_of()
+
+    uploads._limits = UploadLimits(INTERVAL_S, MAX_BYTES, 1e9)
+    uploads._knows_earlier = False
+    uploads._find_earlier = find_earlier
+    uploads.round = noted  # type: ignore[method-assign]
+    begun_s = walk.loop.time()
+
+    async def start() -> None:
+        uploads.start()
+
+    walk.run(start())
+    return times
+
+
+def _pass(walk: Walk, seconds: float) -> None:
+    walk.run(asyncio.sleep(seconds))
+
+
+def test_after_the_interval(walk: Walk) -> None:
+    times = _begin(walk)
+    _pass(walk, 3.5 * INTERVAL_S)
+    assert [round(each / INTERVAL_S) for each in times] == [1, 2, 3]
+    walk.run(walk.uploads.stop())
+    walk.end()
+
+
+def test_soon_after_a_start_that_finds_logs_of_earlier_sessions(walk: Walk) -> None:
+    times = _begin(walk, [EarlierWal(1, 99, 3)])
+    _pass(walk, INTERVAL_S - 1)
+    assert len(times) == 1
+    assert ADOPTED_AFTER_S <= times[0] <= ADOPTED_AFTER_S + 2
+    assert walk.uploads._earlier is None, "the logs are collected"
+    walk.run(walk.uploads.stop())
+    walk.end()
+
+
+def test_each_time_that_the_log_has_grown_by_its_limit(walk: Walk) -> None:
+    times = _begin(walk)
+    for _ in range(5):
+        walk.append(PartitionKey(PLAIN, 0), 30)
+        _pass(walk, 5)
+    assert len(times) == 5
+    walk.run(walk.uploads.stop())
+    walk.end()
+
+
+def test_what_a_round_could_not_upload_begins_no_further_rounds(walk: Walk) -> None:
+    """One partition that stays offline must not make the others upload every second: each of them would be a replaced manifest."""
+    times = _begin(walk)
+    walk.append(PartitionKey(PLAIN, 0), 60)
+    walk.run(walk.flusher.idle())
+    walk.plain.log.outage.begin("a test says so")
+    walk.plain.log.log_end_offset += 1  # records that are not durable keep the upload from its end
+    _pass(walk, INTERVAL_S - 10)
+    assert walk.coverage.size_bytes > MAX_BYTES
+    assert len(times) == 1
+    walk.run(walk.uploads.stop())
