@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.sharing.share_leaders import ShareLeaders, no_leader
 from gateway.handlers.sharing.share_session import (
     FINAL_EPOCH,
     Outcome,
@@ -48,6 +49,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         module.ShareAcknowledgeTopicResponse,
         rows,
         shares.limits(request.group_id).lock_duration_ms,
+        ShareLeaders(context, module),
     )
 
 
@@ -57,7 +59,7 @@ def _partition(module: Any, index: int, outcome: Outcome) -> Any:
         partition_index=index,
         error_code=outcome.error_code,
         error_message=outcome.message,
-        current_leader=build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0),
+        current_leader=no_leader(module),
     )
 
 

@@ -23,6 +23,7 @@ from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import SharePartition
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.sharing.share_leaders import ShareLeaders, no_leader
 from gateway.handlers.sharing.share_reading import Batches, find_batches
 from gateway.handlers.sharing.share_session import (
     FINAL_EPOCH,
@@ -336,6 +337,7 @@ def _answer(
         module.ShareFetchableTopicResponse,
         partitions,
         context.services.coordinators.shares.limits(group_id).lock_duration_ms,
+        ShareLeaders(context, module),
     )
 
 
@@ -347,7 +349,7 @@ def _partition(module: Any, index: int, row: Row, outcome: Outcome) -> Any:
         error_message=None,
         acknowledge_error_code=int(outcome.error_code),
         acknowledge_error_message=outcome.message,
-        current_leader=build(module.LeaderIdAndEpoch, leader_id=0, leader_epoch=0),
+        current_leader=no_leader(module),
         records=row.records,
         acquired_records=tuple(
             build(

@@ -29,6 +29,7 @@ from gateway.coordinator.share.share_partition import (
 )
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.rights import NOTHING, refused_ids
+from gateway.handlers.sharing.share_leaders import ShareLeaders
 from gateway.protocol.messages import build
 from gateway.runtime.coordinators.share_sessions import ShareSession
 from gateway.runtime.operations.operations import Unavailable
@@ -215,12 +216,16 @@ def _complaint(said: Sequence[Acknowledgement], *, renews: bool) -> str | None:
 
 
 def answer(
-    response_type: Any, topic_type: Any, rows: Iterable[tuple[Place, Any]], lock_duration_ms: int
+    response_type: Any,
+    topic_type: Any,
+    rows: Iterable[tuple[Place, Any]],
+    lock_duration_ms: int,
+    leaders: ShareLeaders,
 ) -> Any:
     """Return the answer with the partitions' rows, topic by topic in the order in which the topics first appear."""
     by_topic: dict[uuid.UUID, list[Any]] = {}
-    for (topic_id, _), row in rows:
-        by_topic.setdefault(topic_id, []).append(row)
+    for place, row in rows:
+        by_topic.setdefault(place[0], []).append(leaders.named_in(place, row))
     responses = tuple(
         build(topic_type, topic_id=topic_id, partitions=tuple(partitions))
         for topic_id, partitions in by_topic.items()
@@ -231,7 +236,7 @@ def answer(
         error_message=None,
         acquisition_lock_timeout=timedelta(milliseconds=lock_duration_ms),
         responses=responses,
-        node_endpoints=(),
+        node_endpoints=leaders.endpoints,
     )
 
 

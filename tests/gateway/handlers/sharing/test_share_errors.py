@@ -13,7 +13,8 @@ from kio.static.constants import EntityType
 from gateway.handlers.sharing import share_fetch
 from gateway.protocol.messages import build
 from tests.gateway.handlers.support import Node, open_node
-from tests.gateway.runtime.share_requests import SETTINGS, acknowledge, begin, fetch, write
+from tests.gateway.handlers.two_brokers import ADDRESSES, OTHER, THIS, broker, commit, partition
+from tests.gateway.runtime.share_requests import SETTINGS, acknowledge, acquired, begin, fetch, write
 
 ACCEPT = 1
 
@@ -53,3 +54,20 @@ async def test_a_missing_partition_is_reported_even_if_the_answer_is_full_of_rec
         found = {row.partition_index: row for row in answer.responses[0].partitions}
         assert found[0].acquired_records
         assert found[9].error_code is ErrorCode.unknown_topic_or_partition
+
+
+async def test_members_learn_the_leader_of_a_partition_that_another_broker_leads(node: Node) -> None:
+    topic_id = await begin(node)
+    await fetch(node, topic_id)
+    await write(node, 3)
+    assert acquired(await fetch(node, topic_id, session_epoch=1)) == [(0, 2)]
+    await commit(node, broker(THIS), broker(OTHER), partition(topic_id, 0, OTHER, 4))
+    for answer in (
+        await fetch(node, topic_id, session_epoch=2),
+        await acknowledge(node, topic_id, 0, 2, ACCEPT, session_epoch=3),
+    ):
+        (row,) = answer.responses[0].partitions
+        assert ErrorCode(row.error_code) is ErrorCode.not_leader_or_follower
+        assert (row.current_leader.leader_id, row.current_leader.leader_epoch) == (OTHER, 4)
+        (endpoint,) = answer.node_endpoints
+        assert (endpoint.node_id, endpoint.host, endpoint.port) == (OTHER, *ADDRESSES[OTHER])
