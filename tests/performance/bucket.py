@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from tests.performance.bare_puts import bare_put_us, touch
 from tests.performance.brokers import SeqgateBroker
 from tests.performance.catchup import PacedProducer
 from tests.performance.compare import workspace
@@ -75,6 +76,8 @@ class Distance:
     program: list[str]
     directory: Path
     seconds: float
+    touched_gib: float = 0.0
+    """The memory that is written to before each load."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,8 @@ class Measured:
     store: Counts
 
 
-def produce(connections: int, *, record_count: int, size: int, depth: int) -> Load:
-    """Return a load of requests with acks=all; each connection has `depth` of them in flight."""
+def produce(connections: int, *, record_count: int, size: int, depth: int, rate: float = 0.0) -> Load:
+    """Return a load of requests with acks=all, `depth` in flight on each connection, and `rate` per second on all of them."""
 
     def load(at: Distance, gateway: SeqgateBroker, topic: str) -> Sample:
         partitions = min(PARTITIONS, connections)
@@ -101,7 +104,7 @@ def produce(connections: int, *, record_count: int, size: int, depth: int) -> Lo
             record_count=record_count,
             size=size,
         )
-        return run_plan(at.program, gateway, plan, "produce", seconds=at.seconds, depth=depth)
+        return run_plan(at.program, gateway, plan, "produce", seconds=at.seconds, depth=depth, rate=rate)
 
     return load
 
@@ -150,6 +153,12 @@ ROWS = (
         produce(8, record_count=900, size=1000, depth=5),
         1000,
     ),
+    Row(
+        "paced-100",
+        "900 records of 1,000 B, 8 producers, 100 MB/s",
+        produce(8, record_count=900, size=1000, depth=5, rate=100 * MB / 900_000),
+        1000,
+    ),
     Row("txn-1", "transactions of two records, 1 producer (p99 of EndTxn)", transactions(1), 200),
     Row("txn-16", "transactions of two records, 16 producers (p99 of EndTxn)", transactions(16), 200),
 )
@@ -186,6 +195,7 @@ class Gateways:
         """Run one load on a new topic of one gateway, and delete the topic afterwards."""
         self._number += 1
         topic = f"bench-{row.name}-{self._number}"
+        touch(at.touched_gib)
         before = self._proxy.counts()
         sample = row.load(at, gateway, topic)
         after = self._proxy.counts()
@@ -198,6 +208,11 @@ class Gateways:
             after.put_ms[len(before.put_ms) :],
         )
         return Measured(sample, store)
+
+    def bare_puts(self, rounds: int) -> str:
+        """Return a sentence with the CPU of puts without a gateway."""
+        found = [bare_put_us(self._proxy.port, f"bare-{number}") for number in range(rounds)]
+        return f"Bare puts of the same bytes by the client alone: {statistics.median(found):.2f} µs of CPU per 1,000 B."
 
     def measure(self, row: Row, at: Distance, rounds: int) -> Mapping[str, list[Measured]]:
         """Return the samples of both gateways after a warm-up."""
@@ -265,13 +280,19 @@ def main(given: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=4.0, help="the length of a load")
     parser.add_argument("--median-ms", type=float, default=MEDIAN_MS, help="median delay of a put; 0: none")
     parser.add_argument("--p99-ms", type=float, default=P99_MS, help="99th percentile of the delay")
+    parser.add_argument(
+        "--bare-puts", action="store_true", help="also measure the client of the store without a gateway"
+    )
+    parser.add_argument(
+        "--touch-gib", type=float, default=0.0, help="memory to write to before each load (bare_puts.touch)"
+    )
     arguments = parser.parse_args(given)
     names = arguments.rows.split(",") if arguments.rows else [row.name for row in ROWS]
     if unknown := sorted(set(names) - {row.name for row in ROWS}):
         parser.error(f"no row {', '.join(unknown)}")
     command = " ".join(["python -m tests.performance.bucket", *(sys.argv[1:] if given is None else given)])
     with workspace() as directory:
-        at = Distance(load_program(directory), directory, arguments.seconds)
+        at = Distance(load_program(directory), directory, arguments.seconds, arguments.touch_gib)
         run = describe_run(command, at.program)
         print(f"Seqgate {run['seqgate']} (Python {run['python']}), {run['date']}, `{command}`.")
         print(
@@ -283,6 +304,8 @@ def main(given: Sequence[str] | None = None) -> int:
             for row in ROWS:
                 if row.name in names:
                     print("\n".join(table(row, both.measure(row, at, arguments.rounds))), flush=True)
+            if arguments.bare_puts:
+                print("\n" + both.bare_puts(arguments.rounds))
     return 0
 
 

@@ -168,7 +168,7 @@ def reading(bench: Bench, broker: Broker, total_bytes: int) -> Iterator[subproce
     write_fetch_plan(plan, OLD, partitions=PARTITIONS)
     requests = int(PASS * total_bytes / BATCH_BYTES) // (FETCH_MAX_BYTES // BATCH_BYTES)
     host, _, port = broker.bootstrap.rpartition(":")
-    command = [*bench.program, "fetch", host, port, str(plan), "600", str(requests), "1"]
+    command = [*bench.program, "fetch", host, port, str(plan), "600", str(requests), "1", "0"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=PROJECT)
     try:
         yield process

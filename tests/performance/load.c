@@ -1,7 +1,7 @@
 /*
  * A load that costs little: one thread, epoll, requests built beforehand and patched in place.
  *
- *   load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH
+ *   load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH RATE
  *
  * PLAN holds, for each connection, five little-endian uint32 and then a whole request frame, size included:
  * frame bytes; position of the record batch (produce) or of the session id (fetch); position of the error code
@@ -9,8 +9,9 @@
  * position of the fetch offset (fetch).
  * A produce frame gets its base_sequence and CRC-32C before each send, a fetch frame its session and offset; at the
  * end of the partition fetching starts over at offset 0. Where its records have the header dedup.sequence, of 19 digits, each
- * gets the number after the one before; with kind "repeat" they stay as they are. DEPTH requests are under way on each connection. After
- * SECONDS, or MAX_REQUESTS (0: no limit), nothing new is sent and all answers are awaited. Prints JSON.
+ * gets the number after the one before; with kind "repeat" they stay as they are. At most DEPTH requests are under way on each connection,
+ * and all connections together send RATE requests per second (0: no limit). After SECONDS, or MAX_REQUESTS (0: no limit), nothing new is
+ * sent and all answers are awaited. Prints JSON.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -33,7 +34,7 @@ typedef struct {
     uint8_t *frame;
     uint32_t frame_bytes, patch_at, answer_at, records, offset_at, sent;
     uint32_t base_sequence, in_flight;
-    uint64_t correlation, started_ns[MAX_DEPTH];
+    uint64_t correlation, started_ns[MAX_DEPTH], due_ns;
     uint8_t *in;
     size_t in_bytes, in_room;
     int32_t session_id, session_epoch;
@@ -46,7 +47,7 @@ static const char SEQUENCE_HEADER[] = "dedup.sequence\x26";
 enum { DIGITS = 19 };
 static int fetching, repeating, epoll_fd;
 static uint32_t depth;
-static uint64_t max_requests, begun, answered, records, answer_bytes, errors, deadline_ns;
+static uint64_t max_requests, begun, answered, records, answer_bytes, errors, deadline_ns, interval_ns;
 static int first_error;
 static uint32_t *latency_us;
 static size_t latency_room;
@@ -132,7 +133,8 @@ static void push(Connection *c) {
         if (c->sent == 0) {
             if (c->in_flight == depth || (max_requests && begun == max_requests)) break;
             uint64_t now = now_ns();
-            if (now >= deadline_ns) break;
+            if (now >= deadline_ns || now < c->due_ns) break;
+            c->due_ns += interval_ns;
             patch(c);
             c->started_ns[c->correlation++ % MAX_DEPTH] = now;
             c->in_flight++;
@@ -296,7 +298,7 @@ static double quantile_ms(double part) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 8) { fprintf(stderr, "usage: load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH\n"); return 1; }
+    if (argc != 9) { fprintf(stderr, "usage: load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH RATE\n"); return 1; }
     fetching = argv[1][0] == 'f';
     repeating = argv[1][0] == 'r';
     uint32_t count;
@@ -309,11 +311,19 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < count; i++) open_connection(&all[i], argv[2], argv[3]);
     uint64_t start = now_ns(), end = start;
     deadline_ns = start + (uint64_t)(atof(argv[5]) * 1e9);
-    for (uint32_t i = 0; i < count; i++) push(&all[i]);
-    while (answered < begun) {
+    double rate = atof(argv[8]);
+    interval_ns = rate > 0 ? (uint64_t)(count * 1e9 / rate) : 0;
+    for (uint32_t i = 0; i < count; i++) {
+        all[i].due_ns = start + i * interval_ns / count;
+        push(&all[i]);
+    }
+    uint64_t heard_ns = start;
+    while (answered < begun || (interval_ns && begun != (max_requests ? max_requests : UINT64_MAX) && now_ns() < deadline_ns)) {
         struct epoll_event events[512];
-        int n = epoll_wait(epoll_fd, events, 512, 30000);
-        if (n == 0) { fprintf(stderr, "no answer for 30 s\n"); return 4; }
+        int n = epoll_wait(epoll_fd, events, 512, interval_ns ? 1 : 30000);
+        if (n) heard_ns = now_ns();
+        for (uint32_t i = 0; interval_ns && i < count; i++) push(&all[i]);
+        if (now_ns() - heard_ns > 30000000000u && answered < begun) { fprintf(stderr, "no answer for 30 s\n"); return 4; }
         for (int i = 0; i < n; i++) {
             Connection *c = events[i].data.ptr;
             if (events[i].events & (EPOLLIN | EPOLLERR | EPOLLHUP)) pull(c);

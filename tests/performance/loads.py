@@ -209,10 +209,11 @@ def run_plan(
     seconds: float,
     depth: int = 1,
     max_requests: int = 0,
+    rate: float = 0.0,
 ) -> Sample:
-    """Run the plan and observe both sides. Fails on any error answer."""
+    """Run the plan and observe both sides; `rate` limits the requests per second. Fails on any error answer."""
     host, _, port = broker.bootstrap.rpartition(":")
-    command = [*program, kind, host, port, str(plan), str(seconds), str(max_requests), str(depth)]
+    command = [*program, kind, host, port, str(plan), str(seconds), str(max_requests), str(depth), str(rate)]
     return run_load(broker, command)
 
 

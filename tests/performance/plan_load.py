@@ -25,6 +25,7 @@ from tests.support.batches import read_batches
 PLAN_HEAD = struct.Struct("<5I")
 CRC_AT, CRC_FROM, BASE_SEQUENCE_AT, TAGS_AFTER_BATCH = 17, 21, 53, 3
 SILENCE_S = 30.0
+TICK_S = 0.001
 SEQUENCE_HEADER = b"dedup.sequence\x26"
 DIGITS = 19
 
@@ -37,6 +38,7 @@ class Connection:
     records: int
     offset_at: int
     socket: socket.socket
+    due_s: float = 0.0
     correlation_id: int = 0
     base_sequence: int = 0
     fetch_offset: int = 0
@@ -93,6 +95,7 @@ class Load:
         seconds: str,
         limit: str,
         depth: str,
+        rate: str,
         client: str | None = None,
     ) -> None:
         self._client = Client.read(Path(client)) if client else None
@@ -100,9 +103,11 @@ class Load:
         self._fetching = kind == "fetch"
         self._limit = int(limit)
         self._depth = int(depth)
+        self._rate = float(rate)
         self._seconds = float(seconds)
         self._selector = selectors.DefaultSelector()
         self._connections = self._read(Path(plan).read_bytes(), (host, int(port)))
+        self._interval_s = len(self._connections) / self._rate if self._rate else 0.0
         self._begun = self._records = self._errors = self._first_error = self._answer_bytes = 0
         self._latencies: list[float] = []
 
@@ -126,11 +131,16 @@ class Load:
     def run(self) -> int:
         start = time.monotonic()
         self._deadline = start + self._seconds
-        for connection in self._connections:
+        for number, connection in enumerate(self._connections):
+            connection.due_s = start + number * self._interval_s / len(self._connections)
             self._push(connection)
-        while len(self._latencies) < self._begun:
-            ready = self._selector.select(SILENCE_S)
-            if not ready:
+        heard = start
+        while len(self._latencies) < self._begun or self._is_paced_on():
+            ready = self._selector.select(TICK_S if self._rate else SILENCE_S)
+            for connection in self._connections if self._rate else ():
+                self._push(connection)
+            heard = time.monotonic() if ready else heard
+            if time.monotonic() - heard >= SILENCE_S and len(self._latencies) < self._begun:
                 print(f"no answer for {SILENCE_S} s", file=sys.stderr)
                 return 4
             for key, events in ready:
@@ -140,13 +150,17 @@ class Load:
         self._tell(time.monotonic() - start)
         return 5 if self._errors else 0
 
+    def _is_paced_on(self) -> bool:
+        return bool(self._rate) and self._begun != (self._limit or -1) and time.monotonic() < self._deadline
+
     def _push(self, connection: Connection) -> None:
         now = time.monotonic()
         while (
             len(connection.started) < self._depth
-            and now < self._deadline
+            and connection.due_s <= now < self._deadline
             and self._begun != (self._limit or -1)
         ):
+            connection.due_s += self._interval_s
             connection.started.append(now)
             connection.unsent += connection.next_frame(fetching=self._fetching)
             self._begun += 1

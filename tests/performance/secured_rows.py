@@ -59,7 +59,18 @@ def _client_file(bench: Bench, protocol: str) -> str:
 def _plan_load(bench: Bench, broker: Broker, plan: Path, kind: str, protocol: str, seconds: float) -> Sample:
     host, _, port = broker.secured[protocol].rpartition(":")
     program = [sys.executable, "-m", "tests.performance.plan_load"]
-    command = [*program, kind, host, port, str(plan), str(seconds), "0", "1", _client_file(bench, protocol)]
+    command = [
+        *program,
+        kind,
+        host,
+        port,
+        str(plan),
+        str(seconds),
+        "0",
+        "1",
+        "0",
+        _client_file(bench, protocol),
+    ]
     return run_load(broker, command)
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.performance.bare_puts import bare_put_us
 from tests.performance.bucket import ROWS, Distance, dollars, gateways, table
 from tests.performance.loads import load_program
+from tests.support.object_stores import Versitygw
 
 
 def test_the_store_gets_what_is_counted(tmp_path: Path) -> None:
@@ -21,3 +23,9 @@ def test_the_store_gets_what_is_counted(tmp_path: Path) -> None:
     assert dollars(far.store) > 0
     lines = table(row, found)
     assert [line.count("|") for line in lines] == [12, 12]
+
+
+def test_bare_puts_take_cpu() -> None:
+    with Versitygw() as store:
+        cost_us = bare_put_us(store.port, "bare")
+    assert 0.01 < cost_us < 100

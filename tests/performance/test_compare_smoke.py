@@ -63,6 +63,17 @@ def test_acknowledged_records_are_in_the_log(
     assert sample.resident_bytes > 0
 
 
+def test_a_rate_is_not_exceeded(bench: Bench, seqgate: SeqgateBroker) -> None:
+    topic = f"paced-{next(NUMBERS)}"
+    create_topic(seqgate, topic, partitions=2, flush_messages=PAGE_CACHE)
+    plan = bench.directory / "plan"
+    write_produce_plan(plan, seqgate, topic, partitions=2, connections=4, record_count=3, size=100)
+    sample = run_plan(bench.program, seqgate, plan, "produce", seconds=1, depth=5, rate=40)
+    assert 0 < sample.requests <= 41
+    assert sample.records == 3 * sample.requests
+    assert sample.records_per_s <= 3 * 41
+
+
 def test_fetching_goes_round_and_counts_every_record(bench: Bench, seqgate: SeqgateBroker) -> None:
     topic = f"fetched-{next(NUMBERS)}"
     filled = fill(bench, seqgate, topic, requests=20)
