@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 import pytest
 
+from log.errors import IncompatibleFormat
 from log.segments.damage import DamagedRange
 from log.segments.scan import CHUNK_BYTES, EVERYWHERE, SegmentScan
-from tests.support.batches import Batch, records
+from tests.support.batches import HEAD, Batch, records
 
 
 @dataclass
@@ -78,3 +81,52 @@ def test_a_torn_batch_ends_the_scan(lost: int) -> None:
     scan = File(first + second[:-lost]).scan()
     assert len(list(scan)) == 1
     assert (scan.position, scan.next_offset) == (len(first), 2)
+
+
+def test_a_batch_without_room_for_its_header_ends_the_scan() -> None:
+    first, second = batches(2, 3)
+    # A size of 21 bytes leaves nothing for the CRC to cover, and the CRC of nothing is 0.
+    short = HEAD.pack(2, 9, 0, 2, 0, *HEAD.unpack_from(second)[5:])
+    scan = File(first + short).scan()
+    assert len(list(scan)) == 1
+    assert (scan.position, scan.next_offset) == (len(first), 2)
+
+
+def harmed(whole: Sequence[bytes], chance: Random) -> bytes:
+    """Return the batches with a few flipped bits, most of them before the CRC, a lost batch or a lost end."""
+    kept = [bytearray(batch) for batch in whole]
+    if chance.random() < 0.3:
+        del kept[chance.randrange(len(kept))]
+    for _ in range(chance.randrange(3)):
+        batch = chance.choice(kept)
+        batch[chance.randrange(chance.choice([17, 17, len(batch)]))] ^= 1 << chance.randrange(8)
+    data = bytearray(b"".join(kept))
+    if chance.random() < 0.3:
+        del data[chance.randrange(len(data)) :]
+    return bytes(data)
+
+
+def outcome(scan: SegmentScan) -> list[object]:
+    """Return what a scan yields, why it refuses the rest, where it ends, and what it misses."""
+    parts: list[object] = []
+    try:
+        for part in scan:
+            if isinstance(part, DamagedRange):
+                parts.append(part)
+            else:
+                parts.append((part[0], part[1].base_offset, part[1].size_bytes))
+    except IncompatibleFormat as error:
+        parts.append(str(error))
+    return [*parts, scan.position, scan.next_offset, scan.missing()]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_a_run_decides_as_a_look_at_each_batch(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = Random(seed)
+    counts = [chance.randint(1, 4) for _ in range(chance.randint(2, 8))]
+    file = File(harmed(batches(*counts), chance))
+    kept_below = chance.choice([0, sum(counts) // 2, sum(counts)])
+    limit = chance.choice([EVERYWHERE, sum(counts), sum(counts) - 1])
+    in_runs = outcome(file.scan(kept_below=kept_below, limit=limit))
+    monkeypatch.setattr(SegmentScan, "_run", lambda _: iter(()))
+    assert outcome(file.scan(kept_below=kept_below, limit=limit)) == in_runs
