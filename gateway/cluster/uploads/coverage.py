@@ -90,6 +90,13 @@ class Coverage:
         """Return the partitions that need a manifest."""
         return self._from_before | self._rows.keys()
 
+    def log_start_of(self, partition: PartitionKey) -> int:
+        """Return the newest log start offset of the partition in an object, 0 without one.
+
+        The log itself may have an earlier one: it was loaded again, or the local disk was full, when the object was confirmed.
+        """
+        return max((rows.log_start_offset for rows in self._rows.get(partition, ())), default=0)
+
     @property
     def covers_earlier_sessions(self) -> bool:
         """Whether no log of an earlier session is needed any more."""

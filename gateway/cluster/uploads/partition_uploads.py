@@ -74,6 +74,8 @@ class UploadPorts:
     """Returns the seq of the session's next object."""
     flushed: Callable[[PartitionLog], Awaitable[None]]
     """Makes everything now in a log durable. Raises StorageFailed."""
+    log_start: Callable[[PartitionKey], int] = lambda _: 0
+    """Returns the newest log start offset of a partition in the session's log."""
 
 
 class PartitionUploads:
@@ -110,6 +112,8 @@ class PartitionUploads:
         before = await ports.manifests.load(key)
         seen = view(log)
         seq = ports.next_seq()
+        # A start would have the later one of both. So the manifest has it, too; otherwise its object would be needed for ever.
+        log_start_offset = max(seen.log_start_offset, min(ports.log_start(key), seen.end_offset))
         created: list[str] = []
         closed: list[ClosedFile] = []
         try:
@@ -139,7 +143,7 @@ class PartitionUploads:
             log.topic,
             ports.session,
             seq,
-            seen.log_start_offset,
+            log_start_offset,
             seen.end_offset,
             tuple(segments),
             tuple(files + indexes),

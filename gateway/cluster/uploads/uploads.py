@@ -123,7 +123,13 @@ class Uploads:
         self._deletions = Deletions(objects)
         session = wal.session.session
         ports = UploadPorts(
-            objects, storage, self._manifests, session, lambda: wal.next_seq, partitions.flushed
+            objects,
+            storage,
+            self._manifests,
+            session,
+            lambda: wal.next_seq,
+            partitions.flushed,
+            coverage.log_start_of,
         )
         self._uploads = PartitionUploads(ports)
         self._turn = asyncio.Lock()

@@ -119,3 +119,10 @@ def test_the_age_of_the_oldest_row_that_is_not_covered() -> None:
     assert made.oldest_s == 7
     made.counts(manifest(A, 7))
     assert made.oldest_s is None
+
+
+def test_the_newest_log_start_of_a_partition_in_an_object() -> None:
+    made = coverage([log_start(A, 5), log_start(B, 2)], [log_start(A, 3)])
+    assert [made.log_start_of(key) for key in (A, B)] == [5, 2]
+    made.counts(manifest(A, 9, seq=2, start=5))
+    assert made.log_start_of(A) == 0

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -212,7 +212,7 @@ class Walk:
         return self.served[PartitionKey(COMPACTED, 0)]
 
     def delete_records(self, offset: int) -> None:
-        if self.plain.log.offline:
+        if PartitionKey(PLAIN, 0) not in self.served or self.plain.log.offline:
             return
         ticket = retention.prepare_delete_records(self.plain.log, offset, NOW_MS)
         if ticket is not None:
@@ -260,11 +260,16 @@ class Walk:
 
     # --- the round
 
-    def walk(self, at: int, event: Callable[[Walk], None]) -> bool:
-        """Run the second round with the event at this step; return whether the round had so many steps."""
+    def walk(
+        self,
+        at: int,
+        event: Callable[[Walk], None],
+        work: Callable[[], Coroutine[Any, Any, None]] | None = None,
+    ) -> bool:
+        """Run the second round, or other work, with the event at this step; return whether there were so many steps."""
         self.at, self.event = at, event
         self.loop.step = self.objects.step = self._step  # type: ignore[method-assign]
-        self.round = self.loop.create_task(self.uploads.round())
+        self.round = self.loop.create_task((work or self.uploads.round)())
         self.run(asyncio.wait([self.round], timeout=3600))
         self.loop.step = self.objects.step = lambda: None  # type: ignore[method-assign]
         assert self.round.done(), "the round hangs"
