@@ -149,6 +149,7 @@ class Gateway:
             log_directory,
             services.topics.lifecycle,
             services.security.tokens,
+            services.partitions.cold_reads,
         )
         self._compaction = Compaction(
             config,
@@ -157,6 +158,7 @@ class Gateway:
             log_directory,
             services.topics.lifecycle,
             self.machine.cleaner,
+            services.partitions.cold_reads,
             self.home.hold,
         )
         self._control = ControlServer(
@@ -309,11 +311,9 @@ def check_listener(listener: Listener) -> None:
     try:
         check_address(listener)
     except OSError as error:
-        raise _cannot_listen(listener, error) from error
-
-
-def _cannot_listen(listener: Listener, error: OSError) -> StartFailed:
-    return StartFailed(f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}")
+        raise StartFailed(
+            f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}"
+        ) from error
 
 
 def _begin_logging(config: Config) -> None:

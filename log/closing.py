@@ -16,6 +16,7 @@ from log.recovery.clean_stop import clean_stop, is_as
 if TYPE_CHECKING:
     from log.durability.flush_ticket import FlushTicket
     from log.durability.unflushed import Unflushed
+    from log.environment import LogEnvironment
     from log.log_writer import LogWriter
     from log.outage import Outage
     from log.place import LogPlace
@@ -30,6 +31,7 @@ _logger = logging.getLogger(__name__)
 class ClosingLog(Protocol):
     """The parts of a partition log that a close uses."""
 
+    environment: LogEnvironment
     place: LogPlace
     log_end_offset: int
     clean_stop: CleanStop | None
@@ -94,7 +96,12 @@ def finish_close(
 def _stop_of(log: ClosingLog) -> CleanStop:
     if log.clean_stop is not None and _is_as_stopped(log):
         return log.clean_stop
-    return clean_stop(log.segments, log.log_end_offset, has_open_transactions=log.transactions.has_open)
+    return clean_stop(
+        log.environment.storage,
+        log.segments,
+        log.log_end_offset,
+        has_open_transactions=log.transactions.has_open,
+    )
 
 
 def _is_as_stopped(log: ClosingLog) -> bool:

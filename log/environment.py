@@ -65,6 +65,8 @@ class LogEnvironment:
     """Whether the file of recovery points was lost. Then any gap in a segment may be due to compaction, and is no
     damage.
     """
+    is_apart: bool = False
+    """Whether a thread beside the event loop uses the environment, which may wait for a bucket."""
     delayed_limit: DelayedLimit = field(default_factory=DelayedLimit)
     name_budget: NameBudget = field(default_factory=NameBudget)
     _topic_names: WeakValueDictionary[uuid.UUID, TopicNames] = field(default_factory=WeakValueDictionary)
@@ -83,6 +85,7 @@ class LogEnvironment:
             made_durable_by=self.durability,
             damage=self.damage,
             recovery_points_lost=self.recovery_points_lost,
+            is_apart=True,
         )
 
     def names_of(self, topic_id: uuid.UUID) -> TopicNames:

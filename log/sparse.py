@@ -19,6 +19,7 @@ import msgspec
 from crc32c import crc32c
 
 from log.directory.directory_files import RESIDENCY
+from log.files.fetching import without_fetching
 from log.files.residency import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
 from log.files.sparse_disk import Source, SparseDisk
 
@@ -35,6 +36,7 @@ __all__ = [
     "blocks_of",
     "restore_residency",
     "save_residency",
+    "without_fetching",
 ]
 
 _VERSION: Final = 1

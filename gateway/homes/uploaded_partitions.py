@@ -7,13 +7,14 @@ from collections.abc import Iterable
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.uploads.uploads import Partitions
 from gateway.runtime.services import Services
-from log import PartitionLog
+from log import NeedsRecovery, PartitionLog
 
 
 def uploaded_partitions(services: Services) -> Partitions:
     """Return the port to the partitions of these services."""
     image, directory = services.topics.metadata_log.image, services.partitions.log_directory
     registry, flusher = services.partitions.registry, services.partitions.flusher
+    recoveries = services.partitions.recoveries
 
     def every() -> Iterable[PartitionKey]:
         for log in directory.logs():
@@ -22,10 +23,14 @@ def uploaded_partitions(services: Services) -> Partitions:
             for partition in topic.partitions:
                 yield PartitionKey(topic.topic_id, partition)
 
-    def open_log(partition: PartitionKey) -> PartitionLog | None:
+    async def open_log(partition: PartitionKey) -> PartitionLog | None:
         topic = image.topics_by_id.get(partition.topic_id)
         if topic is not None:
-            log = directory.get(topic.name, partition.partition)
+            try:
+                log = directory.get(topic.name, partition.partition)
+            except NeedsRecovery:
+                await recoveries.open(directory, (topic.name, partition.partition))
+                log = directory.get(topic.name, partition.partition)
             return log if log is not None and log.topic_id == partition.topic_id else None
         return next((log for log in directory.logs() if (log.topic_id, log.partition) == partition), None)
 

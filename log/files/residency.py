@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.files.file_names import LOG_SUFFIX
+from log.files.file_names import LOG_SUFFIX, parse_partition_directory
 
 if TYPE_CHECKING:
     import uuid
@@ -190,3 +190,10 @@ class SparseFiles:
 def is_segment_name(name: str) -> bool:
     """Return whether a file name is that of a segment's log file, also while the file is swapped in or waits for its deletion."""
     return name.startswith(LOG_SUFFIX, _DIGITS) and name[_DIGITS + len(LOG_SUFFIX) :][:1] in {"", "."}
+
+
+def is_live(path: str | None) -> bool:
+    """Return whether this is the path of a segment of a log, and neither of a removed segment nor of a removed partition."""
+    if path is None or not path.endswith(LOG_SUFFIX):
+        return False
+    return parse_partition_directory(path.rsplit("/", 2)[-2]) is not None

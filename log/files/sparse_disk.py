@@ -16,8 +16,10 @@ import threading
 from typing import TYPE_CHECKING, Final, Protocol
 
 from log.files import page_cache
-from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, SWAP_SUFFIX, parse_partition_directory
-from log.files.residency import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles
+from log.files.data_file import NotCached, Place
+from log.files.fetching import Refusing
+from log.files.file_names import DELETED_SUFFIX, SWAP_SUFFIX
+from log.files.residency import BLOCK_BYTES, BLOCKS_EVICTED, SparseFiles, is_live
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -52,6 +54,7 @@ class SparseDisk:
         """Blocks that could not be fetched, with the error. The next reader of such a block gets the error at once."""
         self.blocks_waited_for = 0
         """Blocks that readers fetched themselves, because they had to wait for them."""
+        self.refusing = Refusing()
         self._below = below
         self._opened: dict[int, SparseFile] = {}
         self._names = threading.Lock()
@@ -329,7 +332,7 @@ class SparseDisk:
 
     def absent_bytes(self) -> int:
         """Return the bytes that the segments of logs lack on the local disk. Files that wait for their deletion do not count."""
-        return sum(file.absent_bytes for file in self.files if file.absent and _is_live(file.path))
+        return sum(file.absent_bytes for file in self.files if file.absent and is_live(file.path))
 
     # --- internals
 
@@ -357,7 +360,7 @@ class SparseDisk:
                 self.fetch(file, number)
 
     def fetch(self, file: SparseFile, number: int) -> None:
-        """Fetch an absent block and fill it in; waits for the source. Raises OSError."""
+        """Fetch an absent block and fill it in; waits for the source. Raises OSError, NotCached (see `without_fetching`)."""
         if self.source is None or file.key is None or file.path is None:
             raise OSError(
                 errno.EIO, f"block {number} is not on the local disk, and no bucket has it", file.path
@@ -365,6 +368,8 @@ class SparseDisk:
         failure = self.failures.pop((file, number), None)
         if failure is not None:
             raise failure
+        if self.refusing.is_on:
+            raise NotCached((Place(file.path, number * BLOCK_BYTES, BLOCK_BYTES),))
         self.blocks_waited_for += 1
         data = self.source.fetch(file.key, number * BLOCK_BYTES, file.block_bytes(number))
         self.fill(file, number, data)
@@ -390,10 +395,3 @@ class SparseDisk:
             buffers: tuple[Buffer] = (view,)
             count = self._below.pwritev(descriptor, buffers, position)
             view, position = view[count:], position + count
-
-
-def _is_live(path: str | None) -> bool:
-    """Return whether this is the path of a segment of a log, and neither of a removed segment nor of a removed partition."""
-    if path is None or not path.endswith(LOG_SUFFIX):
-        return False
-    return parse_partition_directory(path.rsplit("/", 2)[-2]) is not None

@@ -6,8 +6,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from log.errors import CorruptRecord
+from log.files.data_file import NotCached
+from log.files.fetching import without_fetching
 
 if TYPE_CHECKING:
+    from log.files.storage import Storage
     from log.segments.segment_list import SegmentList
 
 
@@ -25,12 +28,16 @@ class CleanStop:
     has_open_transactions: bool = False
 
 
-def clean_stop(segments: SegmentList, log_end_offset: int, *, has_open_transactions: bool) -> CleanStop:
+def clean_stop(
+    storage: Storage, segments: SegmentList, log_end_offset: int, *, has_open_transactions: bool
+) -> CleanStop:
     """Return the facts about a log that stops now."""
     first, active = segments.segments[0], segments.active
     try:
-        oldest_timestamp = first.largest_timestamp() if segments.size_bytes else -1
-    except (OSError, CorruptRecord):
+        # Of each log whose oldest blocks were evicted, a stop would wait for the bucket.
+        with without_fetching(storage):
+            oldest_timestamp = first.largest_timestamp() if segments.size_bytes else -1
+    except (OSError, CorruptRecord, NotCached):
         oldest_timestamp = -1
     return CleanStop(
         log_end_offset,

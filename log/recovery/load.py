@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from log.errors import CorruptRecord, NeedsRecovery
 from log.files.checkpoints import encode_partition_metadata
+from log.files.data_file import NotCached
+from log.files.fetching import without_fetching
 from log.files.file_names import (
     NAMES_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -100,7 +102,11 @@ def load_log(
     Unless `may_check`, raises NeedsRecovery if no clean stop vouches for the files; unless `may_mend`, if files must be written
     anew. A check and a mend wait for the disk.
     """
-    loader = _Loader(Listing(environment, directory, config, now_ms), may_mend=may_mend)
+    loader = _Loader(
+        Listing(environment, directory, config, now_ms),
+        may_mend=may_mend,
+        may_fetch=may_check or environment.is_apart,
+    )
     if clean_stop is None or environment.damage.is_lost or not loader.trusts(clean_stop):
         if not may_check:
             raise NeedsRecovery(f"{directory} has changed since it was stopped or recovered; reopen it again")
@@ -140,9 +146,10 @@ def load_log(
 class _Loader:
     """The steps of loading one partition."""
 
-    def __init__(self, listing: Listing, *, may_mend: bool) -> None:
+    def __init__(self, listing: Listing, *, may_mend: bool, may_fetch: bool) -> None:
         self.listing = listing
         self._may_mend = may_mend
+        self._may_fetch = may_fetch
         self.environment = listing.environment
         self.storage = listing.storage
         self.directory = listing.directory
@@ -234,7 +241,7 @@ class _Loader:
         if doubted:
             self._rebuild_transaction_indexes(doubted, undecided)
             self._write_offset_indexes(without)
-        false = not_borne_out(self.segments)
+        false = self._not_borne_out()
         if false:
             _logger.warning(
                 "%s: a transaction index contradicts the log and is rebuilt",
@@ -244,6 +251,22 @@ class _Loader:
                 [segment for segment in self.segments if segment.base_offset in false], undecided
             )
         self.segments[-1].aborts.hold()
+
+    def _not_borne_out(self) -> set[int]:
+        """Return the segments whose transaction index contradicts the log. Raises NeedsRecovery where a check would wait for a bucket."""
+        if self._may_fetch:
+            return not_borne_out(self.segments)
+        try:
+            with without_fetching(self.storage):
+                return not_borne_out(self.segments)
+        except NotCached:
+            if self._may_mend:
+                return (
+                    set()
+                )  # A recovery has checked them in its thread, and some of their blocks were evicted since.
+            raise NeedsRecovery(
+                f"{self.directory} has transaction indexes that must be checked against blocks of the bucket"
+            ) from None
 
     def _write_offset_indexes(self, segments: list[Segment]) -> None:
         """Write the offset indexes that are missing, so that the next load need not rebuild them."""

@@ -98,7 +98,7 @@ class Recovery:
         paths.append(write_snapshot(environment, directory, loaded.producers, end_offset, end_offset))
         environment.durability.sync(paths=paths, directories=[directory])
         has_open = Transactions(loaded.producers).has_open
-        return clean_stop(segments, end_offset, has_open_transactions=has_open)
+        return clean_stop(environment.storage, segments, end_offset, has_open_transactions=has_open)
 
     def _release(self, loaded: LoadedLog) -> None:
         SegmentList(self._apart, loaded.segments).retire()

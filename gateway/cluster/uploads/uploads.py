@@ -61,7 +61,7 @@ class Partitions:
 
     all: Callable[[], Iterable[PartitionKey]]
     """Returns all partitions of the metadata as far as it is durable, and those whose logs are open."""
-    open_log: Callable[[PartitionKey], PartitionLog | None]
+    open_log: Callable[[PartitionKey], Awaitable[PartitionLog | None]]
     """Returns the log of a partition, opened if necessary; None without records and files. Raises OSError, LogError, IncompatibleFormat."""
     flushed: Callable[[PartitionLog], Awaitable[None]]
     """Makes everything now in a log durable. Raises StorageFailed."""
@@ -311,7 +311,7 @@ class Uploads:
     async def _upload_one(self, partition: PartitionKey, *, is_wanting: bool) -> None:
         """Upload one partition, if that is needed and possible now."""
         try:
-            log = self._partitions.open_log(partition)
+            log = await self._partitions.open_log(partition)
             if log is None:
                 self._coverage.has_nothing(partition)
                 return

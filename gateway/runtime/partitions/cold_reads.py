@@ -29,6 +29,7 @@ from gateway.runtime.partitions.block_loads import (
 )
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from log import NotCached, Place, Storage
+from log.sparse import without_fetching
 
 logger = logging.getLogger(__name__)
 
@@ -151,16 +152,37 @@ class ColdReads:
                 seen.update(missing.places)
                 await self._brought_in(missing.places)
 
-    async def _brought_in(self, places: Iterable[Place]) -> None:
+    async def fetched(self, work: Callable[[], T]) -> T:
+        """Repeat `work` until the local disk has all that it reads: it may wait for the local disk, but not for the bucket.
+
+        `work` must change nothing that matters before it returns. If a block was evicted again, `work` waits for the bucket. Raises the
+        errors of `work`.
+        """
+        seen: set[Place] = set()
+        while self._workers is not None:
+            try:
+                with without_fetching(self.storage):
+                    return work()
+            except NotCached as missing:
+                if seen.issuperset(missing.places):
+                    break
+                seen.update(missing.places)
+                await self._brought_in(missing.places, goes_on=False)
+        return work()
+
+    async def _brought_in(self, places: Iterable[Place], *, goes_on: bool = True) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
-        wanted = self.want(places, lambda: done.set_result(None))
+        wanted = self.want(places, lambda: done.set_result(None), goes_on=goes_on)
         try:
             await done
         finally:
             wanted.cancel()
 
-    def want(self, places: Iterable[Place], callback: Callable[[], None]) -> Wanted:
-        """Read all of the places into the page cache, then call back, never at once."""
+    def want(self, places: Iterable[Place], callback: Callable[[], None], *, goes_on: bool = True) -> Wanted:
+        """Read all of the places into the page cache, then call back, never at once.
+
+        A reader that `goes_on` reads the following blocks next, so blocks are read ahead of it.
+        """
         wanted = Wanted(callback, self._forget_reader)
         for place in places:
             for key, part in blocks_of(place):
@@ -171,7 +193,7 @@ class ColdReads:
                     load.become_urgent()
                 load.waiting[wanted] = None
                 wanted.loads[load] = None
-                if self._is_in_sequence(key):
+                if goes_on and self._is_in_sequence(key):
                     load.blocks_ahead = self._blocks_ahead
         self._start_loads()
         return wanted

@@ -25,6 +25,7 @@ class Recoveries:
         self._flusher = flusher
         self._clock = clock
         self._under_way: dict[tuple[str, int], asyncio.Task[None]] = {}
+        self._is_finished = False
 
     async def reopen(self, log: PartitionLog, owner: LogOwner | None) -> None:
         """Bring an offline log back; `owner` serves it, if anyone does. Joins a recovery that is under way.
@@ -38,8 +39,17 @@ class Recoveries:
         """Recover a log that is not open, in the background, and call `then` when it can be opened."""
         self._start(key, lambda: self._open(directory, key, then))
 
+    async def open(self, directory: LogDirectory, key: tuple[str, int]) -> None:
+        """Recover a log that is not open, if that is possible; afterwards it can be opened. Joins a recovery that is under way.
+
+        The recovery continues when the caller is cancelled.
+        """
+        if not self._is_finished:
+            await asyncio.shield(self._start(key, lambda: self._open(directory, key, lambda: None)))
+
     async def finish(self) -> None:
         """Wait for the recoveries under way. Afterwards no thread uses the data directory."""
+        self._is_finished = True
         await asyncio.gather(*self._under_way.values(), return_exceptions=True)
 
     def _start(

@@ -17,6 +17,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.interval import Interval
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.checkpointing import write_checkpoint
+from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
@@ -59,6 +60,7 @@ class BackgroundJobs:
         log_directory: LogDirectory,
         lifecycle: TopicLifecycle,
         tokens: DelegationTokens,
+        cold_reads: ColdReads,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -68,7 +70,7 @@ class BackgroundJobs:
         self._tokens = tokens
         self._long_lived = LongLived()
         self._freed_memory = FreedMemory(partitions.tables)
-        self.retention = Retention(clock)
+        self.retention = Retention(clock, cold_reads)
         self._file_deletion = FileDeletion(config, clock, log_directory)
         self._delayed = DelayedDelivery(
             clock, log_directory, partitions, config.int("seqgate.delayed.records.snapshot.interval.ms")

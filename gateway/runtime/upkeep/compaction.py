@@ -19,6 +19,7 @@ from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.machine import Cleaner
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.checkpointing import write_checkpoint
+from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.partitions.removal import persist_files
@@ -72,11 +73,12 @@ class Compaction:
         log_directory: LogDirectory,
         lifecycle: TopicLifecycle,
         cleaner: Callable[[], Cleaner],
+        cold_reads: ColdReads,
         hold: Callable[[Sequence[str]], AbstractAsyncContextManager[None]] | None = None,
     ) -> None:
         """Create the job; each of the `log.cleaner.threads` gets its own `cleaner` while there is work.
 
-        `hold` keeps whole segment files on the local disk while a cleaner reads them.
+        `cold_reads` bring in the blocks that only a bucket has; `hold` keeps whole segment files on the local disk while a cleaner reads them.
         """
         self._config = config
         self._clock = clock
@@ -89,6 +91,7 @@ class Compaction:
         self._configs_changed = True
         self._task: asyncio.Task[None] | None = None
         self._cleaner = cleaner
+        self._cold_reads = cold_reads
         self._hold = hold
         self._workers: dict[Cleaner, None] = {}
         self._begun: set[asyncio.Task[None]] = set()
@@ -149,7 +152,7 @@ class Compaction:
         must_checkpoint = False
         async for partition in in_slices(self._partitions):
             if partition.log.config.compact and not partition.closed:
-                cleanable = self._cleanable(partition)
+                cleanable = await self._cleanable(partition)
                 if cleanable is not None:
                     found.append((cleanable.dirty_ratio, partition))
                     end_offset = cleanable.first_uncleanable_offset
@@ -160,8 +163,8 @@ class Compaction:
             await self._checkpoint(due)
         return due
 
-    def _cleanable(self, partition: Partition) -> Cleanable | None:
-        """Return the part of a partition to clean now; None when there is none."""
+    async def _cleanable(self, partition: Partition) -> Cleanable | None:
+        """Return the part of a partition to clean now; None when there is none. Waits for the bucket if only that has a needed time."""
         log, progress = partition.log, self._progress.of(partition)
         if log.offline or progress.uncleanable:
             return None
@@ -169,7 +172,9 @@ class Compaction:
         if clean_end_offset is not None and not has_closed_segments_after(log, clean_end_offset):
             return None
         try:
-            found = cleanable(log, clean_end_offset, log.recovery_point, self._clock.now_ms())
+            found = await self._cold_reads.fetched(
+                lambda: cleanable(log, clean_end_offset, log.recovery_point, self._clock.now_ms())
+            )
         except LogError as error:
             self._mark_uncleanable(partition, str(error))
             return None
@@ -217,7 +222,7 @@ class Compaction:
         """Clean a partition; return whether it is cleaner now."""
         if not await self._persist_files(partition):
             return False
-        found = None if partition.closed else self._cleanable(partition)
+        found = None if partition.closed else await self._cleanable(partition)
         progress = self._progress.of(partition)
         if found is None or found.first_uncleanable_offset > progress.durable_end_offset:
             return False

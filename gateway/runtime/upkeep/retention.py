@@ -1,7 +1,7 @@
 """Applies retention while the gateway serves: rolls segments of idle partitions by time, and deletes old segments.
 
 A worker thread persists what must be durable before a segment is deleted. A log with many old segments is processed in
-slices, between which requests run.
+slices, between which requests run. Where a segment's age is only in the bucket, retention waits for the block and decides then.
 """
 
 from __future__ import annotations
@@ -10,31 +10,37 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
 from gateway.runtime.loop.clock import Clock
+from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.removal import remove
-from log import DeletedSegment, DeletionReason, LogError, retention
+from log import DeletedSegment, DeletionReason, LogError, NotCached, retention
+from log.sparse import without_fetching
 
 logger = logging.getLogger(__name__)
 
 WORKERS: Final = 4
-"""Partitions from which segments are deleted at the same time."""
+"""Partitions that wait for the bucket, or from which segments are deleted, at the same time."""
 
 
 class Retention:
     """Applies retention to partitions, and counts deleted segments by the rule that deleted them."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, cold_reads: ColdReads) -> None:
         self.deleted_segments: Counter[DeletionReason] = Counter()
         self.deleted_bytes: Counter[DeletionReason] = Counter()
         self.rolled_segments = 0
         """Segments that were closed by time although nothing was appended."""
         self._clock = clock
+        self._cold_reads = cold_reads
         self._due: dict[Partition, None] = {}
         self._workers: set[asyncio.Task[None]] = set()
+        self._looking: set[asyncio.Task[int]] = set()
+        """The decisions that wait for the bucket."""
 
     def apply(self, partition: Partition) -> None:
         """Roll a segment that is due, and begin to delete old segments. Raises LogError."""
@@ -43,7 +49,12 @@ class Retention:
         if retention.roll_by_time(log, now_ms):
             self.rolled_segments += 1
             partition.start_flush()
-        if retention.decide_retention(log, now_ms).doomed:
+        try:
+            with without_fetching(self._cold_reads.storage):
+                is_due = bool(retention.decide_retention(log, now_ms).doomed)
+        except NotCached:
+            is_due = True  # A worker decides, once it has the block.
+        if is_due:
             self._due[partition] = None
             if len(self._workers) < WORKERS:
                 worker = asyncio.create_task(self._work(), name="deletion of segments")
@@ -53,6 +64,8 @@ class Retention:
     async def stop(self) -> None:
         """Begin no further deletion, and wait for those in progress."""
         self._due.clear()
+        for look in self._looking:
+            look.cancel()
         await asyncio.gather(*self._workers)
 
     async def _work(self) -> None:
@@ -70,12 +83,32 @@ class Retention:
         """Delete old segments slice by slice, until none is left."""
         log = partition.log
         while not partition.closed and not log.offline:
-            now_ms = self._clock.now_ms()
+            now_ms = await self._decided(partition)
+            if now_ms is None or partition.closed or log.offline:
+                return
             ticket = retention.prepare_retention(log, now_ms)
             if ticket is None:
                 return
             self._report(partition, await remove(partition, ticket, now_ms))
             await asyncio.sleep(0)
+
+    async def _decided(self, partition: Partition) -> int | None:
+        """Wait until the log can decide without the bucket; return the time of the decision, None at the end of the gateway. Raises LogError."""
+
+        def decide() -> int:
+            now_ms = self._clock.now_ms()
+            retention.decide_retention(partition.log, now_ms)
+            return now_ms
+
+        with suppress(NotCached), without_fetching(self._cold_reads.storage):
+            return decide()
+        look = asyncio.ensure_future(self._cold_reads.fetched(decide))
+        self._looking.add(look)
+        try:
+            await asyncio.wait((look,))
+        finally:
+            self._looking.discard(look)
+        return None if look.cancelled() else look.result()
 
     def _report(self, partition: Partition, deleted: Sequence[DeletedSegment]) -> None:
         for reason, group in groupby(deleted, key=lambda segment: segment.reason):

@@ -31,7 +31,10 @@ from tests.log.support import NOW_MS, batch, flush, open_log
 def compaction_in(path: Path) -> Compaction:
     directory: Any = SimpleNamespace(path=path, environment=SimpleNamespace(storage=Storage()))
     lifecycle: Any = None
-    return Compaction(load_config(), FixedClock(), Partitions(), directory, lifecycle, Machine().cleaner)
+    cold_reads: Any = None
+    return Compaction(
+        load_config(), FixedClock(), Partitions(), directory, lifecycle, Machine().cleaner, cold_reads
+    )
 
 
 @pytest.mark.parametrize(

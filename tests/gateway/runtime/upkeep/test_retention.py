@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.upkeep.retention import Retention
@@ -73,7 +74,7 @@ async def test_old_segments_are_deleted_and_logged(
     directory: LogDirectory, flusher: Flusher, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level("INFO")
-    retention = Retention(clock)
+    retention = Retention(clock, ColdReads(asyncio.get_running_loop(), directory.environment.storage))
     partition = await filled(directory, flusher, 120)
     size_bytes = partition.log.size_bytes
     retention.apply(partition)
@@ -93,7 +94,7 @@ async def test_old_segments_are_deleted_and_logged(
 async def test_other_requests_run_between_the_slices(
     directory: LogDirectory, flusher: Flusher, clock: Clock
 ) -> None:
-    retention = Retention(clock)
+    retention = Retention(clock, ColdReads(asyncio.get_running_loop(), directory.environment.storage))
     partition = await filled(directory, flusher, 160)
     clock.time_ms += HOUR_MS + 1
     seen = set()
@@ -110,7 +111,7 @@ async def test_an_idle_segment_rolls_and_its_file_names_become_durable(
 ) -> None:
     disk = new_disk()
     directory = LogDirectory.open(ROOT, Storage(disk=disk.process()), node_id=1, now_ms=clock.now_ms)
-    retention = Retention(clock)
+    retention = Retention(clock, ColdReads(asyncio.get_running_loop(), directory.environment.storage))
     partition = await filled(directory, flusher, 3, config=replace(CONFIG, retention_ms=-1))
     clock.time_ms += HOUR_MS + 1
     retention.apply(partition)
@@ -124,7 +125,7 @@ async def test_an_idle_segment_rolls_and_its_file_names_become_durable(
 
 
 async def test_many_partitions_at_once(directory: LogDirectory, flusher: Flusher, clock: Clock) -> None:
-    retention = Retention(clock)
+    retention = Retention(clock, ColdReads(asyncio.get_running_loop(), directory.environment.storage))
     partitions = [await filled(directory, flusher, 5, index) for index in range(12)]
     clock.time_ms += HOUR_MS + 1
     for _ in range(2):
@@ -138,7 +139,7 @@ async def test_many_partitions_at_once(directory: LogDirectory, flusher: Flusher
 async def test_a_partition_deleted_meanwhile_is_left_alone(
     directory: LogDirectory, flusher: Flusher, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    retention = Retention(clock)
+    retention = Retention(clock, ColdReads(asyncio.get_running_loop(), directory.environment.storage))
     partition = await filled(directory, flusher, 60)
     clock.time_ms += HOUR_MS + 1
     retention.apply(partition)
@@ -155,7 +156,7 @@ async def test_a_disk_that_fails_takes_the_partition_offline(
 ) -> None:
     disk = new_disk()
     directory = LogDirectory.open(ROOT, Storage(disk=disk.process()), node_id=1, now_ms=clock.now_ms)
-    retention = Retention(clock)
+    retention = Retention(clock, ColdReads(asyncio.get_running_loop(), directory.environment.storage))
     partition = await filled(directory, flusher, 5)
     clock.time_ms += HOUR_MS + 1
     retention.apply(partition)
