@@ -46,7 +46,9 @@ PARTS = {
     "memory": Part(memory.run, 1, ("requests without memory",)),
     "buckets": Part(buckets.run, 1, ("disks lost", "gateways taken over", "manifests", "boundaries moved")),
     "stores": Part(
-        stores.run, 1, ("stores killed", "disks lost", "faults of the store", "puts applied late")
+        stores.run,
+        1,
+        ("stores killed", "gateways taken over", "disks lost", "faults of the store", "puts applied late"),
     ),
     "transactions in a bucket": Part(
         partial(buckets.run, load=TRANSACTIONAL),
@@ -68,7 +70,9 @@ PARTS = {
 }
 PAUSING: dict[str, Callable[[Path, int, int, float], Outcome]] = {
     "buckets": buckets.run,
+    "stores": stores.run,
     "transactions in a bucket": partial(buckets.run, load=TRANSACTIONAL),
+    "transactions in a store": partial(stores.run, load=TRANSACTIONAL),
 }
 """The tests in which a gateway stands still, with its seconds as the last argument."""
 SHARE = tuple(name for name in PARTS if name not in {"kills", "injected full disk"})

@@ -1,13 +1,17 @@
-"""A gateway with an S3 store behind a proxy that injects random faults: the store answers with errors or is killed, or the gateway's disk is lost."""
+"""A gateway with an S3 store behind a proxy that injects random faults: the store answers with errors or is killed, another gateway
+takes over, or the gateway's disk is lost.
+"""
 
 from __future__ import annotations
 
-import shutil
 from collections import Counter
 from pathlib import Path
 from random import Random
 
+from tests.faults.processes import takeovers
+from tests.faults.processes.buckets import MOST_RECORDS_BETWEEN, lose_disk
 from tests.faults.processes.scene import IDEMPOTENT, Load, Outcome, Scene, Setting, play, until
+from tests.faults.processes.takeovers import PAUSE_S, Takeovers
 from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Versitygw
 
@@ -22,7 +26,6 @@ FAULTS = (
     Fault.LATE,
     Fault.CUT_ANSWER,
 )
-MOST_RECORDS_BETWEEN = 400
 AWAY = "The store of the cluster has carried out no call"
 REGION_AND_KEYS = {
     "AWS_ACCESS_KEY_ID": ACCESS_KEY,
@@ -49,19 +52,25 @@ class Weather:
         return fault
 
 
-def run(directory: Path, seed: int, rounds: int, load: Load = IDEMPOTENT) -> Outcome:
-    """Kill the store, then the gateway with its disk, while the store answers badly all the time."""
+def run(
+    directory: Path, seed: int, rounds: int, pause_s: float = PAUSE_S, load: Load = IDEMPOTENT
+) -> Outcome:
+    """Kill the store, let another gateway take over, and lose the disk, while the store answers badly all the time."""
     weather = Weather(seed)
+    takeover = Takeovers(pause_s)
     with Versitygw() as store, FaultProxy(store.port, draw=weather.draw) as proxy:
 
         def act(scene: Scene) -> None:
+            takeovers.prepare(scene)
             for _ in range(rounds):
                 scene.producers.await_further(scene.rng.randint(1, MOST_RECORDS_BETWEEN))
                 _kill_store(scene, store)
                 proxy.release()
-                scene.producers.await_further(scene.rng.randint(1, MOST_RECORDS_BETWEEN))
-                _lose_disk(scene)
+                takeover.take_over(scene, with_clients=scene.rng.random() < 0.5)
                 proxy.release()
+                lose_disk(scene)
+                proxy.release()
+            takeovers.finish(scene)
 
         settings = {
             "seqgate.cluster": f"s3://{BUCKET}/orders",
@@ -69,7 +78,7 @@ def run(directory: Path, seed: int, rounds: int, load: Load = IDEMPOTENT) -> Out
             "seqgate.cluster.puts.per.second": "200",
             "seqgate.cluster.upload.interval.ms": "300",
         }
-        setting = Setting(settings=settings, environment=REGION_AND_KEYS, load=load)
+        setting = Setting(settings=settings, environment=REGION_AND_KEYS, way=takeover.way, load=load)
         outcome = play(directory, seed, act, setting)
     outcome.counts.update(weather.counts)
     return outcome
@@ -85,10 +94,3 @@ def _kill_store(scene: Scene, store: Versitygw) -> None:
     )
     store.start()
     scene.counts["stores killed"] += 1
-
-
-def _lose_disk(scene: Scene) -> None:
-    scene.gateway.kill()
-    shutil.rmtree(scene.gateway.data_dir)
-    scene.gateway.start()
-    scene.counts["disks lost"] += 1

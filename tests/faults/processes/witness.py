@@ -41,7 +41,7 @@ class Witness:
         self._producer = begun(self._bootstrap)
         request = {f"v3_and_below_{name}": value for name, value in self._producer.items()}
         request["v3_and_below_topics"] = [{"name": TOPIC, "partitions": [0]}]
-        with Wire(self._bootstrap) as wire:
+        with Wire(self._bootstrap, timeout_s=TIMEOUT_S) as wire:
             added = wire.call("add_partitions_to_txn", 3, request)
             assert set(_errors(added.fields)) == {0}, added
             answer = wire.call("produce", 9, self._record(b"before the stop", 0))
@@ -102,7 +102,7 @@ def begun(bootstrap: str) -> Plain:
     """Begin a producer with the transactional id; return its id and epoch as the fields of further requests."""
     asked = {"transactional_id": TRANSACTIONAL_ID, "transaction_timeout": 60_000}
     new = {"producer_id": -1, "producer_epoch": -1}
-    with Wire(bootstrap) as wire:
+    with Wire(bootstrap, timeout_s=TIMEOUT_S) as wire:
         while (answer := wire.call("init_producer_id", 4, asked | new).fields)["error_code"]:
             key = {"key_type": COORDINATOR_OF_TRANSACTIONS, "key": TRANSACTIONAL_ID}
             wire.call("find_coordinator", 2, key)
