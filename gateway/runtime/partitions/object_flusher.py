@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import logging
 import sys
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -31,6 +32,8 @@ from gateway.runtime.partitions.round_reader import ObjectContent, RoundReader
 from gateway.runtime.partitions.unwritten import Unwritten
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
 from log import CachedDurability, FlushTicket, PartitionLog
+
+logger = logging.getLogger(__name__)
 
 
 class WriteAheadLog(Protocol):
@@ -294,7 +297,7 @@ class ObjectFlusher:
         self.failures += current.note_failures()
         if content.rows:
             self._put(current, content)
-        if current.reader.is_done:
+        if current is self._reading and current.reader.is_done:
             self._reading = None
             current.is_put = True
             self._finish_rounds()
@@ -306,7 +309,12 @@ class ObjectFlusher:
         current.unread_bytes -= sum(map(len, content.data))
         self._in_flight += 1
         current.objects_out += 1
-        self._wal.put(content.rows, content.data, partial(self._confirmed, current))
+        try:
+            self._wal.put(content.rows, content.data, partial(self._confirmed, current))
+        except Exception as error:
+            # Later objects would have a gap where this one is missing, so nothing more may be put.
+            logger.exception("an object of the write-ahead log can't be put")
+            self.give_up(f"an object of the write-ahead log can't be put: {error}")
 
     def _has_full_object(self, current: ObjectRound) -> bool:
         """Return whether a full object can be put now, from the rest of the round or from the bytes appended since. Such an object costs no budget."""

@@ -93,7 +93,7 @@ class RoundReader:
             if not data:
                 return 0
         if ticket in self._to_check:
-            _check(ticket, data)
+            _check(ticket, data, part.first_offset, end_offset)
         position = part.position + len(data)
         if position == part.end_position:
             self._parts.popleft()
@@ -128,14 +128,16 @@ class RoundReader:
         return sum(len(data) for _, data in files)
 
 
-def _check(ticket: FlushTicket, data: bytes) -> None:
-    """Check that the disk returned sound batches. Raises CorruptRecord."""
-    view, end = memoryview(data), 0
+def _check(ticket: FlushTicket, data: bytes, first_offset: int, end_offset: int) -> None:
+    """Check that the disk returned sound batches of all these offsets. Raises CorruptRecord."""
+    view, end, offset = memoryview(data), 0, first_offset
     for position, batch in whole_batches(data):
         end = position + batch.size_bytes
-        if not crc_matches(batch, view, position):
-            raise CorruptRecord(f"{ticket.place} is damaged at offset {batch.base_offset}")
-    if end != len(data):
+        # The CRC does not cover the base offset.
+        if batch.base_offset != offset or not crc_matches(batch, view, position):
+            raise CorruptRecord(f"{ticket.place} is damaged at offset {offset}")
+        offset = batch.last_offset + 1
+    if end != len(data) or offset != end_offset:
         raise CorruptRecord(f"{ticket.place} is damaged: a batch that no object has is cut short")
 
 
@@ -151,6 +153,8 @@ def _first_batches(ticket: FlushTicket, part: FileRange, room: int, *, must_fit:
     if not size_bytes and not must_fit:
         head = data if len(data) >= HEADER_BYTES else ticket.read(part, part.position, HEADER_BYTES)
         batch = parse_header(head)
+        if batch.size_bytes > part.size_bytes:
+            raise CorruptRecord(f"{ticket.place} is damaged at offset {part.first_offset}")
         end_offset, size_bytes = batch.last_offset + 1, batch.size_bytes
         data = ticket.read(part, part.position, size_bytes)
     return end_offset, data[:size_bytes]
