@@ -2,8 +2,8 @@
 """Reads and writes the files of one data directory, on a `Disk` (log.files.disk) that makes the system calls.
 
 A `DataFile` is a file name with a descriptor that `Descriptors` (log.files.descriptors) opens when needed. Tests put a simulated
-disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`, `bring_in`, `drop_cached` and the methods that
-take paths may be called from another thread than the owner's. An owner that must not wait for the
+disk under the storage. All methods raise OSError. Only the fsyncs, `read_pinned`, `forget_cached` of a pinned file, `bring_in`,
+`drop_cached` and the methods that take paths may be called from another thread than the owner's. An owner that must not wait for the
 disk sets `waits` to False while it reads. Bytes that are not in the page cache then raise NotCached, with the places that another
 thread must read into the page cache first.
 """
