@@ -61,6 +61,10 @@ def _grown_and_compacted(walk: Walk) -> None:
     walk.loop.call_later(0.5, walk.compact)
 
 
+def _half_compacted(walk: Walk) -> None:
+    walk.compact_slowly()
+
+
 def _deleted(walk: Walk) -> None:
     walk.delete_topic(PLAIN)
 
@@ -120,6 +124,7 @@ EVENTS = {
     "emptied": _emptied,
     "compacted": _compacted,
     "grown and compacted": _grown_and_compacted,
+    "half compacted": _half_compacted,
     "deleted": _deleted,
     "recreated": _recreated,
     "stood still": _stood_still,

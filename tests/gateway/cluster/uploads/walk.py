@@ -13,7 +13,7 @@ from random import Random
 from typing import Any, TypeVar
 
 from gateway.cluster.objects.objects import Refused, StoreFailed
-from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key
+from gateway.cluster.parts.keys import PREFIX, PartitionKey, part_key
 from gateway.cluster.parts.manifest import Manifest, decode_manifest
 from gateway.cluster.parts.manifests import Overtaken
 from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
@@ -32,8 +32,10 @@ from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from gateway.runtime.partitions.put_budget import PutLimits
 from gateway.runtime.partitions.removal import remove
 from log import CachedDurability, LogConfig, LogDirectory, PartitionLog, Storage, reopening, retention
+from log.cleaning import begin_swap, finish_swap, replace_sources
 from log.rebuilding import RebuiltDirectory
-from tests.log.compaction.cleaning import compact, keyed, stored
+from tests.log.compaction.cleaning import begin, compact, keyed, stored
+from tests.log.compaction.cleaning import run as cleaned_by
 from tests.log.support import NOW_MS
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.machine import SimulatedClock, SimulatedMachine
@@ -49,6 +51,8 @@ CONFIG = LogConfig(
 KEYS = 5
 TROUBLE_S = 20.0
 """How long an event lasts that ends by itself."""
+SWAP_S = 0.03
+"""The time between the two steps of a swap, in which some calls are made."""
 LATER_MS = 86_400_000
 """By how much the clock of searches for orphans is ahead, so that all objects are old enough."""
 ENDED = (SessionFenced, Overtaken)
@@ -162,7 +166,7 @@ class Walk:
         yield from (PartitionKey(log.topic_id, log.partition) for log in self.directory.logs())
         yield from (PartitionKey(topic_id, 0) for topic_id in self.topics)
 
-    def _open_log(self, key: PartitionKey) -> PartitionLog | None:
+    async def _open_log(self, key: PartitionKey) -> PartitionLog | None:
         return next((log for log in self.directory.logs() if (log.topic_id, log.partition) == key), None)
 
     async def _flushed(self, log: PartitionLog) -> None:
@@ -222,6 +226,29 @@ class Walk:
         log = self.compacted.log
         if not log.offline and log.recovery_point == log.log_end_offset:
             compact(log, self.storage, now_ms=NOW_MS)
+
+    def compact_slowly(self) -> None:
+        """Clean the compacted partition now, and swap its segments in one after the other while other work goes on."""
+        log = self.compacted.log
+        if log.offline or log.recovery_point < log.log_end_offset:
+            return
+        cleaning = begin(log, now_ms=NOW_MS)
+        segments, _ = cleaned_by(self.storage, cleaning)
+
+        async def swap() -> None:
+            for segment in segments:
+                ticket = begin_swap(log, cleaning, segment)
+                if ticket is None:
+                    return
+                await asyncio.to_thread(ticket.read_and_run)
+                if not replace_sources(log, ticket, NOW_MS):
+                    return
+                await asyncio.sleep(SWAP_S)
+                await asyncio.to_thread(ticket.run)
+                if not finish_swap(log, ticket):
+                    return
+
+        self.tasks.append(self.loop.create_task(swap()))
 
     def delete_topic(self, topic_id: uuid.UUID) -> str:
         """Delete a topic, whose removal is durable in the metadata."""
@@ -371,6 +398,3 @@ def _readable(log: PartitionLog) -> PartitionLog:
 
 def _fields(config: LogConfig) -> dict[str, Any]:
     return {name: getattr(config, name) for name in LogConfig.__dataclass_fields__}
-
-
-__all__ = ["COMPACTED", "DELETED", "PLAIN", "Walk", "manifest_key", "manifests_in", "missing_of"]
