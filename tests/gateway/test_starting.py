@@ -1,4 +1,4 @@
-"""SIGTERM while a gateway starts, and its bucket does not answer."""
+"""SIGTERM while a gateway starts or runs, and its bucket does not answer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Buffer, StoreFailed
 from gateway.config import load_config
 from gateway.gateway import Gateway
+from gateway.homes.bucket_home import BucketHome
 from gateway.starting import start_until
 
 
@@ -101,3 +102,29 @@ async def test_a_start_without_a_stop_waits_for_its_store(
     assert await starting
     assert gateway.services.coordinators.producer_ids.state().last_error is None
     await gateway.stop()
+
+
+async def test_a_stop_whose_store_is_away_ends_amid_a_round_of_uploads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The records that wait are given up, as if they had never been answered; the next start has all others."""
+    monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
+    gateway, store = _gateway(tmp_path, 1_000_000)
+    await gateway.start()
+    assert isinstance(gateway.home, BucketHome)
+    assert gateway.home._uploads is not None
+    store._left = 0
+    uploading = asyncio.ensure_future(gateway.home._uploads.round())
+    await store.is_away.wait()
+    log = gateway.services.topics.metadata_log.log
+    acknowledged = log.recovery_point
+    claiming = asyncio.ensure_future(gateway.services.coordinators.producer_ids.next_producer_id())
+    await gateway.stop()
+    uploading.cancel()
+    claiming.cancel()
+    await asyncio.gather(uploading, claiming, return_exceptions=True)
+    again, _ = _gateway(tmp_path, 1_000_000)
+    await again.start()
+    assert again.services.topics.metadata_log.log.log_end_offset >= acknowledged > 0
+    await again.stop()
