@@ -16,6 +16,9 @@ from tests.simulation.process import Process
 KILLED_WHILE_STARTING = 0.3
 PAUSED = 0.5
 """The share of gateways that stand still while another one takes over."""
+PAUSE_S = 0.7
+ZOMBIE_PAUSES_S = (0.1, 0.5, 2.0)
+"""The mean time for which they stand still. In a run about zombies the choices for it, from when the other one reads the first manifest."""
 CUT_WHILE_SLOW = 0.5
 AT_ONCE = 0.2
 """The share of crashes and cuts that directly follow the previous one."""
@@ -113,14 +116,19 @@ class Director:
         async with self._restarting:
             left = None
             if self._node.gateway is not None:
-                left = self._node.leave_running(pauses=self._chance.random() < PAUSED)
+                pauses = self._chance.random() < PAUSED or self._plan.profile.zombies
+                left = self._node.leave_running(pauses=pauses)
             resuming = asyncio.create_task(self._resume(left))
             await self._bring_up()
             await resuming
 
     async def _resume(self, process: Process | None) -> None:
         """Let a process go on that stands still, at a moment of the takeover or after it."""
-        await asyncio.sleep(self._chance.expovariate(1 / 0.7))
+        mean_s = PAUSE_S
+        if self._plan.profile.zombies and process is not None:
+            mean_s = self._chance.choice(ZOMBIE_PAUSES_S)
+            await self._node.begins_to_read()
+        await asyncio.sleep(self._chance.expovariate(1 / mean_s))
         if process is not None and process.is_paused:
             self.faults["resumed"] += 1
             process.resume()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
+from dataclasses import replace
 from random import Random
+from typing import Final
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.config import load_config
@@ -22,15 +24,24 @@ from tests.simulation.machine import SimulatedClock, SimulatedMachine
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
-from tests.support.simulated_objects import CALM, SimulatedBucket, SimulatedObjects
+from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, SimulatedObjects
 
 logger = logging.getLogger(__name__)
 
 DATA = "/data"
+SLOW_END: Final = Faults(slow=0.8, slow_latency_s=5.0, slow_creates_below="wal/")
+"""How a zombie reaches the store: it is long in learning of its end, and quick in its uploads and deletions."""
 START_PATIENCE_S = 600.0
 STORE_PATIENCE_S = 3_000.0
 """The same where a start waits for a store whose calls fail."""
 AMID_PATIENCE_S = 5.0
+SLOW_READS_S = (0.1, 2.0)
+"""The latency of the store for a gateway that takes over, once it has sealed the logs before, in a run about zombies."""
+READING_PATIENCE_S = 30.0
+LOOK_S = 0.01
+READ_CALLS = 50
+KEPT_BY_ZOMBIES = 0.5
+"""The share of gateways that keep their producers when another one takes over, in a run about zombies."""
 NAME = "gateway"
 
 
@@ -117,6 +128,8 @@ class Node:
             self.kill()
             return False
         self.gateway = gateway
+        if self._store is not None and self._plan.store is not None:
+            self._store.faults = self._plan.store
         self.counts["starts"] += 1
         self._history.add(GatewayStarted(self._at_ms()))
         return True
@@ -132,6 +145,24 @@ class Node:
             self.bucket, seed=self._chance.randrange(1 << 30), faults=faults, name=f"life {life}"
         )
         return self._store
+
+    async def begins_to_read(self) -> None:
+        """Wait until the gateway that takes over reads a manifest, and slow its store down from then on. A start may do without."""
+        deadline_s = self._loop.time() + READING_PATIENCE_S
+        while self._loop.time() < deadline_s and not self._has_read_a_manifest():
+            await asyncio.sleep(LOOK_S)
+        if self._store is not None and self._plan.store is not None and self.gateway is None:
+            self._store.faults = replace(self._plan.store, latency_s=SLOW_READS_S)
+
+    def _has_read_a_manifest(self) -> bool:
+        """Return whether the gateway runs, or one of the last calls of its start was for a manifest."""
+        if self.gateway is not None:
+            return True
+        name = f"life {self.counts['lives in the bucket']}"
+        return any(
+            call.operation == "get" and call.client == name and call.key.endswith("/manifest")
+            for call in self.bucket.calls[-READ_CALLS:]
+        )
 
     def calm_store(self) -> None:
         """Let no further call of the gateway to the store fail."""
@@ -195,10 +226,13 @@ class Node:
         self._replaced[process] = self.disk
         self.disk = self._disk_elsewhere()
         self.counts["takeover"] += 1
-        self._network.lead_away(process, lambda client: client.startswith("idempotent"))
+        keeps = not self._plan.profile.zombies or self._chance.random() < KEPT_BY_ZOMBIES
+        self._network.lead_away(process, lambda client: keeps and client.startswith("idempotent"))
         self._history.add(GatewayCrashed(self._at_ms(), "kill"))
         process.begin(gateway.home.ended()).add_done_callback(lambda ended: self._has_ended(process, ended))
         process.is_paused = pauses
+        if self._plan.profile.zombies and self._store is not None:
+            self._store.faults = SLOW_END
         return process
 
     def _has_ended(self, process: Process, ended: asyncio.Task[None]) -> None:

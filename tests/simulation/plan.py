@@ -7,13 +7,21 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
-from tests.simulation.profiles import ORDINARY, TAKEOVERS, Profile, profile_of
+from tests.simulation.profiles import (
+    BUCKET_PROFILES,
+    ORDINARY,
+    Profile,
+    bucket_profile_name_of,
+    profile_of,
+)
 from tests.support.simulated_objects import CALM, Faults
 
 HOST = "gateway"
 PORT = 9092
 LONG_MAX = 2**63 - 1
 PAGE_CACHE = LONG_MAX
+RARE_UPLOADS_MS: Final = 600_000
+RARE_SWEEPS_MS: Final = 86_400_000
 
 
 @dataclass(frozen=True)
@@ -73,14 +81,11 @@ FAULTY_STORES: Final = (
 )
 
 
-TAKEOVERS_SHARE: Final = 0.25
-"""The share of runs in a bucket that are about takeovers."""
-
-
 def bucket_plan_of(seed: int) -> Plan:
     """Draw a plan in which records are durable in a bucket: disks are lost, gateways taken for dead, and the store fails."""
-    if Random(f"takeovers {seed}").random() < TAKEOVERS_SHARE:
-        return _in_bucket(seed, plan_of(seed, TAKEOVERS), TAKEOVERS.befalls or {})
+    profile = BUCKET_PROFILES.get(bucket_profile_name_of(seed))
+    if profile is not None:
+        return _in_bucket(seed, plan_of(seed, profile), profile.befalls or {})
     chance, plan = Random(f"bucket befalls {seed}"), plan_of(seed)
     # a start takes longer than on a local disk, and the gateway must do some work before it ends
     befalls = {
@@ -98,28 +103,29 @@ def bucket_plan_of(seed: int) -> Plan:
 
 def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:
     chance = Random(f"bucket plan {seed}")
-    settings = (
-        "seqgate.cluster=s3://bucket/prefix",
-        f"seqgate.cluster.puts.per.second={chance.choice((5, 50, 1_000))}",
-        f"seqgate.cluster.puts.in.flight={chance.choice((1, 2, 4))}",
-        f"log.flush.interval.messages={chance.choice((1, PAGE_CACHE))}",
-        f"seqgate.cluster.upload.interval.ms={Random(f'uploads plan {seed}').choice((100, 500, 2_000, 600_000))}",
-        f"seqgate.cluster.cache.bytes={Random(f'cache plan {seed}').choice((0, 1 << 14, -1))}",
-        f"seqgate.cluster.orphan.age.ms={Random(f'sweeps plan {seed}').choice((1_000, 5_000, 86_400_000))}",
-    )
-    rests = not {"seqgate.cluster.upload.interval.ms=600000", "seqgate.cluster.orphan.age.ms=86400000"} & {
-        *settings
+    settings = {
+        "seqgate.cluster": "s3://bucket/prefix",
+        "seqgate.cluster.puts.per.second": chance.choice((5, 50, 1_000)),
+        "seqgate.cluster.puts.in.flight": chance.choice((1, 2, 4)),
+        "log.flush.interval.messages": chance.choice((1, PAGE_CACHE)),
+        "seqgate.cluster.upload.interval.ms": Random(f"uploads plan {seed}").choice(
+            (100, 500, 2_000, 2_000 if plan.profile.zombies else RARE_UPLOADS_MS)
+        ),
+        "seqgate.cluster.cache.bytes": Random(f"cache plan {seed}").choice((0, 1 << 14, -1)),
+        "seqgate.cluster.orphan.age.ms": Random(f"sweeps plan {seed}").choice((1_000, 5_000, RARE_SWEEPS_MS)),
     }
-    store = chance.choice(FAULTY_STORES)
+    settings = {name: value for name, value in settings.items() if name not in plan.profile.settings}
+    store = CALM if plan.profile.zombies else chance.choice(FAULTY_STORES)
     if store.slow:
         # Clients that give up within a second would ask for blocks of one id sooner than the store takes one.
-        settings += ("seqgate.producer.id.block.size=1000",)
+        settings["seqgate.producer.id.block.size"] = 1_000
     return replace(
         plan,
         befalls=dict(befalls),
-        settings=(*plan.settings, *settings),
+        settings=(*plan.settings, *(f"{name}={value}" for name, value in settings.items())),
         store=store,
-        rests=rests,
+        rests=settings.get("seqgate.cluster.upload.interval.ms") != RARE_UPLOADS_MS
+        and settings.get("seqgate.cluster.orphan.age.ms") != RARE_SWEEPS_MS,
         faults_need_topics=Random(f"begin of {seed}").random() < 0.9,
     )
 

@@ -24,14 +24,15 @@ from itertools import chain, count, islice, takewhile
 from pathlib import Path
 
 from tests.simulation.plan import Plan, bucket_plan_of, plan_of
-from tests.simulation.planted import FAULTS
+from tests.simulation.planted import FAULTS, SOUGHT
 from tests.simulation.planted import seeds as kept_seeds
 from tests.simulation.planted.seeds import KEPT
-from tests.simulation.profiles import profile_name_of
+from tests.simulation.profiles import bucket_profile_name_of, profile_name_of
 from tests.simulation.simulation import run_seed
 
 HASH_SEED = "0"
 KEPT_IN = Path(kept_seeds.__file__)
+ALL = {**FAULTS, **SOUGHT}
 LONGEST_S = 15.0
 """The longest run, in virtual time: many seeds find more than long runs do."""
 SEEDS = 60
@@ -76,7 +77,7 @@ class Found:
     def row(self) -> str:
         """Return a row of the table in docs/reliability.md."""
         checkers = ", ".join(f"`{checker}`" for checker in self.checkers) or "not found"
-        return f"| `{self.fault}` | {FAULTS[self.fault].mistake} | {checkers} | {self.seed} |"
+        return f"| `{self.fault}` | {ALL[self.fault].mistake} | {checkers} | {self.seed} |"
 
 
 def plan_for(seed: int, *, in_bucket: bool) -> Plan:
@@ -87,8 +88,8 @@ def plan_for(seed: int, *, in_bucket: bool) -> Plan:
 
 def breaches_of(fault: str, seed: int) -> list[str]:
     """Return the breaches of a run with the fault."""
-    with FAULTS[fault].plant():
-        return run_seed(seed, plan_for(seed, in_bucket=FAULTS[fault].in_bucket)).breaches
+    with ALL[fault].plant():
+        return run_seed(seed, plan_for(seed, in_bucket=ALL[fault].in_bucket)).breaches
 
 
 @lru_cache
@@ -103,7 +104,7 @@ def try_seed(fault: str, seed: int) -> Tried:
     checkers = tuple(dict.fromkeys(breach.split(":", 1)[0] for breach in breaches))
     if not breaches:
         return Tried(fault, seed, ())
-    return Tried(fault, seed, checkers, breaches[0], is_unsound(seed, in_bucket=FAULTS[fault].in_bucket))
+    return Tried(fault, seed, checkers, breaches[0], is_unsound(seed, in_bucket=ALL[fault].in_bucket))
 
 
 def seeds_for(fault: str, first: int) -> Iterator[int]:
@@ -112,16 +113,17 @@ def seeds_for(fault: str, first: int) -> Iterator[int]:
 
     All but the first are seeds whose profile the fault names.
     """
-    profiles = FAULTS[fault].profiles
+    profiles = ALL[fault].profiles
     kept = KEPT.get(fault)
-    in_bucket = FAULTS[fault].in_bucket
-    alike = {seed for other, seed in KEPT.items() if FAULTS[other].in_bucket == in_bucket}
+    in_bucket = ALL[fault].in_bucket
+    alike = {seed for other, seed in KEPT.items() if ALL[other].in_bucket == in_bucket}
     others = sorted(alike - {kept})
+    name_of = bucket_profile_name_of if in_bucket else profile_name_of
     if kept is not None:
         yield kept
     further = (seed for seed in count(first) if seed != kept and seed not in others)
     for seed in chain(others, further):
-        if not profiles or profile_name_of(seed) in profiles:
+        if not profiles or name_of(seed) in profiles:
             yield seed
 
 
@@ -175,7 +177,10 @@ def find_within(
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation.plant", description=__doc__)
     parser.add_argument(
-        "--fault", choices=sorted(FAULTS), action="append", help="the fault to hunt (default: all)"
+        "--fault",
+        choices=sorted(ALL),
+        action="append",
+        help="the fault to hunt (default: all that were found before)",
     )
     parser.add_argument(
         "--seed", type=int, help="show all breaches of this run; with --seconds, the first seed"
@@ -198,7 +203,7 @@ def _show(fault: str, seed: int) -> int:
 def keep(found: Iterable[Found]) -> None:
     """Write the seeds of the faults that were found; the seeds of the others stay."""
     seeds = {**KEPT, **{one.fault: one.seed for one in found if one.checkers}}
-    rows = "".join(f'    "{fault}": {seeds[fault]},\n' for fault in sorted(seeds) if fault in FAULTS)
+    rows = "".join(f'    "{fault}": {seeds[fault]},\n' for fault in sorted(seeds) if fault in ALL)
     text = KEPT_IN.read_text()
     begin, end = text.index("{\n") + 2, text.rindex("}")
     KEPT_IN.write_text(text[:begin] + rows + text[end:])

@@ -7,7 +7,7 @@ kinds of clients and faults, and more of each.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Final
 
@@ -15,6 +15,11 @@ from tests.simulation.clients.population import Population
 from tests.simulation.clients.traits import Traits
 
 ORDINARY_SHARE: Final = 0.5
+TAKEOVERS_SHARE: Final = 0.25
+"""The share of runs in a bucket that are about takeovers."""
+ZOMBIES_SHARE: Final = 0.15
+HISTORIES_SHARE: Final = 0.1
+"""The shares of two more profiles among the other runs in a bucket."""
 TINY_SEGMENTS: Final = {"internal.segment.bytes": ("2000", "3000")}
 
 
@@ -40,6 +45,8 @@ class Profile:
     """The share of topics that are compacted."""
     recompressed: float = 0.0
     """The share of runs whose topics recompress batches."""
+    zombies: bool = False
+    """Whether each gateway that is taken over stands still and goes on amid the takeover or after it, and both reach the store slowly."""
 
 
 _SLOW_FLUSHES: Final = {"seqgate.flush.inline.max.ms": "0"}
@@ -285,11 +292,68 @@ TAKEOVERS: Final = Profile(
 )
 """Runs in a bucket, in which gateways take over from others that run."""
 
+ZOMBIES: Final = replace(
+    TAKEOVERS,
+    durations_s=(12.0, 15.0),
+    befalls={"takeover": 1.5, "lost disk": 4.0},
+    populations=(
+        Population(
+            idempotent_producers=3,
+            administrators=2,
+            traits=Traits(
+                producer_pauses_s=(0.01, 0.05),
+                padding_bytes=(600,),
+                change_pauses_s=(0.05,),
+                deletions=100,
+            ),
+        ),
+    ),
+    topics=(1, 1),
+    topic_configs={"internal.segment.bytes": ("2000",)},
+    compacted=0.3,
+    settings={
+        "log.cleaner.backoff.ms": "100",
+        "log.retention.check.interval.ms": "100",
+        "log.segment.delete.delay.ms": "0",
+    },
+    zombies=True,
+)
+"""Runs in a bucket, in which a gateway goes on with its uploads and deletions while another one reads the bucket slowly."""
+
+HISTORIES: Final = Profile(
+    durations_s=(8.0, 12.0),
+    befalls={"stop": 2.0, "lost disk": 6.0},
+    settings={"seqgate.cluster.cache.bytes": "0", "seqgate.cluster.upload.interval.ms": "100"},
+    populations=(
+        Population(
+            idempotent_producers=2,
+            consumers=3,
+            traits=Traits(producer_pauses_s=(0.01, 0.05), padding_bytes=(0, 600), reads_again=0.5),
+        ),
+    ),
+    topics=(1, 2),
+    topic_configs=TINY_SEGMENTS,
+    compacted=0.25,
+)
+"""Runs in a bucket, in which the disk keeps nothing that the bucket has, and consumers read all of the history again and again."""
+
+BUCKET_PROFILES: Final = {"takeovers": TAKEOVERS, "zombies": ZOMBIES, "histories": HISTORIES}
+
 
 def profile_name_of(seed: int) -> str:
     """Draw the name of a seed's profile; the empty name is the ordinary run's."""
     chance = Random(f"profile {seed}")
     return "" if chance.random() < ORDINARY_SHARE else chance.choice(list(PROFILES))
+
+
+def bucket_profile_name_of(seed: int) -> str:
+    """Draw the name of the profile of a seed in a bucket. Most runs have the profile that they have without a bucket."""
+    if Random(f"takeovers {seed}").random() < TAKEOVERS_SHARE:
+        return "takeovers"
+    drawn = Random(f"profile of {seed}").random()
+    if drawn < ZOMBIES_SHARE:
+        return "zombies"
+    return "histories" if drawn < ZOMBIES_SHARE + HISTORIES_SHARE else profile_name_of(seed)
 
 
 def profile_of(seed: int) -> Profile:

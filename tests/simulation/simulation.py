@@ -45,8 +45,9 @@ class Outcome:
 
     def told(self) -> str:
         """Return a report for people: the seed, the command to replay it, and the breaches."""
+        bucket = "" if self.plan.store is None else " --bucket"
         lines = [
-            f"seed {self.seed}: {len(self.breaches)} breaches; python -m tests.simulation --seed {self.seed}",
+            f"seed {self.seed}: {len(self.breaches)} breaches; python -m tests.simulation{bucket} --seed {self.seed}",
             f"  {self.plan}",
         ]
         return "\n".join([*lines, *(f"  {breach}" for breach in self.breaches[:20])])

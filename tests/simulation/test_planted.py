@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.simulation.planted import FAULTS, Fault
+from tests.simulation.planted import FAULTS, SOUGHT, Fault
 
 
-@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+@pytest.mark.parametrize("fault", [*FAULTS.values(), *SOUGHT.values()], ids=lambda fault: fault.name)
 def test_it_can_be_planted_and_taken_back(fault: Fault) -> None:
     changes = fault.changes()
     before = [getattr(owner, name) for owner, name, _ in changes]

@@ -68,6 +68,8 @@ class Faults:
     slow: float = 0.0
     slow_latency_s: float = 60.0
     """The longest latency of a slow call; a call that is slower than the client's timeout takes effect after the client gave up."""
+    slow_creates_below: str = ""
+    """If set, only creates of keys with this prefix are slow."""
     fails_before: float = 0.0
     fails_after: float = 0.0
     lands_late: float = 0.0
@@ -302,7 +304,7 @@ class SimulatedObjects:
         effect: Callable[[float], T],
         answer: asyncio.Future[T],
     ) -> None:
-        until_effect_s, until_answer_s = self._latency_s(), self._latency_s()
+        until_effect_s, until_answer_s = self._latency_s(call), self._latency_s(call)
         late_s = self._chance.uniform(0, self.faults.late_s)
 
         def later(delay_s: float, callback: Callable[[], None]) -> asyncio.TimerHandle:
@@ -362,8 +364,10 @@ class SimulatedObjects:
                 return fate
         return Fate.CARRIED_OUT
 
-    def _latency_s(self) -> float:
-        if self._chance.random() < self.faults.slow:
+    def _latency_s(self, call: Call) -> float:
+        prefix = self.faults.slow_creates_below
+        may_be_slow = not prefix or (call.operation == "create" and call.key.startswith(prefix))
+        if self._chance.random() < self.faults.slow and may_be_slow:
             return self._chance.uniform(0, self.faults.slow_latency_s)
         return self._chance.uniform(*self.faults.latency_s)
 

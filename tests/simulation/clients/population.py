@@ -8,7 +8,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.clients.administrator import Administrator
-from tests.simulation.clients.consumer import Consumer
+from tests.simulation.clients.consumer import Consumer, Curiosity
 from tests.simulation.clients.group_member import GroupMember, MemberHabits
 from tests.simulation.clients.hasty_producer import HastyProducer
 from tests.simulation.clients.idempotent_producer import Habits, IdempotentProducer
@@ -65,7 +65,12 @@ def clients_of(
             yield name, transactional.run()
     for number in range(population.consumers):
         name, own = f"consumer-{number}", _own(random)
-        yield name, Consumer(surroundings, name, own, read_committed=own.random() < 0.5).run()
+        curiosity = Curiosity(read_again=traits.reads_again)
+        read_committed = own.random() < 0.5
+        yield (
+            name,
+            Consumer(surroundings, name, own, read_committed=read_committed, curiosity=curiosity).run(),
+        )
     for number in range(population.groups):
         yield from _group(f"group-{number}", _own(random), traits, surroundings)
     for number in range(population.hasty_producers):

@@ -13,6 +13,8 @@ class Traits:
 
     padding_bytes: tuple[int, ...] = (0, 0, 0, 300, 600)
     """Padding of a full batch; the smallest segments hold 2,000 bytes."""
+    reads_again: float = 0.1
+    """The chance, per round of a consumer, of reading old records instead of the next ones."""
     producer_pauses_s: tuple[float, ...] = (0.01, 0.1, 0.5)
     transaction_pauses_s: tuple[float, ...] = (0.02, 0.1, 0.5)
     transaction_timeouts_ms: tuple[int, ...] = (1_000, 5_000, 60_000)

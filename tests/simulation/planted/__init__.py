@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from tests.simulation.planted import (
+    collecting,
     compacting,
     coordinators,
     durability,
+    evicting,
     naming,
     producers,
     reading,
@@ -13,14 +15,17 @@ from tests.simulation.planted import (
     taking_over,
     uploading,
 )
-from tests.simulation.planted.fault import FAULTS, Fault
+from tests.simulation.planted.fault import FAULTS, SOUGHT, Fault
 
 __all__ = [
     "FAULTS",
+    "SOUGHT",
     "Fault",
+    "collecting",
     "compacting",
     "coordinators",
     "durability",
+    "evicting",
     "naming",
     "producers",
     "reading",

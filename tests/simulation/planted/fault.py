@@ -36,15 +36,18 @@ class Fault:
 
 
 FAULTS: dict[str, Fault] = {}
+SOUGHT: dict[str, Fault] = {}
+"""The planted faults that no seed has shown yet. Only `--fault` hunts them. One that is found moves to `FAULTS`."""
 
 
-def fault_in(*profiles: str, in_bucket: bool = False) -> Callable[[Changes], Changes]:
+def fault_in(*profiles: str, in_bucket: bool = False, is_found: bool = True) -> Callable[[Changes], Changes]:
     """Register a planted fault under its function's name; the docstring names the mistake."""
 
     def register(changes: Changes) -> Changes:
         name = changes.__name__
         assert changes.__doc__
-        FAULTS[name] = Fault(name, " ".join(changes.__doc__.split()), changes, profiles, in_bucket)
+        faults = FAULTS if is_found else SOUGHT
+        faults[name] = Fault(name, " ".join(changes.__doc__.split()), changes, profiles, in_bucket)
         return changes
 
     return register
