@@ -6,6 +6,7 @@ from uuid import UUID
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.rebuild.segment_ends import SegmentEnds
 from gateway.cluster.wal.wal_object import Buffer, DataRow, WalObject
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import decode_record
@@ -17,12 +18,14 @@ _METADATA = PartitionKey(METADATA_TOPIC_ID, 0)
 
 
 class HeldBytes:
-    """The sizes of all segments, as a start would rebuild them."""
+    """The ends of all partitions, as a start would rebuild them."""
 
     def __init__(self) -> None:
         self._ends: dict[PartitionKey, int] = {}
         """The end offsets of the manifests."""
-        self._sizes: dict[tuple[PartitionKey, int], int] = {}
+        self._places = SegmentEnds()
+        self._held: set[PartitionKey] = set()
+        """The partitions that have a manifest, or rows that are newer than theirs."""
         self._metadata: dict[int, bytearray] = {}
         """The segments of the metadata log."""
         self.gaps: dict[PartitionKey, str] = {}
@@ -33,8 +36,9 @@ class HeldBytes:
         if manifest.key == _METADATA:
             self._metadata.clear()
         self._ends[manifest.key] = manifest.end_offset
-        for segment in manifest.segments:
-            self._sizes[manifest.key, segment.base] = segment.size_bytes
+        self._places.begin(manifest)
+        if manifest.segments:
+            self._held.add(manifest.key)
 
     def keep(self, partition: PartitionKey, base: int, position: int, data: Buffer) -> None:
         """Keep bytes of the metadata log."""
@@ -49,20 +53,20 @@ class HeldBytes:
             partition = PartitionKey(row.topic_id, row.partition)
             if not isinstance(row, DataRow) or row.end_offset <= self._ends.get(partition, 0):
                 continue
-            place = partition, row.segment_base
-            size_bytes = self._sizes.get(place, 0)
-            if row.position > size_bytes:
+            self._held.add(partition)
+            place = self._places.place(row)
+            if place is not None:
+                self.keep(partition, *place, data)
+            else:
                 self.gaps.setdefault(
                     partition,
-                    f"the records before offset {row.first_offset} are missing: the segment {row.segment_base} has {size_bytes} bytes "
-                    f"from manifest and earlier objects, and the next ones belong to position {row.position}.",
+                    f"the records before offset {row.first_offset} are missing: manifest and earlier objects do not reach the position "
+                    f"{row.position} of the segment {row.segment_base}.",
                 )
-            self._sizes[place] = max(size_bytes, row.position + row.length)
-            self.keep(partition, row.segment_base, row.position, data)
 
     def has_rows(self, partition: PartitionKey) -> bool:
         """Return whether a log has rows of the partition that are newer than its manifest."""
-        return any(place[0] == partition for place in self._sizes)
+        return partition in self._held
 
     def topics(self) -> set[UUID]:
         """Return the ids of all topics that the metadata has, and that of the metadata itself. Raises LogError, UnknownRecordError."""

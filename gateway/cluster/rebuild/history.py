@@ -16,6 +16,7 @@ from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
+from gateway.cluster.rebuild.segment_ends import SegmentEnds
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import Buffer, DataRow, WalObject
 from log import CorruptRecord
@@ -34,6 +35,7 @@ class History:
         self._reads = PersistentReads(objects, "the gateway waits to read the history of the cluster")
         self._directory = directory
         self._manifests: dict[PartitionKey, Manifest | None] = {}
+        self._ends = SegmentEnds()
         self._log_starts: dict[PartitionKey, int] = {}
         self._incomplete: dict[PartitionKey, CorruptPart | CorruptRecord] = {}
         """The partitions of which something is missing. That is damage unless their topics were deleted."""
@@ -102,6 +104,7 @@ class History:
         if manifest.key != partition:
             raise CorruptPart(f"{key} is the manifest of another partition: {manifest.key}.")
         self._manifests[partition] = manifest
+        self._ends.begin(manifest)
         absent = _absent(manifest) if self._directory.may_have_holes else frozenset()
         for segment in manifest.segments:
             if segment.base in absent:
@@ -139,10 +142,13 @@ class History:
             self.size_bytes += row.length
 
     def _write(self, partition: PartitionKey, row: DataRow, data: Buffer) -> None:
-        try:
-            self._directory.write(*partition, row.segment_base, row.position, data)
-        except CorruptRecord as error:
-            self._incomplete.setdefault(partition, error)
+        place = self._ends.place(row)
+        if place is not None:
+            self._directory.write(*partition, *place, data)
+        elif partition not in self._incomplete:
+            self._incomplete[partition] = CorruptRecord(
+                f"partition {row.partition} of the topic {row.topic_id}: the records before offset {row.first_offset} are missing"
+            )
 
     def _move_log_start(self, partition: PartitionKey, offset: int, content: bytes) -> None:
         """Write the file of the log start offset, unless a later offset is known."""

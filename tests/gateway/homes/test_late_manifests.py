@@ -1,0 +1,39 @@
+"""A manifest that an ended session replaced late, after the taker has made its directory from what was there before."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from gateway.cluster.parts.manifest import SegmentRef, encode_manifest
+from tests.gateway.homes.test_uploads import running, stored
+
+
+@pytest.mark.parametrize("is_retained", [False, True], ids=["rolled", "rolled and retained"])
+async def test_records_of_the_taker_outlive_a_late_manifest(tmp_path: Path, is_retained: bool) -> None:
+    """The late manifest has a new empty segment, and perhaps not the one before it, which the taker still writes to."""
+    bucket, before, late = tmp_path / "bucket", tmp_path / "before", tmp_path / "late"
+    async with running(tmp_path) as first:
+        await first.create()
+        await first.append(3)
+        shutil.copytree(bucket, before)
+        log = first.partition.log
+        log.roll(first.gateway.clock.now_ms())
+        await first.uploads.round()
+        manifest = first.manifest()
+        parts = Path("parts", log.topic_id.hex)
+        shutil.copytree(bucket / parts, late)
+    if is_retained:
+        manifest = msgspec.structs.replace(manifest, segments=(SegmentRef(3),), log_start_offset=3)
+        (late / "0" / "manifest").write_bytes(encode_manifest(manifest))
+    for path in (bucket, tmp_path / "cache"):
+        shutil.rmtree(path)
+    shutil.copytree(before, bucket)
+    async with running(tmp_path) as taker:
+        await taker.append(2)
+        shutil.copytree(late, bucket / parts)
+    _, end, _ = await stored(tmp_path)
+    assert end == 5
