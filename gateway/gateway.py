@@ -187,6 +187,8 @@ class Gateway:
         services.topics.metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
         self.home.begin(services)
+        if services.upkeep.uploads is not None:
+            self._compaction.when_compacted.append(services.upkeep.uploads.rewritten)
         await self._control.start()
 
     def _start_coordinators(self) -> None:

@@ -2,7 +2,7 @@
 the files of a crash.
 
 A data row names the segment file and the position of its bytes, so the segment files become those of the gateway that wrote them,
-byte by byte. What derives from the records (indexes, producers, transactions, leader epochs) is recovered from them as after
+byte by byte. Only after a late manifest they differ (see `segment_ends`). What derives from the records (indexes, producers, transactions, leader epochs) is recovered from them as after
 any crash. A side file is written where its row comes; a later row of the same file replaces it.
 """
 

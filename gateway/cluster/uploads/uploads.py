@@ -212,6 +212,10 @@ class Uploads:
             self._searched_s = self._seconds()
             await self.sweep()
 
+    def rewritten(self, log: PartitionLog) -> None:
+        """Upload a log in the next round, because its segments were replaced; this session may not have uploaded the log yet."""
+        self._coverage.begin([PartitionKey(log.topic_id, log.partition)])
+
     def progress(self) -> UploadProgress:
         """Return how far the uploads are."""
         now_s, oldest_s = self._seconds(), self._coverage.oldest_s

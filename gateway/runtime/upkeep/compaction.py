@@ -25,7 +25,7 @@ from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.partitions.removal import persist_files
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.compaction_progress import CompactionProgress
-from log import LogDirectory, LogError, StorageFailed
+from log import LogDirectory, LogError, PartitionLog, StorageFailed
 from log.cleaning import (
     Cleaning,
     abandon_swap,
@@ -92,6 +92,8 @@ class Compaction:
         self._task: asyncio.Task[None] | None = None
         self._cleaner = cleaner
         self._cold_reads = cold_reads
+        self.when_compacted: list[Callable[[PartitionLog], None]] = []
+        """Called with each log whose segments were replaced."""
         self._hold = hold
         self._workers: dict[Cleaner, None] = {}
         self._begun: set[asyncio.Task[None]] = set()
@@ -326,6 +328,8 @@ class Compaction:
         progress.clean_end_offset = outcome.clean_end_offset
         progress.failures = 0
         self._progress.save()
+        for tell in self.when_compacted:
+            tell(partition.log)
         logger.info(
             "%s-%d was compacted because %s: offsets %d to %d, %d keys; %d of %d records and %d bytes stay; took %.1f s",
             partition.topic,
