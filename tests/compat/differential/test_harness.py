@@ -42,7 +42,7 @@ AGAINST_ITSELF = (
     "init_producer_id.every_version[v5]",
     "share_acknowledge.one_type_for_each",
     "share_fetch.life[v2]",
-    "share_groups.subscription_changes",
+    "share_groups.life",
     "share_offsets.alter_another_topic",
     "frames.bodies[array of -1]",
 )
