@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.live_gateway import Traffic
-from gateway.admin.status.messages import BucketCache, BucketState, BucketUploads
+from gateway.admin.status.messages import BucketState
 from gateway.runtime.services import Services
 
 
@@ -26,6 +26,6 @@ def bucket_state(services: Services, traffic: Traffic) -> BucketState | None:
         unwritten_bytes=unwritten.size_bytes,
         unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
         is_behind=unwritten.is_too_much,
-        cache=None if traffic.cache is None else BucketCache(*traffic.cache),
-        uploads=None if uploads is None else BucketUploads(*uploads.progress()),
+        cache=traffic.cache,
+        uploads=None if uploads is None else uploads.progress(),
     )

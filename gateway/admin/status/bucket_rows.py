@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.admin.printing import count, counted, duration, shown
-from gateway.admin.status.messages import BucketCache, BucketState, BucketUploads
+from gateway.admin.status.messages import BucketState
+from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.uploads.progress import UploadProgress
 
 MONTH_MS: Final = 30 * 24 * 3_600_000
 FIRST_ESTIMATE_MS: Final = 10 * 60_000
@@ -58,7 +60,7 @@ def trouble_rows(bucket: BucketState) -> list[tuple[str, str]]:
     return rows
 
 
-def _uploads(uploads: BucketUploads) -> list[tuple[str, str]]:
+def _uploads(uploads: UploadProgress) -> list[tuple[str, str]]:
     oldest = "" if uploads.oldest_ms is None else f", the oldest for {duration(uploads.oldest_ms)}"
     if uploads.round_ended_ms_ago is None:
         last = "none has ended yet"
@@ -76,7 +78,7 @@ def _uploads(uploads: BucketUploads) -> list[tuple[str, str]]:
     ]
 
 
-def _cache(cache: BucketCache) -> list[tuple[str, str]]:
+def _cache(cache: CacheState) -> list[tuple[str, str]]:
     fetched = f"{counted(cache.blocks_fetched, 'block')} fetched"
     limit = "no limit but the disk" if cache.max_bytes is None else f"limit {count(cache.max_bytes)}"
     return [

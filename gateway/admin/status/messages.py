@@ -8,6 +8,8 @@ from gateway.admin.damage.messages import CutRow, DamagedRow
 from gateway.admin.names.messages import NameCounters
 from gateway.admin.producers.messages import ProducerCounters
 from gateway.admin.request import Request
+from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.uploads.progress import UploadProgress
 
 
 class OfflinePartition(msgspec.Struct, frozen=True):
@@ -24,36 +26,6 @@ class Certificate(msgspec.Struct, frozen=True):
     listener: str
     valid_until_ms: int
     warning: str | None
-
-
-class BucketCache(msgspec.Struct, frozen=True):
-    """The local cache of the bucket. `max_bytes` is None where only the disk limits `local_bytes`.
-
-    `blocks_fetched` counts blocks of 1 MiB that came from the bucket since the start, `blocks_waited_for` those of them that nobody had
-    fetched before they were read.
-    """
-
-    local_bytes: int
-    max_bytes: int | None
-    blocks_fetched: int
-    blocks_waited_for: int
-    bytes_evicted: int
-
-
-class BucketUploads(msgspec.Struct, frozen=True):
-    """What only the write-ahead log has, and the last round of uploads.
-
-    `wal_objects` are not deleted yet, `wal_bytes` are in no manifest yet, and the oldest of them came `oldest_ms` ago. `error` is why the
-    last round ended early or left partitions out. `running_ms` is how long the present round has run; None between two rounds.
-    """
-
-    wal_objects: int
-    wal_bytes: int
-    oldest_ms: int | None
-    round_ended_ms_ago: int | None
-    round_took_ms: int
-    error: str | None
-    running_ms: int | None
 
 
 class BucketState(msgspec.Struct, frozen=True):
@@ -75,8 +47,8 @@ class BucketState(msgspec.Struct, frozen=True):
     unwritten_bytes: int
     unwritten_max_bytes: int
     is_behind: bool
-    cache: BucketCache | None
-    uploads: BucketUploads | None
+    cache: CacheState | None
+    uploads: UploadProgress | None
 
 
 class Status(msgspec.Struct, frozen=True):

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 
-class CacheState(NamedTuple):
+class CacheState(msgspec.Struct, frozen=True):
     """The blocks and bytes of segments on the local disk, and those that came and went since the start."""
 
     local_bytes: int
@@ -13,7 +13,7 @@ class CacheState(NamedTuple):
     max_bytes: int | None
     """The limit of `local_bytes`; None where only the disk limits them."""
     blocks_fetched: int
-    """The blocks that were fetched from the bucket."""
+    """The blocks of 1 MiB that were fetched from the bucket."""
     blocks_waited_for: int
     """Those of them that a thread waited for, because nobody had fetched them before."""
     bytes_evicted: int

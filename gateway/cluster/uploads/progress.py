@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import msgspec
 
 
-class UploadProgress(NamedTuple):
-    """What only the write-ahead log of the session has, and how the last round of uploads ended."""
+class UploadProgress(msgspec.Struct, frozen=True):
+    """The content that only the write-ahead log of the session has, and the end of the last round of uploads."""
 
     wal_objects: int
     """The objects of the log that are not deleted yet."""

@@ -10,9 +10,10 @@ import pytest
 from click.testing import Result
 from typer.testing import CliRunner
 
-from gateway.admin.status.messages import BucketState, BucketUploads, Status
+from gateway.admin.status.messages import BucketState, Status
 from gateway.cli import app
 from gateway.cluster.objects.objects import Refused
+from gateway.cluster.uploads.progress import UploadProgress
 from tests.gateway.homes.test_uploads import Running, running
 
 CACHE_BYTES = 1 << 30
@@ -23,7 +24,7 @@ async def run(tmp_path: Path, *options: str) -> Result:
     return await asyncio.to_thread(CliRunner().invoke, app, arguments)
 
 
-async def bucket(tmp_path: Path, code: int = 0) -> tuple[BucketState, BucketUploads]:
+async def bucket(tmp_path: Path, code: int = 0) -> tuple[BucketState, UploadProgress]:
     result = await run(tmp_path, "--json")
     assert result.exit_code == code, result.output
     found = msgspec.json.decode(result.stdout, type=Status).bucket
