@@ -129,9 +129,8 @@ def _located(
     broker = None
     if error is ErrorCode.none:
         leader = _coordinator_of(context.services, key_type, key)
-        broker = context.node.brokers.find(leader, context.listener_name)
-        if broker is None or broker.is_fenced:
-            broker = None
+        broker = context.node.brokers.find_live(leader, context.listener_name)
+        if broker is None:
             error, message = ErrorCode.coordinator_not_available, _NO_COORDINATOR
     found = {"error_code": error, "error_message": message}
     if broker is None:

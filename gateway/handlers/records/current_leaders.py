@@ -32,8 +32,8 @@ def name_leaders(
             if leader is None:
                 continue
             told[position] = row._replace(current_leader=leader)
-            broker = brokers.find(leader[0], context.listener_name)
-            if broker is not None and not broker.is_fenced:
+            broker = brokers.find_live(leader[0], context.listener_name)
+            if broker is not None:
                 endpoints[broker.node_id] = NodeEndpoint(*broker[:4])
         named.append((key, told))
     return named, list(endpoints.values())

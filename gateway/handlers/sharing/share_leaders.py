@@ -50,8 +50,8 @@ class ShareLeaders:
 
     def _leader_of(self, place: Place) -> tuple[int, int] | None:
         leader = self._brokers.leader_in(place[0].bytes, place[1])
-        broker = None if leader is None else self._brokers.find(leader[0], self._listener_name)
-        if broker is not None and not broker.is_fenced:
+        broker = None if leader is None else self._brokers.find_live(leader[0], self._listener_name)
+        if broker is not None:
             self._endpoints[broker.node_id] = build(
                 self._module.NodeEndpoint,
                 node_id=broker.node_id,

@@ -11,7 +11,7 @@ import contextlib
 import logging
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Generic, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -37,7 +37,6 @@ logger = logging.getLogger(__name__)
 
 A = TypeVar("A")
 S = TypeVar("S", bound=State)
-NOT_LEADER: Final = ErrorCode.not_leader_or_follower
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +113,10 @@ class CoordinatorShards(Generic[S]):
             self.lose(loaded)
         name = self.topic.name
         partition = self._partitions.get(name, index)
-        if partition is None and self._partitions.error_without(name, index) is NOT_LEADER:
+        if (
+            partition is None
+            and self._partitions.error_without(name, index) is ErrorCode.not_leader_or_follower
+        ):
             raise Unavailable(ErrorCode.not_coordinator)
         if partition is None or partition.closed or partition.log.offline:
             raise Unavailable

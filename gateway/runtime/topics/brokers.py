@@ -90,6 +90,11 @@ class Brokers:
                 return Broker(node_id, place.host, place.port, stored.rack, stored.fenced)
         return None
 
+    def find_live(self, node_id: int, listener_name: str) -> Broker | None:
+        """Return a broker as `find` does; None for a fenced one, too."""
+        broker = self.find(node_id, listener_name)
+        return None if broker is None or broker.is_fenced else broker
+
     def leader_of(self, partition: PartitionImage) -> int:
         """Return the node id of the partition's leader; -1 while its gateway is fenced."""
         if self.is_alone:
