@@ -142,15 +142,7 @@ class ColdReads:
         If the missing blocks were read before and dropped again, `work` waits for the disk. Raises the errors of
         `work`.
         """
-        seen: set[Place] = set()
-        while True:
-            try:
-                return self.attempt(work)
-            except NotCached as missing:
-                if seen.issuperset(missing.places):
-                    return work()
-                seen.update(missing.places)
-                await self._brought_in(missing.places)
+        return await self._repeated(work, self.attempt, goes_on=True)
 
     async def fetched(self, work: Callable[[], T]) -> T:
         """Repeat `work` until the local disk has all that it reads: it may wait for the local disk, but not for the bucket.
@@ -158,17 +150,27 @@ class ColdReads:
         `work` must change nothing that matters before it returns. If a block was evicted again, `work` waits for the bucket. Raises the
         errors of `work`.
         """
+        return await self._repeated(work, self._attempt_without_bucket, goes_on=False)
+
+    def _attempt_without_bucket(self, work: Callable[[], T]) -> T:
+        if self._workers is None:
+            return work()
+        with without_fetching(self.storage):
+            return work()
+
+    async def _repeated(
+        self, work: Callable[[], T], attempt: Callable[[Callable[[], T]], T], *, goes_on: bool
+    ) -> T:
+        """Attempt the work, and bring in what it lacks, until it ends. Where that is missing a second time, the work waits for it itself."""
         seen: set[Place] = set()
-        while self._workers is not None:
+        while True:
             try:
-                with without_fetching(self.storage):
-                    return work()
+                return attempt(work)
             except NotCached as missing:
                 if seen.issuperset(missing.places):
-                    break
+                    return work()
                 seen.update(missing.places)
-                await self._brought_in(missing.places, goes_on=False)
-        return work()
+                await self._brought_in(missing.places, goes_on=goes_on)
 
     async def _brought_in(self, places: Iterable[Place], *, goes_on: bool = True) -> None:
         done: asyncio.Future[None] = self._loop.create_future()
