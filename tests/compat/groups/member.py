@@ -11,14 +11,13 @@ import asyncio
 import contextlib
 import json
 import sys
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tests.support.child_process import follow_stdin, leaving
+
 HEARTBEAT_INTERVAL_MS = 300
 POLL_MS = 100
-
-leaving = threading.Event()
 
 
 def tell(event: str, content: Any = None) -> None:
@@ -58,11 +57,6 @@ def python_settings(settings: dict[str, Any]) -> dict[str, Any]:
         "session_timeout_ms": settings["session_timeout_ms"],
         "heartbeat_interval_ms": HEARTBEAT_INTERVAL_MS,
     }
-
-
-def _await_end_of_stdin() -> None:
-    sys.stdin.read()
-    leaving.set()
 
 
 def kafka_python(settings: dict[str, Any]) -> None:
@@ -199,6 +193,6 @@ LIBRARIES = {"kafka-python": kafka_python, "aiokafka": aiokafka, "confluent-kafk
 
 
 if __name__ == "__main__":
-    threading.Thread(target=_await_end_of_stdin, daemon=True).start()
+    follow_stdin()
     LIBRARIES[sys.argv[1]](json.loads(sys.argv[2]))
     tell("closed")

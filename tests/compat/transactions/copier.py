@@ -16,9 +16,10 @@ import os
 import random
 import sys
 import threading
-import traceback
 from collections.abc import Iterator
 from typing import Any, NamedTuple
+
+from tests.support.child_process import ended_by_failures, follow_stdin, leaving
 
 TIMEOUT_S = 5.0
 POLL_S = 0.1
@@ -30,8 +31,6 @@ POLLS_TO_JOIN = 10
 MOST_RECORDS = 25
 ABORTED_SHARE = 0.2
 SESSION_TIMEOUT_MS = 3_000
-
-leaving = threading.Event()
 
 
 class Work(NamedTuple):
@@ -224,15 +223,7 @@ def aiokafka(work: Work) -> None:
 COPIERS = {"confluent-kafka": confluent, "kafka-python": kafka_python, "aiokafka": aiokafka}
 
 
-def _await_end_of_stdin() -> None:
-    sys.stdin.read()
-    leaving.set()
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_await_end_of_stdin, daemon=True).start()
-    try:
+    follow_stdin()
+    with ended_by_failures():
         COPIERS[sys.argv[1]](Work(**json.loads(sys.argv[2])))
-    except Exception:
-        traceback.print_exc()
-        os._exit(1)  # do not let a library finish properly after a failure

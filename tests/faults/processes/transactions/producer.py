@@ -20,7 +20,6 @@ import os
 import random
 import sys
 import threading
-import traceback
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,6 +32,7 @@ from tests.compat.transactions.clients import (
     started,
 )
 from tests.faults.kill.checker import RecordName
+from tests.support.child_process import ended_by_failures, follow_stdin, leaving
 
 CLIENTS: Mapping[str, type[Any]] = {
     "jvm": Jvm,
@@ -43,8 +43,6 @@ CLIENTS: Mapping[str, type[Any]] = {
 MOST_RECORDS = 5
 """The most records of a transaction in one partition."""
 ABORTED_SHARE = 0.2
-
-leaving = threading.Event()
 
 
 def group_of(library: str) -> str:
@@ -103,15 +101,7 @@ def run(library: str, bootstrap: str, topic: str, partitions: int, first: int, p
     tell("E")
 
 
-def _await_end_of_stdin() -> None:
-    sys.stdin.read()
-    leaving.set()
-
-
 if __name__ == "__main__":
-    threading.Thread(target=_await_end_of_stdin, daemon=True).start()
-    try:
+    follow_stdin()
+    with ended_by_failures():
         run(*sys.argv[1:4], int(sys.argv[4]), int(sys.argv[5]), float(sys.argv[6]))
-    except Exception:
-        traceback.print_exc()
-        os._exit(1)  # do not let a library finish properly after a failure

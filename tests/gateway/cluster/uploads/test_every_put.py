@@ -6,12 +6,12 @@ import asyncio
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 import pytest
 
 from log import StorageFailed
-from tests.gateway.cluster.uploads.test_every_step import EVENTS, MOST_STEPS
+from tests.gateway.cluster.uploads.test_every_step import EVENTS, MOST_STEPS, failing
 from tests.gateway.cluster.uploads.walk import TROUBLE_S, Walk
 
 BURSTS = 5
@@ -45,15 +45,10 @@ def _unreadable_pieces(walk: Walk) -> None:
     walk.loop.call_later(TROUBLE_S, delattr, walk.storage, "read_pinned")
 
 
-def _full(walk: Walk) -> None:
-    def fail(*_: Any) -> NoReturn:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    walk.storage.write_file = fail  # type: ignore[method-assign]
-    walk.loop.call_later(TROUBLE_S, delattr, walk.storage, "write_file")
-
-
-OTHERS: dict[str, Callable[[Walk], None]] = {"unreadable pieces": _unreadable_pieces, "full": _full}
+OTHERS: dict[str, Callable[[Walk], None]] = {
+    "unreadable pieces": _unreadable_pieces,
+    "full": failing("write_file", errno.ENOSPC),
+}
 PUT_EVENTS = {name: event for name, event in {**EVENTS, **OTHERS}.items() if name != "cancelled"}
 
 

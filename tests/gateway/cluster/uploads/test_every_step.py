@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
@@ -95,20 +96,17 @@ def _refused(walk: Walk) -> None:
     walk.loop.call_later(TROUBLE_S, setattr, walk.objects, "refusal", "")
 
 
-def _unreadable(walk: Walk) -> None:
-    def fail(*_: Any) -> NoReturn:
-        raise OSError(errno.EIO, "Input/output error")
+def failing(method: str, error: int) -> Callable[[Walk], None]:
+    """Return the event after which a method of the storage fails for a while with an error number."""
 
-    walk.storage.read_pinned = fail  # type: ignore[method-assign]
-    walk.loop.call_later(TROUBLE_S, delattr, walk.storage, "read_pinned")
+    def happen(walk: Walk) -> None:
+        def fail(*_: Any) -> NoReturn:
+            raise OSError(error, os.strerror(error))
 
+        setattr(walk.storage, method, fail)
+        walk.loop.call_later(TROUBLE_S, delattr, walk.storage, method)
 
-def _no_files(walk: Walk) -> None:
-    def fail(*_: Any) -> NoReturn:
-        raise OSError(errno.EMFILE, "Too many open files")
-
-    walk.storage.read_file = fail  # type: ignore[method-assign]
-    walk.loop.call_later(TROUBLE_S, delattr, walk.storage, "read_file")
+    return happen
 
 
 def _cancelled(walk: Walk) -> None:
@@ -136,8 +134,8 @@ EVENTS = {
     "late": _fates(*[Fate.LANDS_LATE] * 2),
     "silent": _fates(*[Fate.SILENT_AFTER] * 3),
     "refused": _refused,
-    "unreadable": _unreadable,
-    "no files": _no_files,
+    "unreadable": failing("read_pinned", errno.EIO),
+    "no files": failing("read_file", errno.EMFILE),
     "cancelled": _cancelled,
 }
 
