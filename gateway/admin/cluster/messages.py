@@ -25,10 +25,10 @@ class Held(msgspec.Struct, frozen=True):
 
 
 class ClusterState(msgspec.Struct, frozen=True):
-    """What a bucket holds. `oldest_wal_ms` is when the oldest object of the write-ahead logs came that is not deleted yet, and
-    `last_upload_ms` when a manifest was last replaced; None without one.
+    """The content of a bucket.
 
-    `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
+    `oldest_wal_ms` is the time of the oldest object of the write-ahead logs, and `last_upload_ms` that of the newest manifest; None without
+    one. `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
     """
 
     address: str

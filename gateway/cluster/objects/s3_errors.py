@@ -26,7 +26,7 @@ _DETAILS: Final = "\n\nDebug source:"
 _LONGEST: Final = 300
 NO_SUCH_KEY: Final = "NoSuchKey"
 _CERTIFICATE: Final = re.compile(r"InvalidCertificate\(\s*(\w+)(?:\(\s*\w+\(\s*(\w+))?")
-"""What rustls says of a certificate that it does not trust; the text is in the details."""
+"""The reason of rustls for refusing a certificate, in the details of an error."""
 _NO_CERTIFICATES: Final = "No certificates found in `root_certificate`"
 _OTHER_HOST: Final = "the store's certificate is for other hosts than the one in seqgate.cluster.endpoint; name a host of the certificate"
 _EXPIRED_CERTIFICATE: Final = (

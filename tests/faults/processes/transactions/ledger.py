@@ -13,11 +13,11 @@ from enum import Enum
 from tests.faults.kill.checker import RecordName
 
 Rows = Mapping[int, Sequence[tuple[int, bytes]]]
-"""Offset and value of the records of each partition, in log order."""
+"""The offset and the value of each record, by partition and in the order of the log."""
 
 
 class End(Enum):
-    """What a producer knows of the end of a transaction. A transaction of which it knows nothing must not be visible."""
+    """The end of a transaction as its producer knows it. Consumers must not see a transaction with NONE."""
 
     NONE = "it was aborted, or nobody asked for its end"
     IN_DOUBT = "its commit was asked for, and not answered"

@@ -17,7 +17,7 @@ from log.format.record_batch import whole_batches
 from tests.gateway.cluster.uploads.test_partition_uploads import Scene
 
 LENGTH_AT, OFFSET_AT = 8, 0
-"""Where a batch has its length and its base offset, which its CRC does not cover."""
+"""The first bytes of the length and of the base offset of a batch. Its CRC covers neither."""
 HIGHEST_BIT = 0x40
 PLACES = ["first", "middle", "last"]
 

@@ -16,7 +16,7 @@ from tests.log.support import NOW_MS
 LARGE = LogConfig(segment_bytes=1 << 20)
 BATCHES = 5
 OFFSET_AT, LENGTH_AT = 0, 8
-"""Where a batch has its base offset and its length, which its CRC does not cover."""
+"""The first bytes of the base offset and of the length of a batch. Its CRC covers neither."""
 
 
 def _stored(at: Scene) -> Stored:
