@@ -19,7 +19,7 @@ from gateway.cli import app
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.homes.test_uploads import running
 from tests.support.simulated_objects import ROUGH, SimulatedBucket, SimulatedObjects
@@ -101,6 +101,17 @@ async def test_the_status_while_a_gateway_runs(tmp_path: Path) -> None:
         assert state.last_upload_ms is None
         shown = await asyncio.to_thread(run, "status", tmp_path / "bucket")
     assert "runs, or has crashed" in shown.stdout
+
+
+def test_the_status_of_a_session_whose_objects_an_upload_has_deleted(bucket: Path) -> None:
+    last = answer("status", bucket, ClusterState).last
+    for key in keys(bucket, "wal"):
+        (bucket / key).unlink()
+    boundary = bucket / boundary_key(last.node_id, last.session)
+    boundary.write_bytes(encode_boundary(9))
+    state = answer("status", bucket, ClusterState)
+    assert state.last.last_object_ms == modified_ms(boundary)
+    assert "runs, or has crashed" in run("status", bucket).stdout
 
 
 @pytest.mark.parametrize("command", ["status", "verify"])
