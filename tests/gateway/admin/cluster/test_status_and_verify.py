@@ -189,6 +189,7 @@ def test_damage_is_found(bucket: Path, chosen: Callable[[Path], str], damage: Ca
     shown = run("verify", bucket)
     assert shown.exit_code == 1
     assert "damaged or missing" in shown.stdout
+    assert shown.stdout.count(found.damaged[0].key) == 1
 
 
 def test_the_logs_of_collected_sessions_are_not_asked_for(bucket: Path) -> None:
