@@ -10,9 +10,20 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
+from gateway.admin.request import ControlError
+from gateway.admin.transactions.messages import (
+    AbortHangingRequest,
+    DescribeTransactionRequest,
+    FindHangingRequest,
+    ListTransactionsRequest,
+)
+from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer
+from gateway.coordinator.transaction.states import PREPARE_COMMIT
 from gateway.metadata.records import BrokerRegistrationChangeRecord
 from gateway.runtime.coordinators import transaction_markers
+from gateway.runtime.coordinators.remote_markers import marker_request
+from tests.gateway.admin.answers import answer as control_answer
 from tests.gateway.handlers.asking import answer_to
 from tests.gateway.handlers.several_nodes import Cluster, cluster_of
 from tests.gateway.handlers.spread_client import NAME, OFFSETS, STATE, TOPIC, Spread, SpreadClient
@@ -348,6 +359,60 @@ class TestCoordinators:
         cluster.network.lose = lambda *_: False
         await cluster.commit(BrokerRegistrationChangeRecord(1, 1, fenced=-1))
         assert cluster.network.asked[3, 1, "WriteTxnMarkers"] == asked
+
+    @both_versions
+    @pytest.mark.parametrize("commit", [True, False])
+    async def test_the_next_coordinator_finishes_a_decided_end_everywhere(
+        self, cluster: Cluster, is_new: bool, commit: bool
+    ) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=is_new)
+        await client.init()
+        for index in range(3):
+            await client.write(index, "a")
+        cluster.network.lose = of_type("WriteTxnMarkersRequest")
+        ending = asyncio.create_task(client.end(commit=commit))
+        await cluster.network.got(3, 1, "WriteTxnMarkers")
+        await spread.hand_over((STATE, 0), 2)
+        await ending
+        cluster.network.lose = lambda *_: False
+        coordinator(spread).abort_overdue()
+        await ended(spread)
+        assert spread.outcomes() == {"a": ["committed" if commit else "aborted"] * 3}
+
+    async def test_a_marker_of_the_coordinator_before_is_refused(self, cluster: Cluster) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        await client.write(0, "a")
+        await spread.hand_over((STATE, 0), 2)
+        await client.init()
+        assert spread.outcomes() == {"a": ["aborted"]}
+        late = marker_request(
+            Transaction(client.producer_id, 9, 1, PREPARE_COMMIT, client_version=2), [(TOPIC, 0)], 0
+        )
+        answer = await cluster.nodes[3].services.node.peers.ask(1, late)
+        row = answer.markers[0].topics[0].partitions[0]
+        assert row.error_code == int(ErrorCode.transaction_coordinator_fenced)
+
+    async def test_the_control_socket_says_who_coordinates(self, cluster: Cluster) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        await client.write(0, "a")
+        here = cluster.nodes[1]
+        page = await control_answer(here, ListTransactionsRequest())
+        assert (page.transactions, page.partitions_elsewhere) == ([], [0])
+        with pytest.raises(
+            ControlError, match=f"gateway 3 coordinates transactional id {NAME}; .*--bootstrap"
+        ):
+            await control_answer(here, DescribeTransactionRequest(NAME))
+        for request in (FindHangingRequest(), AbortHangingRequest(TOPIC, 0, 0, execute=True)):
+            with pytest.raises(ControlError, match="other gateways coordinate transactions, too"):
+                await control_answer(here, request)
+        await cluster.commit(BrokerRegistrationChangeRecord(3, 1, fenced=1))
+        with pytest.raises(ControlError, match="no live gateway coordinates"):
+            await control_answer(here, DescribeTransactionRequest(NAME))
 
     async def test_a_transaction_of_another_coordinator_is_no_stranger(
         self, cluster: Cluster, caplog: pytest.LogCaptureFixture
