@@ -52,7 +52,8 @@ class StateTopic:
 class CoordinatorShards(Generic[S]):
     """Loads shards, carries out operations on them, and drops shards whose log lost records.
 
-    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced.
+    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced, unless its partition is
+    closed.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class CoordinatorShards(Generic[S]):
         self._loaded: dict[int, LoadedShard[S]] = {}
         self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
         self._tasks: set[asyncio.Task[None]] = set()
+        partitions.when_closed.append(self._partition_closed)
 
     def __iter__(self) -> Iterator[LoadedShard[S]]:
         return iter(list(self._loaded.values()))
@@ -108,7 +110,7 @@ class CoordinatorShards(Generic[S]):
         """Return the shard of one partition. Raises Unavailable."""
         loaded = self._loaded.get(index)
         if loaded is not None:
-            if not loaded.partition.closed and loaded.is_current:
+            if loaded.is_current:
                 return loaded
             self.lose(loaded)
         name = self.topic.name
@@ -162,6 +164,13 @@ class CoordinatorShards(Generic[S]):
             loaded.lost = True
             self._operations.refuse(loaded)
             self._on_lost(loaded)
+
+    def _partition_closed(self, partition: Partition) -> None:
+        """Drop the shard of a partition that another gateway leads now, or whose topic was deleted."""
+        loaded = self._loaded.get(partition.index) if partition.topic == self.topic.name else None
+        if loaded is not None and loaded.partition is partition:
+            del self._loaded[partition.index]
+            self.lose(loaded)
 
     def lose_all(self) -> None:
         """Drop every shard, because the gateway stops."""
