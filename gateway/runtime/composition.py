@@ -9,6 +9,7 @@ import asyncio
 from typing import NamedTuple
 
 from gateway.config import Config
+from gateway.peer.asking import NoPeers
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -94,7 +95,9 @@ async def compose(
     groups = GroupCoordinator(
         config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
     )
-    shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups, flusher)
+    shares = ShareCoordinator(
+        config, clock, partitions, internal_topics, group_configs, groups, flusher, NoPeers(), node_id
+    )
     clock.listeners += [groups.clock_was_set, shares.clock_was_set]
     transactions = TransactionCoordinator(
         config,

@@ -17,6 +17,7 @@ from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.skipped_records import SkippedRecords
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
+from log import LogError
 
 logger = logging.getLogger(__name__)
 
@@ -71,8 +72,8 @@ class GroupMoves:
     async def _move_share_group(self, partition: Partition, move: Move, readers: Readers) -> None:
         key = SharePartitionKey(move.reader.group, partition.topic_id, partition.index)
         try:
-            skipped = await self._shares.skip_to(key, move.to_offset)
-        except Unavailable as error:
+            skipped = await self._shares.skip_to(key, partition, move.to_offset)
+        except (Unavailable, LogError) as error:
             logger.warning("share group %s can't be moved forward now: %s", move.reader.group, error)
             return
         self._moved(partition, move, skipped, readers)

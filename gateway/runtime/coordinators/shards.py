@@ -97,6 +97,10 @@ class CoordinatorShards(Generic[S]):
         """Return the node id of the gateway that holds the state of a group or a transactional id; -1 while there is none."""
         return self._internal_topics.leader_for(self.topic.name, owner)
 
+    def is_elsewhere(self, owner: str) -> bool:
+        """Return whether another gateway holds the state of a group or a transactional id."""
+        return self._internal_topics.is_elsewhere(self.topic.name, owner)
+
     # --- loading
 
     def of(self, owner: str) -> LoadedShard[S]:
