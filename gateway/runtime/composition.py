@@ -6,10 +6,12 @@ Nothing runs by itself: the caller starts the coordinators with `start_coordinat
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from typing import NamedTuple
 
 from gateway.config import Config
-from gateway.peer.asking import NoPeers
+from gateway.config.inter_broker_login import inter_broker_listener
+from gateway.peer.peers import Peers
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -74,6 +76,8 @@ async def compose(
     access = open_access(config, metadata_log)
     node_id = config.int("node.id")
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
+    peers = Peers(config, node_id, partial(brokers.peer_address, inter_broker_listener(config)))
+    metadata_log.add_listener(peers.metadata_changed)
     partitions = Partitions()
     recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
@@ -96,7 +100,7 @@ async def compose(
         config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
     )
     shares = ShareCoordinator(
-        config, clock, partitions, internal_topics, group_configs, groups, flusher, NoPeers(), node_id
+        config, clock, partitions, internal_topics, group_configs, groups, flusher, peers, node_id
     )
     clock.listeners += [groups.clock_was_set, shares.clock_was_set]
     transactions = TransactionCoordinator(
@@ -119,6 +123,7 @@ async def compose(
             directory.cluster_id,
             quotas,
             brokers,
+            peers,
             access=access,
         ),
         partitions=PartitionServices(

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.config import Config
+from gateway.peer.peers import Peers
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -51,6 +52,8 @@ class NodeServices:
     """The client quotas that requests are charged to."""
     brokers: Brokers
     """This gateway's advertised addresses, and the other brokers."""
+    peers: Peers
+    """The client that asks the other gateways."""
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)
