@@ -27,6 +27,7 @@ from gateway.coordinator.share.records import (
     ShareUpdate,
     can_be_stored,
 )
+from gateway.coordinator.share.share_partition import SharePartition
 from gateway.coordinator.share.states import ShareStates, stored
 
 ANY_EPOCH: Final = -1
@@ -120,13 +121,14 @@ def delete(states: ShareStates, key: SharePartitionKey) -> Change[None]:
 def summarize(states: ShareStates, key: SharePartitionKey) -> Change[Summary]:
     """Return the start offset of a partition."""
     found = states.partitions.get(key)
-    if found is None:
-        return Change(Summary())
-    done = sum(len(run) for run in found.runs if run.state in DONE)
+    return Change(Summary() if found is None else summary_of(found))
+
+
+def summary_of(found: SharePartition) -> Summary:
+    """Return the summary of a state."""
     is_begun = found.start_offset != NOT_BEGUN
-    return Change(
-        Summary(found.start_offset, found.state_epoch, found.leader_epoch, done if is_begun else -1)
-    )
+    done = sum(len(run) for run in found.runs if run.state in DONE) if is_begun else -1
+    return Summary(found.start_offset, found.state_epoch, found.leader_epoch, done)
 
 
 def _refusal(error_code: ErrorCode) -> Refusal:

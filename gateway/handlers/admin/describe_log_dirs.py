@@ -77,8 +77,8 @@ def _wanted(context: RequestContext[PartitionServices], request: Any) -> dict[st
     indexes: dict[str, dict[int, None]] = {}
     for topic in request.topics:
         served = partitions.by_name.get(topic.topic)
-        for index in () if served is None else topic.partitions:
-            if served.refusal(index) is None:
+        for index in topic.partitions:
+            if served is not None and served.refusal(index) is None:
                 indexes.setdefault(topic.topic, {})[index] = None
     return dict(indexes)
 

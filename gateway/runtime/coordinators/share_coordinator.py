@@ -161,10 +161,9 @@ class ShareCoordinator:
 
     async def forget(self, keys: Iterable[SharePartitionKey]) -> None:
         """Delete the delivery state of partitions durably, whichever gateways store it. Raises Unavailable."""
-        here, elsewhere = [], []
-        for key in keys:
-            (elsewhere if self.persister.is_elsewhere(key) else here).append(key)
-        await self.stored.forget(here)
+        wanted = list(keys)
+        elsewhere = [key for key in wanted if self.persister.is_elsewhere(key)]
+        await self.stored.forget(set(wanted).difference(elsewhere) if elsewhere else wanted)
         if elsewhere:
             await self.persister.delete(elsewhere)
             for key in elsewhere:

@@ -19,7 +19,7 @@ from gateway.coordinator.change import Change
 from gateway.coordinator.share import state_requests as decisions
 from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import SharePartitionKey, ShareState
-from gateway.coordinator.share.state_requests import READ_TOO_EARLY, Refusal, Summary, Write
+from gateway.coordinator.share.state_requests import READ_TOO_EARLY, Refusal, Summary, Write, summary_of
 from gateway.coordinator.share.states import ShareStates
 from gateway.peer.asking import AsksPeers
 from gateway.peer.errors import PeerUnavailable
@@ -49,7 +49,6 @@ _RETRIED: Final = frozenset(
 _FENCED: Final = frozenset((ErrorCode.fenced_leader_epoch, ErrorCode.fenced_state_epoch))
 
 _NO_TOPIC: Final = uuid.UUID(int=0)
-_UNKNOWN_PARTITION: Final = ErrorCode.unknown_topic_or_partition
 
 Local = Callable[[ShareStates, SharePartitionKey, int], Change[Any]]
 
@@ -134,7 +133,7 @@ class SharePersister:
         remote = _Remote(_DELETE, 0, "DeleteStateData", lambda _: {})
         outcomes = await self._all(list(keys), lambda states, one, _: decisions.delete(states, one), remote)
         for outcome in outcomes.values():
-            if not isinstance(outcome, Refusal) or outcome.error_code is not _UNKNOWN_PARTITION:
+            if not _is_unknown(outcome):
                 _checked(outcome)
 
     async def summaries(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
@@ -143,7 +142,19 @@ class SharePersister:
         outcomes = await self._all(
             list(keys), lambda states, one, _: decisions.summarize(states, one), remote
         )
-        return {key: _checked(outcome) for key, outcome in outcomes.items()}
+        return {
+            key: Summary() if _is_unknown(outcome) else _checked(outcome) for key, outcome in outcomes.items()
+        }
+
+    async def progress(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
+        """Return the start offsets of partitions, those of this gateway's states as they are now. Raises Unavailable."""
+        wanted = list(keys)
+        elsewhere = [key for key in wanted if self.is_elsewhere(key)]
+        found = dict(await self.summaries(elsewhere))
+        for group_id in {key.group_id for key in wanted}:
+            known = self._stored.known(group_id)
+            found |= {key: summary_of(known[key]) for key in wanted if key in known and key not in found}
+        return found
 
     # --- asking
 
@@ -260,6 +271,11 @@ def _summary(row: Any) -> Summary:
 
 def _is_retried(outcome: Any) -> bool:
     return isinstance(outcome, Refusal) and outcome.error_code in _RETRIED
+
+
+def _is_unknown(outcome: Any) -> bool:
+    """Return whether the partition does not exist, or its share coordinator has not learned of it yet."""
+    return isinstance(outcome, Refusal) and outcome.error_code is ErrorCode.unknown_topic_or_partition
 
 
 def _checked(outcome: Any) -> Any:
