@@ -144,7 +144,9 @@ async def compose(
             groups, group_configs, shares, transactions, producer_ids, StreamsTopics(machine.clock)
         ),
         upkeep=UpkeepServices(
-            backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
+            backlog=Backlog(
+                config, machine.clock, partitions, directory, metadata_log, groups, shares, brokers, peers
+            ),
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
         ),
         security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),
