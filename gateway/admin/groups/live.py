@@ -42,9 +42,9 @@ from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
-from gateway.runtime.partitions.latest_offsets import LatestOffsets
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
+from gateway.runtime.topics.latest_offsets import LatestOffsets
 
 MAX_DELETED_GROUPS: Final = 1_000
 """Groups that one request deletes; a request with more is refused."""

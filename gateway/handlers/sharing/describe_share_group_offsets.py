@@ -23,8 +23,8 @@ from gateway.handlers.sharing.share_group_offsets import NOT_READABLE
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.latest_offsets import LatestOffsets
 from gateway.runtime.services import Services
+from gateway.runtime.topics.latest_offsets import LatestOffsets
 from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 90
