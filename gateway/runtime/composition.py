@@ -19,6 +19,7 @@ from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.loop.clock_changes import ClockChanges
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
@@ -103,13 +104,17 @@ async def compose(
         config, clock, partitions, internal_topics, group_configs, groups, flusher, peers, node_id
     )
     clock.listeners += [groups.clock_was_set, shares.clock_was_set]
+    markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers, node_id)
+    elsewhere = TransactionsElsewhere(node_id, brokers, internal_topics, peers)
+    markers.listeners.append(elsewhere.transaction_ended)
+    metadata_log.add_listener(markers.metadata_changed)
     transactions = TransactionCoordinator(
         config,
         machine.clock,
         partitions,
         internal_topics,
         producer_ids,
-        TransactionMarkers(machine.clock, partitions, metadata_log.image),
+        markers,
         flusher,
     )
     quotas = ClientQuotas(config, machine.clock, machine.seconds)
@@ -141,7 +146,7 @@ async def compose(
         ),
         topics=TopicServices(metadata_log, lifecycle),
         coordinators=CoordinatorServices(
-            groups, group_configs, shares, transactions, producer_ids, StreamsTopics(machine.clock)
+            groups, group_configs, shares, transactions, elsewhere, producer_ids, StreamsTopics(machine.clock)
         ),
         upkeep=UpkeepServices(
             backlog=Backlog(

@@ -18,6 +18,7 @@ from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.loop.audit import AuditLog
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import TaskList
@@ -111,6 +112,8 @@ class CoordinatorServices:
     group_configs: GroupConfigs
     shares: ShareCoordinator
     transactions: TransactionCoordinator
+    elsewhere: TransactionsElsewhere
+    """The transactions that another gateway coordinates."""
     producer_ids: ProducerIdAllocator
     streams_topics: StreamsTopics
 

@@ -121,13 +121,19 @@ class TransactionCoordinator:
         """
         self._open_at_start = open_in_partitions(self._partitions)
         self.shards.load_at_start()
-        warn_of_strangers(self._open_at_start, [loaded.shard for loaded in self.shards])
+        if self.coordinates_all:
+            warn_of_strangers(self._open_at_start, [loaded.shard for loaded in self.shards])
         self._open_at_start = None
         config = self._config
         interval = config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
         self._repeat("abort", interval, self.abort_overdue)
         interval = config.int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._repeat("forget", interval, self.forget_expired)
+
+    @property
+    def coordinates_all(self) -> bool:
+        """Whether this gateway coordinates every transactional id. Otherwise a producer id unknown here may belong to another gateway."""
+        return self._internal_topics.leads_all(TRANSACTION_STATE_TOPIC)
 
     def stop(self) -> None:
         """Stop serving; ends that were decided continue with the next start."""
