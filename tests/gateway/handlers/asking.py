@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from gateway.handlers import APIS
-from gateway.handlers.answering.api import Answer, Deferred
+from gateway.handlers.answering.api import Deferred
 from gateway.server.dispatcher import Dispatcher
 from log import FileRegion
 from tests.gateway.handlers.support import FakePeer, Node
@@ -30,31 +30,20 @@ class Asking:
 
     def begin(self, api: str, version: int, **fields: object) -> Deferred:
         """Begin a request; return the future of its answer."""
-        return deferred_of(self.dispatcher.begin(memoryview(encode(api, version, fields)), self.peer))
+        begun = self.dispatcher.begin(memoryview(encode(api, version, fields)), self.peer)
+        if isinstance(begun, Deferred):
+            return begun
+        deferred = Deferred()
+        deferred.resolve(b"" if begun is None else begun)
+        return deferred
 
     async def ask(self, api: str, version: int, **fields: object) -> Plain:
         """Return the fields of the answer. Raises HungUp."""
         return await answer_to(api, version, self.begin(api, version, **fields))
 
 
-def deferred_of(begun: Answer | Deferred | None) -> Deferred:
-    """Return the future of an answer that may be there already."""
-    if isinstance(begun, Deferred):
-        return begun
-    deferred = Deferred()
-    deferred.resolve(b"" if begun is None else begun)
-    return deferred
-
-
 async def answer_to(api: str, version: int, deferred: Deferred) -> Plain:
     """Wait for an answer and return its fields. Raises HungUp."""
-    decoded = decode(api, version, (await answered_frame(deferred))[4:])
-    assert not decoded.trailing
-    return decoded.fields
-
-
-async def answered_frame(deferred: Deferred) -> bytes:
-    """Wait for an answer and return its whole frame. Raises HungUp."""
     answered = asyncio.Event()
     deferred.when_resolved(answered.set)
     async with asyncio.timeout(PATIENCE_S):
@@ -64,4 +53,7 @@ async def answered_frame(deferred: Deferred) -> bytes:
         raise HungUp
     answer = deferred.answer
     pieces = [answer] if isinstance(answer, bytes) else list(answer or ())
-    return b"".join(piece.read() if isinstance(piece, FileRegion) else piece for piece in pieces)
+    frame = b"".join(piece.read() if isinstance(piece, FileRegion) else piece for piece in pieces)
+    decoded = decode(api, version, frame[4:])
+    assert not decoded.trailing
+    return decoded.fields

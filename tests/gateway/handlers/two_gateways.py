@@ -13,41 +13,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from gateway.handlers import APIS
 from gateway.metadata.decision import Decision
 from gateway.metadata.records import MetadataRecord, TopicRecord
-from gateway.peer.errors import PeerUnavailable
-from gateway.protocol.outgoing import decode_answer, encode_request
-from gateway.runtime.topics.internal_topics import java_hash
-from gateway.server.dispatcher import Dispatcher
-from tests.gateway.handlers.asking import answered_frame, deferred_of
-from tests.gateway.handlers.support import FakePeer, Node, open_node
+from tests.gateway.handlers.several_nodes import Network
+from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, partition
 
 PATIENCE_S = 30.0
 GROUPS_ID = uuid.UUID("1d9c7319-dc40-44ae-a1b6-b2b2b584141a")
 SHARES_ID = uuid.UUID("2d9c7319-dc40-44ae-a1b6-b2b2b584141a")
-
-
-class InProcessPeers:
-    """Sends the requests of one gateway to the dispatcher of another."""
-
-    def __init__(self) -> None:
-        self.dispatchers: dict[int, Dispatcher] = {}
-        self.silent: set[int] = set()
-        """The gateways that do not answer."""
-        self.asked: list[tuple[int, str]] = []
-        """The node id and the name of each request."""
-        self._peer = FakePeer()
-
-    async def ask(self, node_id: int, request: Any, *, timeout_s: float = PATIENCE_S) -> Any:
-        self.asked.append((node_id, type(request).__name__.removesuffix("Request")))
-        if node_id in self.silent or node_id not in self.dispatchers:
-            raise PeerUnavailable(f"broker {node_id} is silent")
-        frame = encode_request(request, 7, b"broker-9")
-        begun = self.dispatchers[node_id].begin(memoryview(frame)[4:], self._peer)
-        async with asyncio.timeout(timeout_s):
-            return decode_answer(request, (await answered_frame(deferred_of(begun)))[4:])
 
 
 class Cluster:
@@ -57,12 +31,19 @@ class Cluster:
         self.here = here
         self.there = there
         self.nodes = {THIS: here, OTHER: there}
-        self.peers = InProcessPeers()
+        self.network = Network()
+        self.silent: set[int] = set()
+        """The gateways that do not answer."""
+        self.network.lose = lambda _, to, __: to in self.silent
         self._tasks: set[asyncio.Task[None]] = set()
         self._mirrored: set[int] = set()
         for node_id, node in self.nodes.items():
-            self.peers.dispatchers[node_id] = Dispatcher(APIS, node.services)
-            node.services.node.peers.ask = self.peers.ask  # type: ignore[method-assign]
+            self.network.join(node_id, node)
+
+    @property
+    def asked(self) -> list[tuple[int, str]]:
+        """The node id and the name of each request between the gateways, sorted."""
+        return sorted((to, name) for (_, to, name) in self.network.asked.elements())
 
     async def commit(self, *records: MetadataRecord) -> None:
         """Change the metadata of both gateways."""
@@ -117,8 +98,3 @@ async def open_cluster(path: Path, *overrides: str) -> AsyncIterator[Cluster]:
             yield cluster
         finally:
             await cluster.settled()
-
-
-def spread(text: str, count: int) -> int:
-    """Return which of `count` partitions stores the state of a group or transactional id."""
-    return (java_hash(text) & 0x7FFFFFFF) % count

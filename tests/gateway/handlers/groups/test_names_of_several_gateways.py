@@ -62,13 +62,13 @@ async def test_the_epoch_of_a_name_comes_with_the_offset(cluster: Cluster) -> No
 
 async def test_only_the_leaders_that_are_needed_are_asked(cluster: Cluster) -> None:
     assert await told(cluster.here, topics=[(TOPIC, [0])]) == {0: 7}
-    assert cluster.peers.asked == []
+    assert cluster.asked == []
     assert await told(cluster.here, topics=[(TOPIC, [0, 1])]) == {0: 7, 1: 9}
-    assert cluster.peers.asked == [(OTHER, "OffsetFetch")]
+    assert cluster.asked == [(OTHER, "OffsetFetch")]
 
 
 async def test_no_answer_lacks_a_partition_whose_leader_is_silent(cluster: Cluster) -> None:
-    cluster.peers.silent.add(OTHER)
+    cluster.silent.add(OTHER)
     for topics in (None, [(TOPIC, [0, 1])]):
         assert await offsets(cluster.here, 9, "a", topics=topics) == (NOT_AVAILABLE, {})
     assert await told(cluster.here, topics=[(TOPIC, [0])]) == {0: 7}

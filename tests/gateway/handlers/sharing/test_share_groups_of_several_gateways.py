@@ -63,7 +63,7 @@ async def test_members_are_served_by_the_leader_and_their_progress_is_stored_by_
 async def test_a_group_that_does_not_exist_is_refused(cluster: Cluster) -> None:
     answer = await fetch(cluster.here, TOPIC_ID, group_id="nobody")
     assert answer.error_code is ErrorCode.group_id_not_found
-    cluster.peers.silent.add(OTHER)
+    cluster.silent.add(OTHER)
     answer = await fetch(cluster.here, TOPIC_ID)
     assert answer.error_code is ErrorCode.coordinator_not_available
 
@@ -104,10 +104,10 @@ async def test_progress_that_can_not_be_stored_is_not_acknowledged(
     monkeypatch.setattr("gateway.runtime.coordinators.share_persister.RETRY_FOR_S", 0.2)
     await write(cluster.here, 2)
     assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 1)]
-    cluster.peers.silent.add(OTHER)
+    cluster.silent.add(OTHER)
     answer = await acknowledge(cluster.here, TOPIC_ID, 0, 0, ACCEPT)
     assert row(answer).error_code is ErrorCode.coordinator_not_available
-    cluster.peers.silent.clear()
+    cluster.silent.clear()
     assert acquired(await fetch(cluster.here, TOPIC_ID, session_epoch=2)) == [(0, 1)]
     assert stored_at(cluster.there).start_offset == 0
 
@@ -126,7 +126,7 @@ async def test_a_coordinator_that_moves_is_found_again(cluster: Cluster) -> None
 async def test_acknowledgements_that_come_together_go_together(cluster: Cluster) -> None:
     await write(cluster.here, 4)
     assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 3)]
-    cluster.peers.asked.clear()
+    cluster.network.asked.clear()
     shares = cluster.here.services.coordinators.shares
 
     async def accept(offset: int) -> None:
@@ -138,7 +138,7 @@ async def test_acknowledgements_that_come_together_go_together(cluster: Cluster)
         )
 
     await asyncio.gather(*(accept(offset) for offset in range(4)))
-    writes = [name for _, name in cluster.peers.asked if name == "WriteShareGroupState"]
+    writes = [name for _, name in cluster.asked if name == "WriteShareGroupState"]
     assert len(writes) <= 2
     assert stored_at(cluster.there).start_offset == 4
 
@@ -223,7 +223,7 @@ class TestAdministration:
     ) -> None:
         monkeypatch.setattr("gateway.runtime.coordinators.share_persister.RETRY_FOR_S", 0.2)
         await beat(cluster.there, "a", LEAVING)
-        cluster.peers.silent.add(THIS)
+        cluster.silent.add(THIS)
         answer = await Asking(cluster.there).ask("delete_groups", 2, groups_names=[GROUP])
         assert answer["results"][0]["error_code"] == int(ErrorCode.coordinator_not_available)
         assert cluster.there.services.coordinators.shares.group(GROUP) is not None

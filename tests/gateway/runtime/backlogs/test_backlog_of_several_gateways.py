@@ -90,7 +90,7 @@ async def test_share_groups_count_as_well(cluster: Cluster) -> None:
 async def test_a_silent_coordinator_counts_by_its_last_answer_for_a_while(cluster: Cluster) -> None:
     await limited(cluster, REFUSE)
     assert await measured(cluster) == RETRY
-    cluster.peers.silent.add(OTHER)
+    cluster.silent.add(OTHER)
     cluster.here.clock.time_ms += KEPT_MS
     assert await measured(cluster) == RETRY
     cluster.here.clock.time_ms += 1
@@ -98,7 +98,7 @@ async def test_a_silent_coordinator_counts_by_its_last_answer_for_a_while(cluste
 
 
 async def test_a_coordinator_that_never_answered_limits_nobody(cluster: Cluster) -> None:
-    cluster.peers.silent.add(OTHER)
+    cluster.silent.add(OTHER)
     await limited(cluster, REFUSE)
     assert await measured(cluster) == 0
 
