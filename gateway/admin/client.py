@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
+import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,9 @@ ANSWER_TIMEOUT_S: Final = 40.0
 _CHUNK_BYTES: Final = 256 * 1024
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
 
+_shown: set[str] = set()
+"""The notes that this process has printed."""
+
 A = TypeVar("A")
 
 
@@ -43,12 +47,21 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
         answer = msgspec.json.decode(line, type=Answer)
         if answer.error is not None:
             raise ControlError(answer.error)
+        if answer.note is not None:
+            _show_once(answer.note)
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ControlError(
             f"the gateway on {data_dir} answers in a form this command does not know; is it another version? ({error})"
         ) from error
     return result
+
+
+def _show_once(note: str) -> None:
+    """Write a note about an answer on stderr; the pages of one list share their note."""
+    if note not in _shown:
+        _shown.add(note)
+        sys.stderr.write(f"seqgate: {note}\n")
 
 
 def ask_all(data_dir: Path, request: Request[A]) -> list[A]:

@@ -26,13 +26,14 @@ class Operation(Generic[Q]):
 
     Both functions raise ControlError. `stopped` answers from a data directory that no gateway has open, with all rows in one
     page; None: only a running gateway can answer. `changes` returns whether a request changes something, so that the audit log
-    names it.
+    names it. `is_partial`: in a cluster the answer lacks what other gateways lead or coordinate, and a note says so.
     """
 
     request: type[Q]
     run: Callable[[LiveGateway, Q], Awaitable[Any] | Any]
     stopped: Callable[[StoppedGateway, Q], Any] | None = None
     changes: Callable[[Q], bool] = _nothing
+    is_partial: bool = False
 
 
 def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K]) -> tuple[list[T], bool]:

@@ -61,20 +61,23 @@ def _always(_: Request[Any]) -> bool:
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(StatusRequest, status.status),
     Operation(ReopenRequest, partitions.reopen, changes=_always),
-    Operation(ListProducersRequest, producers.list_producers),
-    Operation(NamesRequest, names.list_names, stopped_names.list_names),
-    Operation(BacklogRequest, backlog.backlog_of),
+    Operation(ListProducersRequest, producers.list_producers, is_partial=True),
+    Operation(NamesRequest, names.list_names, stopped_names.list_names, is_partial=True),
+    Operation(BacklogRequest, backlog.backlog_of, is_partial=True),
     Operation(ListBlocksRequest, pids.list_blocks, stopped_pids.list_blocks),
     Operation(FindOwnerRequest, pids.find_owner, stopped_pids.find_owner),
     Operation(FindOverlapsRequest, pids.find_overlaps, stopped_pids.find_overlaps),
     Operation(ClaimBlockRequest, pids.claim_block, stopped_pids.claim_block, changes=_always),
     Operation(MoveNextRequest, pids.move_next, stopped_pids.move_next, changes=_always),
-    Operation(ListGroupsRequest, groups.list_groups),
+    Operation(ListGroupsRequest, groups.list_groups, is_partial=True),
     Operation(DescribeGroupRequest, groups.describe_group),
     Operation(ResetOffsetsRequest, reset.reset_offsets, changes=lambda request: request.execute),
     Operation(DeleteGroupsRequest, groups.delete_groups, changes=lambda request: request.execute),
     Operation(
-        ListTransactionsRequest, transactions.list_transactions, stopped_transactions.list_transactions
+        ListTransactionsRequest,
+        transactions.list_transactions,
+        stopped_transactions.list_transactions,
+        is_partial=True,
     ),
     Operation(
         DescribeTransactionRequest,
@@ -99,6 +102,23 @@ _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 def changes_something(request: Request[Any]) -> bool:
     """Return whether a request changes the gateway's state. Other requests only read it."""
     return _BY_REQUEST[type(request)].changes(request)
+
+
+def note_on(gateway: LiveGateway, request: Request[Any]) -> str | None:
+    """Return the sentence about what the answer lacks because other gateways know it; None for a whole answer."""
+    brokers = gateway.services.node.brokers
+    if not _BY_REQUEST[type(request)].is_partial or brokers.is_alone:
+        return None
+    others = len(brokers.others())
+    gateways = (
+        "1 other gateway leads or coordinates"
+        if others == 1
+        else f"{others} other gateways lead or coordinate"
+    )
+    return (
+        f"This is the answer of broker {gateway.services.node.node_id}, without what {gateways}. "
+        "Ask each gateway, or the whole cluster with --bootstrap where the command has it."
+    )
 
 
 async def answer_live(gateway: LiveGateway, request: Request[Any]) -> Any:

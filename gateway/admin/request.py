@@ -58,7 +58,11 @@ class PagedRequest(Request[A], kw_only=True):
 
 
 class Answer(msgspec.Struct, omit_defaults=True):
-    """The answer of the gateway: the result, or a sentence that says why there is none."""
+    """The answer of the gateway: the result, or a sentence that says why there is none.
+
+    `note` says what the result lacks because other gateways of the cluster know it.
+    """
 
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
+    note: str | None = None

@@ -18,7 +18,7 @@ import msgspec
 from gateway.admin.address import SOCKET_NAME, short_path
 from gateway.admin.caller import caller_of, note_change
 from gateway.admin.live_gateway import LiveGateway, Traffic
-from gateway.admin.operations import OPERATIONS, answer_live, changes_something
+from gateway.admin.operations import OPERATIONS, answer_live, changes_something, note_on
 from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.pids.sources import gateway_source
 from gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer, ControlError, Request
@@ -156,4 +156,4 @@ class ControlServer:
         except Exception as error:
             logger.exception("the control request %s failed", request)
             return Answer(error=f"the gateway failed to answer: {error}")
-        return Answer(result=msgspec.Raw(msgspec.json.encode(result)))
+        return Answer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(self._gateway, request))

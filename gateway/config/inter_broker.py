@@ -27,7 +27,8 @@ INTER_BROKER_SETTINGS = (
         default=None,
         doc="The listener at which the gateways of a cluster reach each other; unset, the first of `listeners`. All gateways must have a "
         "listener of this name. With TLS, a gateway connects with its key store, trust store and versions of this listener; its "
-        "principal at the others needs the right CLUSTER_ACTION on the cluster, as one of `super.users` has.",
+        "principal at the others needs the right CLUSTER_ACTION on the cluster, and DESCRIBE and READ on all topics and groups, as one "
+        "of `super.users` has.",
     ),
     _setting(
         name=MECHANISM,

@@ -65,11 +65,16 @@ from gateway.handlers.security import (
 from gateway.handlers.sharing import (
     alter_share_group_offsets,
     delete_share_group_offsets,
+    delete_share_group_state,
     describe_share_group_offsets,
+    initialize_share_group_state,
+    read_share_group_state,
+    read_share_group_state_summary,
     share_acknowledge,
     share_fetch,
     share_group_describe,
     share_group_heartbeat,
+    write_share_group_state,
 )
 from gateway.handlers.transactions import (
     add_offsets_to_txn,
@@ -146,6 +151,11 @@ _SERVED: tuple[Api[Any], ...] = (
     share_group_describe.API,
     share_fetch.API,
     share_acknowledge.API,
+    initialize_share_group_state.API,
+    read_share_group_state.API,
+    write_share_group_state.API,
+    delete_share_group_state.API,
+    read_share_group_state_summary.API,
     describe_share_group_offsets.API,
     alter_share_group_offsets.API,
     delete_share_group_offsets.API,

@@ -59,6 +59,18 @@ def response_module(api_key: int, version: int) -> ModuleType:
 
 
 @cache
+def request_module(api_key: int, version: int) -> ModuleType:
+    """Return kio's module with the request class of this API and version, and the classes of its nested fields."""
+    return load_payload_module(api_key, version, EntityType.request)
+
+
+@cache
+def request_type(api_key: int, version: int) -> Any:
+    """Return kio's request class of this API and version."""
+    return load_request_schema(api_key, version)
+
+
+@cache
 def response_type(api_key: int, version: int) -> Any:
     """Return kio's response class of this API and version."""
     return load_response_schema(api_key, version)
@@ -114,7 +126,9 @@ __all__ = [
     "encode_response",
     "is_flexible",
     "milliseconds",
+    "request_module",
     "request_schema",
+    "request_type",
     "response_module",
     "response_type",
     "written",

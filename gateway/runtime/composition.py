@@ -100,7 +100,9 @@ async def compose(
     groups = GroupCoordinator(
         config, clock, partitions, metadata_log, internal_topics, group_configs, flusher
     )
-    shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups, flusher)
+    shares = ShareCoordinator(
+        config, clock, partitions, internal_topics, group_configs, groups, flusher, peers, node_id
+    )
     clock.listeners += [groups.clock_was_set, shares.clock_was_set]
     markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers, node_id)
     elsewhere = TransactionsElsewhere(node_id, brokers, internal_topics, peers)
@@ -147,7 +149,9 @@ async def compose(
             groups, group_configs, shares, transactions, elsewhere, producer_ids, StreamsTopics(machine.clock)
         ),
         upkeep=UpkeepServices(
-            backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),
+            backlog=Backlog(
+                config, machine.clock, partitions, directory, metadata_log, groups, shares, brokers, peers
+            ),
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
         ),
         security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),

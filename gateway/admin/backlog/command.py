@@ -22,6 +22,7 @@ from gateway.admin.printing import (
 )
 
 NO_LIMIT: Final = -1
+ELSEWHERE: Final = "elsewhere"
 
 
 def backlog(
@@ -81,6 +82,8 @@ def _print_rows(rows: list[PartitionBacklog]) -> None:
 def _cells(row: PartitionBacklog) -> list[tuple[str, ...]]:
     refused = f", {row.refused:,} refused" if row.refused else ""
     producers = row.verdict + (f" ({row.exceeded})" if row.exceeded else "") + refused
+    if row.verdict == ELSEWHERE:
+        return [(str(row.partition), "another gateway leads it", "-", "-", "-", "-", "-")]
     if not row.readers:
         return [(str(row.partition), "nobody reads it", "-", "-", "-", "-", producers)]
     return [

@@ -18,6 +18,7 @@ from log import LogError, measures
 OPEN: Final = "open"
 HOLDING: Final = "holding"
 REFUSING: Final = "refusing"
+ELSEWHERE: Final = "elsewhere"
 
 
 async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPage:
@@ -31,12 +32,15 @@ async def backlog_of(gateway: LiveGateway, request: BacklogRequest) -> BacklogPa
     first = 0 if request.after is None else request.after + 1
     index = max(0, first)
     while index < topic.count and room > 0:
-        found = readers.get((topic.name, index), [])
+        is_here = topic.refusal(index) is None
+        found = readers.get((topic.name, index), []) if is_here else []
         partition = topic.get(index) if found else topic.peek(index)
         if found and partition is None:
             raise ControlError(f"{topic.name}-{index} can't be opened")
         rows.append(
-            PartitionBacklog(topic.name, index) if partition is None else _row(backlog, partition, found)
+            PartitionBacklog(topic.name, index, verdict=OPEN if is_here else ELSEWHERE)
+            if partition is None
+            else _row(backlog, partition, found)
         )
         room -= 1 + len(found)
         index += 1

@@ -25,7 +25,8 @@ class PartitionBacklog(msgspec.Struct, frozen=True):
     """The backlog of a partition's slowest group; `slowest` is None when no group reads the partition.
 
     `age_ms` is the age of the first record that the slowest group has not read, None without such a record or its timestamp.
-    `exceeded` is the setting that the backlog exceeds. `verdict` says what happens to producers: `open`, `holding` or `refusing`.
+    `exceeded` is the setting that the backlog exceeds. `verdict` says what happens to producers: `open`, `holding` or `refusing`,
+    or `elsewhere` where another gateway leads the partition and measures its backlog.
     `refused` counts batches since the gateway started.
     """
 

@@ -44,6 +44,7 @@ from gateway.coordinator.places import TopicPartition
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
+from gateway.runtime.topics.latest_offsets import LatestOffsets
 
 MAX_DELETED_GROUPS: Final = 1_000
 """Groups that one request deletes; a request with more is refused."""
@@ -65,11 +66,13 @@ async def list_groups(gateway: LiveGateway, request: ListGroupsRequest) -> Group
     rows = []
     for group, shard in groups:
         if isinstance(group, ShareGroup):
-            delivered = delivered_to(services, group.group_id)
-            rows.append(_row(group, len(delivered), total_share_lag(services.partitions.registry, delivered)))
+            delivered = await delivered_to(services, group.group_id)
+            ends = await latest_offsets(services).of(delivered)
+            rows.append(_row(group, len(delivered), total_share_lag(ends, delivered)))
         else:
             committed = shard.offsets.of(group.group_id)
-            rows.append(_row(group, len(committed), _total_lag(services.partitions.registry, committed)))
+            ends = await latest_offsets(services).of(committed)
+            rows.append(_row(group, len(committed), _total_lag(ends, committed)))
         # Let requests in between: a group may have thousands of partitions.
         await asyncio.sleep(0)
     return GroupPage(rows, complete, offline_partitions(services.partitions.registry, OFFSETS_TOPIC))
@@ -84,9 +87,9 @@ async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) ->
         raise ControlError(f"there is no group {request.group}")
     members = members_of(group, services)
     if isinstance(group, ShareGroup):
-        partitions, complete = _share_partitions(services, group, request)
+        partitions, complete = await _share_partitions(services, group, request)
     else:
-        partitions, complete = _partitions(services, shard, members, request)
+        partitions, complete = await _partitions(services, shard, members, request)
     return _description(
         group,
         members if request.after is None else [],
@@ -95,7 +98,7 @@ async def describe_group(gateway: LiveGateway, request: DescribeGroupRequest) ->
     )
 
 
-def _partitions(
+async def _partitions(
     services: Services, shard: GroupShard, members: list[GroupMember], request: DescribeGroupRequest
 ) -> tuple[list[GroupPartition], bool]:
     """Return one page of the partitions of a group that commits offsets, and whether no partition comes after them."""
@@ -108,11 +111,13 @@ def _partitions(
     committed = shard.offsets.of(request.group)
     pending = pending_in_group(services.coordinators, shard, request.group)
     places, complete = _page({*committed, *owners, *pending}, request)
+    ends = await latest_offsets(services).of(places)
     now_ms = services.node.clock.now_ms()
     rows = [
         _partition(
             services.partitions.registry,
             place,
+            ends.get(place),
             committed.get(place),
             owners.get(place),
             pending.get(place, []),
@@ -123,14 +128,22 @@ def _partitions(
     return rows, complete
 
 
-def _share_partitions(
+async def _share_partitions(
     services: Services, group: ShareGroup, request: DescribeGroupRequest
 ) -> tuple[list[GroupPartition], bool]:
     """Return one page of the partitions of a share group, and whether no partition comes after them."""
-    delivered = delivered_to(services, group.group_id)
+    delivered = await delivered_to(services, group.group_id)
     places, complete = _page({*delivered, *assigned_in(services, group)}, request)
-    rows = [share_partition(services.partitions.registry, place, delivered.get(place)) for place in places]
+    ends = await latest_offsets(services).of(places)
+    registry = services.partitions.registry
+    rows = [share_partition(registry, place, delivered.get(place), ends.get(place)) for place in places]
     return rows, complete
+
+
+def latest_offsets(services: Services) -> LatestOffsets:
+    """Return the lookup of high watermarks, also of partitions that other gateways lead."""
+    image = services.topics.metadata_log.image
+    return LatestOffsets(services.partitions.registry, image, services.node.brokers, services.node.peers)
 
 
 def _page(places: set[TopicPartition], request: DescribeGroupRequest) -> tuple[list[TopicPartition], bool]:
@@ -176,7 +189,8 @@ async def _delete(services: Services, group_id: str, *, execute: bool) -> GroupD
     if shard is None or group is None:
         return GroupDeletion(group_id, None, 0, deleted=False, refusal=f"there is no group {group_id}")
     is_share_group = isinstance(group, ShareGroup)
-    count = len(delivered_to(services, group_id) if is_share_group else shard.offsets.of(group_id))
+    read = await delivered_to(services, group_id) if is_share_group else shard.offsets.of(group_id)
+    count = len(read)
     state = group.state_text
     if not group.is_empty:
         return GroupDeletion(group_id, state, count, deleted=False, refusal=not_empty(group))
@@ -209,6 +223,11 @@ async def durable_shard(services: Services, group_id: str) -> GroupShard | None:
         raise ControlError(
             f"{group_id} is no group but stands for a producer name; `seqgate names` shows its sequence ids"
         )
+    leader = services.coordinators.groups.shards.leader_of(group_id)
+    if services.coordinators.groups.shards.is_elsewhere(group_id):
+        raise ControlError(
+            f"group {group_id} is coordinated by broker {leader}, not by this gateway; ask that one, or name the cluster with --bootstrap"
+        )
     if OFFSETS_TOPIC not in services.partitions.registry.by_name:
         return None
     with as_control_error(f"group {group_id}", OFFSETS_TOPIC):
@@ -237,12 +256,8 @@ def _state(name: str) -> str:
     return state
 
 
-def _total_lag(partitions: Partitions, committed: Committed) -> int:
-    return sum(
-        _lag(value.offset, partition.log.high_watermark)
-        for place, value in committed.items()
-        if (partition := partitions.get(*place)) is not None
-    )
+def _total_lag(ends: Mapping[TopicPartition, int], committed: Committed) -> int:
+    return sum(_lag(value.offset, ends[place]) for place, value in committed.items() if place in ends)
 
 
 def _row(group: Group, partitions: int, total_lag: int) -> GroupRow:
@@ -262,6 +277,7 @@ def _row(group: Group, partitions: int, total_lag: int) -> GroupRow:
 def _partition(
     partitions: Partitions,
     place: TopicPartition,
+    high_watermark: int | None,
     committed: CommittedOffset | None,
     member_id: str | None,
     pending: list[PendingOffset],
@@ -274,8 +290,8 @@ def _partition(
         partition=place[1],
         committed_offset=None if committed is None else committed.offset,
         log_start_offset=None if log is None else log.log_start_offset,
-        high_watermark=None if log is None else log.high_watermark,
-        lag=None if log is None or committed is None else _lag(committed.offset, log.high_watermark),
+        high_watermark=high_watermark,
+        lag=None if high_watermark is None or committed is None else _lag(committed.offset, high_watermark),
         metadata=None if committed is None else committed.metadata,
         commit_timestamp=None if committed is None else committed.commit_timestamp_ms,
         age_ms=None if committed is None else max(0, now_ms - committed.commit_timestamp_ms),

@@ -12,7 +12,7 @@ from gateway.admin.groups.live import Committed, durable_shard, not_empty
 from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
 from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
 from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.named_topics import find_topic
+from gateway.admin.named_topics import check_led_here, find_topic
 from gateway.admin.request import ControlError
 from gateway.coordinator.group.any_group import find_group
 from gateway.coordinator.group.committer import Committer
@@ -51,6 +51,7 @@ async def reset_offsets(gateway: LiveGateway, request: ResetOffsetsRequest) -> O
     committed: Committed = {} if shard is None else dict(shard.offsets.of(request.group))
     changes = []
     for place in _places(services.partitions.registry, request, committed):
+        check_led_here(services, *place)
         changes.append(_change(services.partitions.registry, request, place, committed.get(place)))
         # Let requests in between: each partition may read files of its log.
         await asyncio.sleep(0)

@@ -6,23 +6,38 @@ import itertools
 from collections.abc import Mapping
 from typing import TypeAlias
 
+from gateway.admin.coordinators import as_control_error
 from gateway.admin.groups.messages import GroupPartition, ShareDelivery
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.ranges import DONE, DeliveryState
+from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import SharePartition
+from gateway.metadata.topic_names import SHARE_STATE_TOPIC
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import Services
 
-Delivered: TypeAlias = Mapping[TopicPartition, SharePartition]
+Delivered: TypeAlias = Mapping[TopicPartition, ShareDelivery]
 
 
-def delivered_to(services: Services, group_id: str) -> Delivered:
-    """Return the partitions that a group ever read, without those of deleted topics."""
+async def delivered_to(services: Services, group_id: str) -> Delivered:
+    """Return the progress in the partitions that a group ever read, without those of deleted topics. Raises ControlError.
+
+    Of a partition whose state another gateway stores only the start offset and the number of done records are known.
+    """
     topics = services.partitions.registry.by_id
+    shares = services.coordinators.shares
+    found = {key: delivery(partition) for key, partition in shares.known(group_id).items()}
+    with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
+        keys = (SharePartitionKey(group_id, *place) for place in shares.begun(group_id))
+        missing = [key for key in keys if key not in found and shares.persister.is_elsewhere(key)]
+        summaries = await shares.persister.summaries(missing)
+    for key, summary in summaries.items():
+        if summary.start_offset >= 0:
+            found[key] = ShareDelivery(summary.start_offset, None, None, None, summary.done, None)
     return {
-        (topics[key.topic_id].name, key.partition): found
-        for key, found in services.coordinators.shares.known(group_id).items()
+        (topics[key.topic_id].name, key.partition): told
+        for key, told in found.items()
         if key.topic_id in topics
     }
 
@@ -57,29 +72,24 @@ def share_lag(found: ShareDelivery, high_watermark: int) -> int:
     return max(0, high_watermark - found.start_offset - (found.done_records or 0))
 
 
-def total_share_lag(partitions: Partitions, delivered: Delivered) -> int:
-    """Return the lag in all partitions."""
-    return sum(
-        share_lag(delivery(found), partition.log.high_watermark)
-        for place, found in delivered.items()
-        if (partition := partitions.get(*place)) is not None
-    )
+def total_share_lag(ends: Mapping[TopicPartition, int], delivered: Delivered) -> int:
+    """Return the lag in all partitions, up to these high watermarks."""
+    return sum(share_lag(found, ends[place]) for place, found in delivered.items() if place in ends)
 
 
 def share_partition(
-    partitions: Partitions, place: TopicPartition, found: SharePartition | None
+    partitions: Partitions, place: TopicPartition, delivered: ShareDelivery | None, high_watermark: int | None
 ) -> GroupPartition:
     """Return the row of a partition that a share group has read or is assigned."""
     partition = partitions.get(*place)
     log = None if partition is None else partition.log
-    delivered = None if found is None else delivery(found)
     return GroupPartition(
         topic=place[0],
         partition=place[1],
         committed_offset=None,
         log_start_offset=None if log is None else log.log_start_offset,
-        high_watermark=None if log is None else log.high_watermark,
-        lag=None if log is None or delivered is None else share_lag(delivered, log.high_watermark),
+        high_watermark=high_watermark,
+        lag=None if high_watermark is None or delivered is None else share_lag(delivered, high_watermark),
         metadata=None,
         commit_timestamp=None,
         age_ms=None,

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from typing import Final
 
 from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.named_topics import find_topic
+from gateway.admin.named_topics import check_led_here, find_topic
 from gateway.admin.names.messages import (
     NameCounters,
     NamePage,
@@ -76,6 +76,8 @@ def _check_exists(services: Services, request: NamesRequest) -> None:
             f"producer names are not remembered in topic {topic.name}: its message.deduplication.enable is false"
         )
     find_topic(services.partitions.registry, topic.name, request.partition)
+    if request.partition is not None:
+        check_led_here(services, topic.name, request.partition)
 
 
 async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tuple[TopicPartitions, int]]:
@@ -91,6 +93,7 @@ async def _places(services: Services, request: NamesRequest) -> AsyncIterator[tu
             if (
                 is_wanted
                 and not is_before
+                and topic.refusal(index) is None
                 and may_know_names(services.partitions.log_directory, topic, index)
             ):
                 yield topic, index

@@ -7,7 +7,7 @@ import heapq
 from collections.abc import Iterator
 
 from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.named_topics import find_topic, partitions_after
+from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
 from gateway.admin.producers.messages import (
     ListProducersRequest,
     ProducerCounters,
@@ -23,6 +23,8 @@ from seq_validator import ProducerEntry
 async def list_producers(gateway: LiveGateway, request: ListProducersRequest) -> ProducerPage:
     """Return one page of the active producers. Raises ControlError."""
     now_ms = gateway.services.node.clock.now_ms()
+    if request.topic is not None and request.partition is not None:
+        check_led_here(gateway.services, request.topic, request.partition)
     rows: list[ProducerRow] = []
     for partition in list(_wanted(gateway.services.partitions.registry, request)):
         lowest = -1

@@ -31,6 +31,8 @@ _KEY_END: Final = Struct(">16si")
 _SNAPSHOT: Final = Struct(">hiiiqqq")
 _UPDATE: Final = Struct(">hiiq")
 _BATCH: Final = Struct(">qqbhB")
+NOT_BEGUN: Final = -1
+"""The start offset of a partition in which the group has not begun to read."""
 _HIGHEST_OFFSET: Final = 2**63 - 1
 _STORED_STATES: Final = frozenset(DeliveryState) - {DeliveryState.ACQUIRED}
 MAX_GROUP_ID_BYTES: Final = 2**15 - 1
@@ -57,20 +59,25 @@ class ShareSnapshot(NamedTuple):
 
 
 class ShareState(NamedTuple):
-    """The delivery state of a partition: all records before `start_offset` are done; `batches` have the states of later records."""
+    """The delivery state of a partition: all records before `start_offset` are done; `batches` have the states of later records.
+
+    A start offset of -1 leaves it to the partition's leader where the group begins.
+    """
 
     start_offset: int
     batches: tuple[StateBatch, ...]
     state_epoch: int = 0
     write_timestamp_ms: int = -1
+    leader_epoch: int = 0
 
 
 class ShareUpdate(NamedTuple):
-    """The changes of a partition's delivery state."""
+    """The changes of a partition's delivery state. A start offset of -1 changes nothing."""
 
     key: SharePartitionKey
     start_offset: int
     batches: tuple[StateBatch, ...]
+    leader_epoch: int = 0
 
 
 ShareRecord = ShareSnapshot | ShareUpdate
@@ -87,13 +94,13 @@ def encode(record: ShareRecord) -> tuple[bytes, bytes | None]:
     head = _INT16.pack(kind) + _INT16.pack(len(group)) + group
     key = head + _KEY_END.pack(record.key.topic_id.bytes, record.key.partition)
     if isinstance(record, ShareUpdate):
-        value = _UPDATE.pack(0, 0, 0, record.start_offset)
+        value = _UPDATE.pack(0, 0, record.leader_epoch, record.start_offset)
         return key, value + _batches(record.batches) + b"\0"
     if record.value is None:
         return key, None
     state = record.value
     stamp = state.write_timestamp_ms
-    value = _SNAPSHOT.pack(0, 0, state.state_epoch, 0, state.start_offset, stamp, stamp)
+    value = _SNAPSHOT.pack(0, 0, state.state_epoch, state.leader_epoch, state.start_offset, stamp, stamp)
     return key, value + _batches(state.batches) + b"\0"
 
 
@@ -112,15 +119,21 @@ def decode(key: bytes, value: bytes | None) -> ShareRecord | None:
             return ShareSnapshot(found, None)
         view = memoryview(value)
         if kind == UPDATE:
-            version, _, _, start_offset = _UPDATE.unpack_from(value)
+            version, _, leader_epoch, start_offset = _UPDATE.unpack_from(value)
             _check(version, start_offset)
-            return ShareUpdate(found, start_offset, _read_batches(view, _UPDATE.size))
-        version, _, state_epoch, _, start_offset, _, stamp = _SNAPSHOT.unpack_from(value)
+            return ShareUpdate(found, start_offset, _read_batches(view, _UPDATE.size), leader_epoch)
+        version, _, state_epoch, leader_epoch, start_offset, _, stamp = _SNAPSHOT.unpack_from(value)
         _check(version, start_offset)
         batches = _read_batches(view, _SNAPSHOT.size)
-        return ShareSnapshot(found, ShareState(start_offset, batches, state_epoch, stamp))
+        return ShareSnapshot(found, ShareState(start_offset, batches, state_epoch, stamp, leader_epoch))
     except (struct.error, MalformedRequest, UnicodeDecodeError, IndexError, NewerVersion) as error:
         raise UnreadableShareRecord(f"a record of a share group can't be read: {error}") from error
+
+
+def can_be_stored(batch: StateBatch) -> bool:
+    """Return whether a record may have this batch."""
+    is_a_range = 0 <= batch.first_offset <= batch.last_offset < _HIGHEST_OFFSET
+    return is_a_range and batch.delivery_count >= 0 and batch.state in _STORED_STATES
 
 
 def _check(version: int, start_offset: int) -> None:
@@ -128,7 +141,7 @@ def _check(version: int, start_offset: int) -> None:
         raise NewerVersion(version, _NEWEST_READ)
     if version < 0:
         raise UnreadableShareRecord(f"the version {version} is negative")
-    if not 0 <= start_offset < _HIGHEST_OFFSET:
+    if not NOT_BEGUN <= start_offset < _HIGHEST_OFFSET:
         raise UnreadableShareRecord(f"the start offset {start_offset} is out of range")
 
 
@@ -144,13 +157,10 @@ def _read_batches(value: memoryview, position: int) -> tuple[StateBatch, ...]:
     for _ in range(count - 1):
         first_offset, last_offset, state, delivery_count, _ = _BATCH.unpack_from(value, position)
         position = skip_tagged_fields(value, position + _BATCH.size - 1)
-        if (
-            not 0 <= first_offset <= last_offset < _HIGHEST_OFFSET
-            or delivery_count < 0
-            or state not in _STORED_STATES
-        ):
+        batch = StateBatch(first_offset, last_offset, state, delivery_count)
+        if not can_be_stored(batch):
             raise UnreadableShareRecord(
                 f"the batch of offsets {first_offset} to {last_offset} has state {state}"
             )
-        batches.append(StateBatch(first_offset, last_offset, state, delivery_count))
+        batches.append(batch)
     return tuple(batches)

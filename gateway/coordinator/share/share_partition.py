@@ -68,6 +68,10 @@ class SharePartition:
 
     def __init__(self, start_offset: int) -> None:
         self.start_offset = start_offset
+        self.state_epoch = 0
+        """Rises when the group begins anew at another offset."""
+        self.leader_epoch = 0
+        """The newest leader epoch of the partition in which its leader used this state."""
         self.runs = RunList()
         self._nothing_before = 0, 0
         """(offset, mark of the delays): no offset below this one can be acquired, as long as no delayed
@@ -340,6 +344,13 @@ class SharePartition:
             if run.state in DONE and run.first_offset < offset
         )
         return max(0, offset - self.start_offset - done)
+
+    def forget_members(self) -> None:
+        """Make all that members have acquired available, as after a restart: another gateway leads the partition now."""
+        batches = self.stored_batches()
+        self.runs = RunList()
+        self._nothing_before = 0, 0
+        self.restore(self.start_offset, batches)
 
     # --- stored records
 

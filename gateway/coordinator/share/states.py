@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
+from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (
+    NOT_BEGUN,
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
@@ -41,13 +43,15 @@ class ShareStates:
         if not isinstance(record, ShareSnapshot):
             found = self.partitions.get(record.key)
             if found is not None:
-                found.restore(record.start_offset, record.batches)
+                _restore(found, record.start_offset, record.batches)
+                found.leader_epoch = max(found.leader_epoch, record.leader_epoch)
         elif record.value is None:
             self.drop(record.key)
         else:
             fresh = SharePartition(record.value.start_offset)
+            fresh.state_epoch, fresh.leader_epoch = record.value.state_epoch, record.value.leader_epoch
             self.put(record.key, fresh)
-            fresh.restore(record.value.start_offset, record.value.batches)
+            _restore(fresh, record.value.start_offset, record.value.batches)
 
     def stored_keys(self) -> Iterator[SharePartitionKey]:
         """Yield the key of every record that the log must hold."""
@@ -58,4 +62,20 @@ class ShareStates:
         found = self.partitions.get(key)
         if found is None:
             return []
-        return [ShareSnapshot(key, ShareState(found.start_offset, tuple(found.stored_batches())))]
+        return [ShareSnapshot(key, stored(found))]
+
+
+def _restore(found: SharePartition, start_offset: int, batches: Sequence[StateBatch]) -> None:
+    """Replay a change of a state. A state that has not begun has no batches."""
+    if max(found.start_offset, start_offset) != NOT_BEGUN:
+        found.restore(start_offset, batches)
+
+
+def stored(found: SharePartition) -> ShareState:
+    """Return a delivery state as the log stores it: no member has acquired anything."""
+    return ShareState(
+        found.start_offset,
+        tuple(found.stored_batches()),
+        found.state_epoch,
+        leader_epoch=found.leader_epoch,
+    )

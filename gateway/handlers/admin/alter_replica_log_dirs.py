@@ -3,6 +3,7 @@
     directory, partition                answer
     the one of `log.dirs`, known        accepted: the partition is there already
     the one of `log.dirs`, unknown      UNKNOWN_TOPIC_OR_PARTITION
+    the one of `log.dirs`, elsewhere    NOT_LEADER_OR_FOLLOWER: another gateway leads the partition
     any other directory                 LOG_DIR_NOT_FOUND
     without ALTER on the cluster        CLUSTER_AUTHORIZATION_FAILED, for each partition
 
@@ -60,9 +61,10 @@ def _outcome(
 ) -> ErrorCode:
     if not is_here:
         return ErrorCode.log_dir_not_found
-    if not context.services.registry.has(name, index):
+    topic = context.services.registry.by_name.get(name)
+    if topic is None:
         return ErrorCode.unknown_topic_or_partition
-    return ErrorCode.none
+    return topic.refusal(index) or ErrorCode.none
 
 
 API = Api(

@@ -1,6 +1,6 @@
 """DescribeLogDirs (key 35, versions 1-5): describe the data directory and the size of each partition in it.
 
-The answer leaves out partitions that this node does not have. The client needs DESCRIBE on the cluster. Source: Kafka's ReplicaManager.describeLogDirs.
+The answer leaves out partitions that another gateway leads: that gateway has their files. The client needs DESCRIBE on the cluster. Source: Kafka's ReplicaManager.describeLogDirs.
 """
 
 from __future__ import annotations
@@ -73,11 +73,12 @@ def _wanted(context: RequestContext[PartitionServices], request: Any) -> dict[st
     """Return the partitions to describe, by topic; this opens no partition."""
     partitions = context.services.registry
     if request.topics is None:
-        return {topic.name: range(topic.count) for topic in partitions.by_name.values() if topic.count}
+        return {topic.name: topic.served_here() for topic in partitions.by_name.values() if topic.count}
     indexes: dict[str, dict[int, None]] = {}
     for topic in request.topics:
+        served = partitions.by_name.get(topic.topic)
         for index in topic.partitions:
-            if partitions.has(topic.topic, index):
+            if served is not None and served.refusal(index) is None:
                 indexes.setdefault(topic.topic, {})[index] = None
     return dict(indexes)
 

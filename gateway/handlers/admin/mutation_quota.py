@@ -36,19 +36,26 @@ def charge_mutations(
     """Return the decision about the topics that the quota lets through; the others are refused.
 
     `key` returns the name or the id of a topic of the request, and `partitions` how many partitions a change creates or
-    deletes.
+    deletes. A decision that is made again, because another gateway changed the metadata first, charges no topic twice.
     """
     charge = context.charge
     if charge is None:
         return lambda image: decide(image, topics)
     strict = context.api_version >= strict_since
+    charged: dict[tuple[str | None, uuid.UUID | None], bool] = {}
+
+    def may_change(image: MetadataImage, result: TopicResult) -> bool:
+        place = result.name, result.topic_id
+        if place not in charged:
+            charged[place] = charge.may_mutate(partitions(image, result), strict=strict)
+        return charged[place]
 
     def decide_within_quota(image: MetadataImage) -> Decision[list[TopicResult]]:
         decision = decide(image, topics)
         refused: set[str | uuid.UUID | None] = set()
         results = []
         for result in decision.answer:
-            if result.error is None and not charge.may_mutate(partitions(image, result), strict=strict):
+            if result.error is None and not may_change(image, result):
                 refused |= {result.name, result.topic_id} - {None}
                 results.append(TopicResult(name=result.name, topic_id=result.topic_id, error=EXCEEDED))
             else:

@@ -41,6 +41,7 @@ _GROUP_AND_ITS_TOPICS: Final = (
     Right(Operation.READ, _GROUP),
     Right(Operation.DESCRIBE, _TOPIC, "each topic that is named, or that a regular expression finds"),
 )
+_BETWEEN_GATEWAYS: Final = (Right(Operation.CLUSTER_ACTION, _CLUSTER),)
 _READS_OFFSETS: Final = (Right(Operation.DESCRIBE, _GROUP), Right(Operation.DESCRIBE, _TOPIC))
 _MAY_ALTER_CONFIGS: Final = (
     Right(Operation.ALTER_CONFIGS, _TOPIC, "its configurations"),
@@ -163,6 +164,11 @@ NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     ),
     "ShareFetch": (Right(Operation.READ, _GROUP), Right(Operation.READ, _TOPIC)),
     "ShareAcknowledge": (Right(Operation.READ, _GROUP), Right(Operation.READ, _TOPIC)),
+    "InitializeShareGroupState": _BETWEEN_GATEWAYS,
+    "ReadShareGroupState": _BETWEEN_GATEWAYS,
+    "WriteShareGroupState": _BETWEEN_GATEWAYS,
+    "DeleteShareGroupState": _BETWEEN_GATEWAYS,
+    "ReadShareGroupStateSummary": _BETWEEN_GATEWAYS,
     "DescribeShareGroupOffsets": _READS_OFFSETS,
     "AlterShareGroupOffsets": (Right(Operation.READ, _GROUP), Right(Operation.READ, _TOPIC)),
     "DeleteShareGroupOffsets": (Right(Operation.DELETE, _GROUP), Right(Operation.READ, _TOPIC)),

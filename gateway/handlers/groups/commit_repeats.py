@@ -21,6 +21,7 @@ from gateway.handlers.answering.offset_metadata import metadata_fits
 from gateway.handlers.groups.commit_request import committer_of, known_error
 from gateway.protocol.offset_commit_codec import OffsetCommitRequest, encode_offset_commit_response
 from gateway.protocol.offset_commit_shape import FIRST_VERSION, PREFIX_START, CommitShape, prefix_end
+from gateway.runtime.coordinators.moving import MOVER
 from gateway.runtime.operations.operations import error_code_of
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
@@ -187,7 +188,7 @@ class CommitRepeats:
     def learn(
         self, frame: memoryview, context: RequestContext[Services], request: OffsetCommitRequest
     ) -> None:
-        if context.api_version < FIRST_VERSION or len(frame) > MAX_FRAME_BYTES:
+        if context.api_version < FIRST_VERSION or len(frame) > MAX_FRAME_BYTES or request.member_id == MOVER:
             return
         names = _names(context, request)
         if names is None:

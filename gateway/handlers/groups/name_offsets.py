@@ -2,7 +2,8 @@
 
 The offset is the name's last persisted sequence id, not the one after it; the metadata has the same number and the
 epoch, as JSON. After a start a log may still be in replay. Then the request replays it for a while. If that is not
-enough, the client gets COORDINATOR_LOAD_IN_PROGRESS, after which all client libraries try again.
+enough, the client gets COORDINATOR_LOAD_IN_PROGRESS, after which all client libraries try again. Partitions that other gateways lead are asked
+for there (`peer_names`).
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.places import TopicPartition
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.rights import unseen_topics
+from gateway.handlers.groups.peer_names import ask_leaders
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
+from gateway.runtime.topics.brokers import NO_LEADER
 from gateway.runtime.upkeep.names_replay import (
     complete_names,
     deduplicates,
@@ -54,15 +57,64 @@ class NameOffsets:
         self._deduplicating: list[TopicPartitions] | None = None
 
     async def fetch(
-        self, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+        self,
+        name: bytes,
+        topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None,
+        *,
+        only_led_here: bool = False,
+        require_stable: bool = False,
     ) -> dict[TopicPartition, NameOffset]:
         """Return the offsets of a name in the given partitions, or in all that the client may describe with None.
 
-        Opens partitions. Raises Unavailable.
+        With `only_led_here` other gateways are not asked, and a given partition that another one leads is refused. Opens partitions. Raises
+        Unavailable.
         """
+        found = await self._led_here(name, topics)
+        if self._context.node.brokers.is_alone:
+            return found
+        elsewhere = await self._led_elsewhere(topics)
+        if only_led_here:
+            if topics is not None and elsewhere:
+                raise Unavailable(ErrorCode.not_coordinator)
+            return found
+        told = await ask_leaders(
+            self._context.node.peers,
+            name,
+            elsewhere,
+            require_stable=require_stable,
+            timeout_s=max(0.0, self._deadline_s - self._services.node.loop.time()),
+        )
+        return found | {place: NameOffset(*offset) for place, offset in told.items()}
+
+    async def _led_elsewhere(
+        self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> dict[int, list[TopicPartition] | None]:
+        """Return the partitions to ask other leaders about; None for all of a leader. Raises Unavailable when a partition has no leader."""
+        by_name = self._services.topics.metadata_log.image.topics_by_name
+        brokers = self._context.node.brokers
+        by_leader: dict[int, list[TopicPartition] | None] = {}
+        async for topic, index in self._tracked(topics):
+            image = by_name.get(topic.name)
+            partition = None if image is None else image.partitions.get(index)
+            if partition is None or brokers.leads(partition):
+                continue
+            leader = brokers.leader_of(partition)
+            if leader == NO_LEADER:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
+            places = by_leader.setdefault(leader, None if topics is None else [])
+            if places is not None:
+                places.append((topic.name, index))
+        return by_leader
+
+    async def _led_here(
+        self, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+    ) -> dict[TopicPartition, NameOffset]:
         by_name = self._services.partitions.registry.by_name
+        directory = self._services.partitions.log_directory
         found: dict[TopicPartition, NameOffset] = {}
-        async for topic, index in self._places(topics):
+        async for topic, index in self._tracked(topics):
+            if not may_know_names(directory, topic, index) or topic.refusal(index) is not None:
+                continue
             if self._services.node.loop.time() >= self._deadline_s:
                 raise Unavailable(ErrorCode.coordinator_load_in_progress)
             place = topic.name, index
@@ -75,10 +127,10 @@ class NameOffsets:
                 found[place] = _name_offset(state)
         return found
 
-    async def _places(
+    async def _tracked(
         self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
     ) -> AsyncIterator[tuple[TopicPartitions, int]]:
-        """Yield the partitions that may know names, among the given ones or all, in slices."""
+        """Yield the partitions that track names, among the given ones or all, in slices."""
         services = self._services
         if topics is None:
             if self._deduplicating is None:
@@ -94,8 +146,7 @@ class NameOffsets:
         for topic, indexes in topics:
             if deduplicates(services.node.config, image, topic.name):
                 async for index in in_slices(indexes):
-                    if may_know_names(services.partitions.log_directory, topic, index):
-                        yield topic, index
+                    yield topic, index
 
     async def _described(self, names: Iterable[str]) -> list[str]:
         """Return the topics that the client may describe."""

@@ -23,6 +23,7 @@ from gateway.handlers.answering.offset_metadata import metadata_fits
 from gateway.handlers.answering.rights import NOTHING, refused_topics, refused_topics_now
 from gateway.handlers.groups.commit_repeats import CommitRepeats
 from gateway.handlers.groups.commit_request import committer_of, known_error
+from gateway.handlers.groups.moved_offsets import Errors, begin_move
 from gateway.protocol.messages import build, response_module
 from gateway.protocol.offset_commit_codec import (
     OffsetCommitRequest,
@@ -32,6 +33,7 @@ from gateway.protocol.offset_commit_codec import (
     encode_offset_commit_response,
     offset_commit_reader,
 )
+from gateway.runtime.coordinators.moving import MOVER
 from gateway.runtime.operations.operations import Unavailable, error_code_of
 from gateway.runtime.services import Services
 from gateway.security.acls.codes import Operation
@@ -90,23 +92,40 @@ def begin(context: RequestContext[Services], request: OffsetCommitRequest) -> An
         return _encoded(context, found, ErrorCode.none)
     deferred = Deferred(holds_back=True)
     context.services.coordinators.groups.begin_commit(
-        committer_of(context.api_version, request), found.records, partial(_answer, context, found, deferred)
+        committer_of(context.api_version, request),
+        found.records,
+        partial(_answer, context, request, found, deferred),
     )
     return deferred
 
 
 def _answer(
     context: RequestContext[Services],
+    request: OffsetCommitRequest,
     found: _Sorted,
     deferred: Deferred,
     error_code: ErrorCode | None,
     error: Exception | None,
 ) -> None:
+    if error_code is not ErrorCode.none and error is None and request.member_id == MOVER:
+        begin_move(context, request.group_id, found.records, partial(_answer_move, context, found, deferred))
+        return
     try:
         deferred.resolve(_encoded(context, found, error_code_of(error) if error_code is None else error_code))
     except Exception:
         logger.exception("OffsetCommit v%d of %s failed", context.api_version, context.peer.name)
         deferred.fail()
+
+
+def _answer_move(
+    context: RequestContext[Services], found: _Sorted, deferred: Deferred, error_of: Errors
+) -> None:
+    rows: list[TopicErrors] = [
+        (key, [(entry[0], int(error_of((name, entry[0])))) for entry in entries])
+        for key, name, entries in found.accepted
+    ]
+    rows += found.refused.items()
+    deferred.resolve(encode_offset_commit_response(context.api_version, context.correlation_id, rows))
 
 
 async def handle(context: RequestContext[Services], request: OffsetCommitRequest) -> Any:

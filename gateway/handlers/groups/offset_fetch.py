@@ -25,9 +25,11 @@ from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer, to_answer
 from gateway.handlers.answering.rights import NOTHING, refused_ids, refused_topics, unseen_topics
 from gateway.handlers.groups.name_offsets import NameOffsets
+from gateway.handlers.groups.peer_names import LED_HERE
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
 from gateway.security.acls.codes import Operation
 
@@ -88,7 +90,13 @@ async def _group(
 ) -> Any:
     hidden = await _hidden(context, group.topics)
     committed = await _committed(
-        context, group.group_id, group.topics, names, hidden, require_stable=require_stable
+        context,
+        group.group_id,
+        group.topics,
+        names,
+        hidden,
+        require_stable=require_stable,
+        only_led_here=context.api_version >= FIRST_WITH_MEMBER and group.member_id == LED_HERE,
     )
     if context.api_version >= FIRST_WITH_MEMBER and not isinstance(committed, ErrorCode):
         error = ErrorCode.none if is_name_group(group.group_id) else _check_member(context, group)
@@ -141,14 +149,25 @@ async def _committed(
     hidden: AbstractSet[Any],
     *,
     require_stable: bool,
+    only_led_here: bool = False,
 ) -> Mapping[TopicPartition, CommittedOffset] | ErrorCode:
-    """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change one."""
+    """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change one.
+
+    `only_led_here` leaves out what other gateways know of a producer name.
+    """
     if not context.may_group(Operation.DESCRIBE, group_id):
         return ErrorCode.group_authorization_failed
     try:
         name = producer_name(group_id)
         if name is not None:
-            return await _persisted(context, name, asked, names, hidden, require_stable=require_stable)
+            topics = _named_topics(context, asked, hidden)
+            found = await names.fetch(
+                name, topics, only_led_here=only_led_here, require_stable=require_stable
+            )
+            return {
+                place: UNSTABLE if require_stable and offset.is_pending else offset.committed
+                for place, offset in found.items()
+            }
         return await context.services.coordinators.groups.read(
             group_id,
             lambda shard: _offsets(shard, group_id, is_all=asked is None, require_stable=require_stable),
@@ -168,32 +187,18 @@ def _offsets(
     return committed
 
 
-async def _persisted(
-    context: RequestContext[Services],
-    name: bytes,
-    asked: Sequence[Any] | None,
-    names: NameOffsets,
-    hidden: AbstractSet[Any],
-    *,
-    require_stable: bool,
-) -> Mapping[TopicPartition, CommittedOffset]:
-    """Return the persisted sequence ids of a producer name in the form of `_committed`. Raises Unavailable."""
+def _named_topics(
+    context: RequestContext[Services], asked: Sequence[Any] | None, hidden: AbstractSet[Any]
+) -> list[tuple[TopicPartitions, Sequence[int]]] | None:
+    """Return the topics that exist, of those that a request for a producer name names, with the partitions; None for all."""
+    if asked is None:
+        return None
+    registry = context.services.partitions.registry
     by_id = context.api_version >= FIRST_WITH_TOPIC_IDS
-    topics = None
-    if asked is not None:
-        known = (
-            context.services.partitions.registry.by_id
-            if by_id
-            else context.services.partitions.registry.by_name
-        )
-        named = (((wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
-        found_topics = ((known.get(key), wanted) for key, wanted in named if key not in hidden)
-        topics = [(topic, wanted.partition_indexes) for topic, wanted in found_topics if topic is not None]
-    found = await names.fetch(name, topics)
-    return {
-        place: UNSTABLE if require_stable and offset.is_pending else offset.committed
-        for place, offset in found.items()
-    }
+    named = (((wanted.topic_id if by_id else wanted.name), wanted) for wanted in asked)
+    known: Mapping[Any, TopicPartitions] = registry.by_id if by_id else registry.by_name
+    found = ((known.get(key), wanted) for key, wanted in named if key not in hidden)
+    return [(topic, wanted.partition_indexes) for topic, wanted in found if topic is not None]
 
 
 async def _topics(

@@ -127,10 +127,10 @@ async def _delete(
 
 
 def _closed(context: RequestContext[Services], topic: str, index: int) -> ErrorCode:
-    """Return the error for a closed partition: it was deleted, or the gateway is stopping."""
-    if context.services.partitions.registry.get(topic, index) is None:
-        return ErrorCode.unknown_topic_or_partition
-    return ErrorCode.not_leader_or_follower
+    """Return the error for a closed partition: it was deleted, another gateway leads it, or this gateway is stopping."""
+    if context.services.partitions.registry.has(topic, index):
+        return ErrorCode.not_leader_or_follower
+    return ErrorCode.unknown_topic_or_partition
 
 
 API = Api(key=21, name="DeleteRecords", min_version=0, max_version=2, reaches=reach.everything, handle=handle)

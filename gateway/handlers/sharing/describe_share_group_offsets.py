@@ -1,28 +1,30 @@
 """DescribeShareGroupOffsets (key 90, versions 0–1): describe the start offsets and the lag of share groups.
 
-A client needs DESCRIBE on the group and on each topic; a request for all topics gets those that the client may describe.
+A client needs DESCRIBE on the group and on each topic; a request for all topics gets those that the client may describe. The start offsets
+are those of the share coordinators, and the ends those of the leaders, whichever gateways these are.
 Source: Kafka's GroupCoordinatorService.describeShareGroupOffsets, KIP-932, KIP-1226 (lag).
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.coordinator.share.ranges import DONE
+from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.coordinator.share.share_partition import SharePartition
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
-from gateway.handlers.answering.named_twice import answer_each
+from gateway.handlers.answering.named_twice import to_answer
 from gateway.handlers.answering.rights import refused_topics_now
 from gateway.handlers.sharing.share_group_offsets import NOT_READABLE
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.operations.operations import Unavailable
-from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.runtime.services import Services
+from gateway.runtime.topics.latest_offsets import LatestOffsets
 from gateway.security.acls.codes import Operation, ResourceType
 
 API_KEY: Final = 90
@@ -35,17 +37,17 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     An unknown partition gets no offset, no error.
     """
     module = response_module(API_KEY, context.api_version)
-    groups = await answer_each(
-        request.groups, lambda group: _group(context, module, group), lambda group: group.group_id
-    )
-    return build(module.DescribeShareGroupOffsetsResponse, groups=groups)
+    asked = to_answer(request.groups, lambda group: group.group_id)
+    answers = {group: await _group(context, module, group) async for group in in_slices(dict.fromkeys(asked))}
+    return build(module.DescribeShareGroupOffsetsResponse, groups=tuple(answers[group] for group in asked))
 
 
-def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
+async def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
     if not context.may_group(Operation.DESCRIBE, asked.group_id):
         return _described(module, asked.group_id, (), ErrorCode.group_authorization_failed)
     shares = context.services.coordinators.shares
-    known = shares.known(asked.group_id)
+    if context.services.coordinators.groups.shards.is_elsewhere(asked.group_id):
+        return _described(module, asked.group_id, (), ErrorCode.not_coordinator)
     wanted: dict[str, list[int]] = {}
     if asked.topics is None:
         found = context.services.partitions.registry.by_id
@@ -63,10 +65,14 @@ def _group(context: RequestContext[Services], module: Any, asked: Any) -> Any:
         hidden = {name for name in wanted if not context.could(Operation.DESCRIBE, ResourceType.TOPIC, name)}
     else:
         hidden = refused_topics_now(context, Operation.DESCRIBE, wanted)
+    try:
+        progress = await _progress(context, asked.group_id, wanted, hidden)
+    except Unavailable as error:
+        return _described(module, asked.group_id, (), error.error_code)
     topics = tuple(
         _hidden_topic(module, name, indexes)
         if name in hidden
-        else _topic(context, module, asked.group_id, name, indexes, known)
+        else _topic(context, module, name, indexes, progress)
         for name, indexes in wanted.items()
         if asked.topics is not None or name not in hidden
     )
@@ -83,25 +89,56 @@ def _described(module: Any, group_id: str, topics: tuple[Any, ...], error: Error
     )
 
 
+async def _progress(
+    context: RequestContext[Services],
+    group_id: str,
+    wanted: Mapping[str, list[int]],
+    hidden: AbstractSet[str],
+) -> Mapping[TopicPartition, tuple[int, int]]:
+    """Return the start offset and the lag of each partition that the group reads; UNKNOWN for a lag that is not known. Raises Unavailable."""
+    by_name = context.services.partitions.registry.by_name
+    keys = {
+        SharePartitionKey(group_id, topic.topic_id, index): (name, index)
+        for name, indexes in wanted.items()
+        if name not in hidden and (topic := by_name.get(name)) is not None
+        for index in indexes
+    }
+    found = await context.services.coordinators.shares.persister.progress(keys)
+    begun = {keys[key]: summary for key, summary in found.items() if summary.start_offset >= 0}
+    node = context.node
+    ends = await LatestOffsets(
+        context.services.partitions.registry,
+        context.services.topics.metadata_log.image,
+        node.brokers,
+        node.peers,
+    ).of(begun)
+    return {
+        place: (
+            summary.start_offset,
+            max(0, ends[place] - summary.start_offset - summary.done) if place in ends else UNKNOWN,
+        )
+        for place, summary in begun.items()
+    }
+
+
 def _topic(
     context: RequestContext[Services],
     module: Any,
-    group_id: str,
     name: str,
     indexes: list[int],
-    known: dict[SharePartitionKey, SharePartition],
+    progress: Mapping[TopicPartition, tuple[int, int]],
 ) -> Any:
     topic = context.services.partitions.registry.by_name.get(name)
     rows = []
     for index in indexes:
-        found = None if topic is None else known.get(SharePartitionKey(group_id, topic.topic_id, index))
+        start_offset, lag = progress.get((name, index), (UNKNOWN, UNKNOWN))
         rows.append(
             build(
                 module.DescribeShareGroupOffsetsResponsePartition,
                 partition_index=index,
-                start_offset=UNKNOWN if found is None else found.start_offset,
+                start_offset=start_offset,
                 leader_epoch=0,
-                lag=UNKNOWN if found is None or topic is None else _lag(topic, index, found),
+                lag=lag,
                 error_code=ErrorCode.none,
                 error_message=None,
             )
@@ -133,15 +170,6 @@ def _hidden_topic(module: Any, name: str, indexes: list[int]) -> Any:
             for index in indexes
         ),
     )
-
-
-def _lag(topic: TopicPartitions, index: int, found: SharePartition) -> int:
-    """Return the number of records that are not done, or UNKNOWN."""
-    partition = topic.get(index)
-    if partition is None:
-        return UNKNOWN
-    done = sum(len(run) for run in found.runs if run.state in DONE)
-    return max(0, partition.log.high_watermark - found.start_offset - done)
 
 
 API = Api(

@@ -74,7 +74,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         check_request(context, request)
         _check_renewing(context, request)
         await services.coordinators.shares.ensure_topic()
-        session = _session(context, request)
+        session = await _session(context, request)
     except ShareRequestRefused as error:
         return refused(answer_type, error.error_code, str(error))
     except Unavailable as error:
@@ -104,10 +104,10 @@ def _check_renewing(context: RequestContext[Services], request: Any) -> None:
         raise ShareRequestRefused(ErrorCode.invalid_request, text)
 
 
-def _session(context: RequestContext[Services], request: Any) -> ShareSession:
+async def _session(context: RequestContext[Services], request: Any) -> ShareSession:
     """Return the session, with the partitions that the request adds and without those that it forgets."""
     if request.share_session_epoch == INITIAL_EPOCH:
-        session = begin_session(context, request)
+        session = await begin_session(context, request)
     else:
         session = continue_session(context, request)
     _check_room(context, request, session)

@@ -92,12 +92,12 @@ def continue_session(context: RequestContext[Services], request: Any) -> ShareSe
     return session
 
 
-def begin_session(context: RequestContext[Services], request: Any) -> ShareSession:
+async def begin_session(context: RequestContext[Services], request: Any) -> ShareSession:
     """Begin a session in place of the member's former one. Raises ShareRequestRefused, Unavailable."""
     if not request.group_id:
         raise ShareRequestRefused(ErrorCode.invalid_request, "The group id is empty.")
     shares = context.services.coordinators.shares
-    if shares.group(request.group_id) is None:
+    if not await shares.has_group(request.group_id):
         text = f"There is no share group {request.group_id}."
         raise ShareRequestRefused(ErrorCode.group_id_not_found, text)
     key = request.group_id, request.member_id

@@ -14,6 +14,7 @@ from functools import partial
 from gateway.config import Config
 from gateway.coordinator.places import TopicPartition
 from gateway.metadata.records import MetadataRecord
+from gateway.peer.asking import AsksPeers
 from gateway.quota.backlog import (
     BacklogRules,
     Move,
@@ -26,6 +27,7 @@ from gateway.quota.backlog import (
 )
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.backlogs.backlog_rules import TopicRules
+from gateway.runtime.backlogs.remote_readers import RemoteReaders
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.group_moves import GroupMoves, Readers
 from gateway.runtime.coordinators.held_requests import HeldRequests
@@ -36,6 +38,7 @@ from gateway.runtime.loop.interval import Interval
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
+from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
 from log import LogDirectory, PartitionLog, measures
 
@@ -75,6 +78,8 @@ class Backlog:
         metadata_log: MetadataLog,
         groups: GroupCoordinator,
         shares: ShareCoordinator,
+        brokers: Brokers,
+        peers: AsksPeers,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -84,7 +89,8 @@ class Backlog:
         self._groups = groups
         self._shares = shares
         self._rules = TopicRules(config, metadata_log.image)
-        self._moves = GroupMoves(groups, shares)
+        self._moves = GroupMoves(groups, shares, peers)
+        self._remote = RemoteReaders(clock, partitions, brokers, peers)
         self._gated: dict[Partition, None] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._passes = asyncio.Lock()
@@ -233,7 +239,10 @@ class Backlog:
             await self._moves.carry_out(moves, readers)
 
     async def readers(self, names: Container[str]) -> Readers:
-        """Return the readers of these topics: groups at their committed offset, share groups at their start offset."""
+        """Return the readers of these topics: groups at their committed offset, share groups at their start offset.
+
+        Readers whose coordinator is another gateway count where this gateway leads the partition.
+        """
         found: Readers = {}
         for shard in self._groups.loaded_shards():
             async for group_id in in_slices(shard.offsets.groups()):
@@ -247,4 +256,5 @@ class Backlog:
                 if topic is not None and topic.name in names:
                     reader = Reader(key.group_id, True, state.start_offset)
                     found.setdefault((topic.name, key.partition), []).append(reader)
+        await self._remote.add_to(found, names)
         return found

@@ -11,12 +11,15 @@ from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.group.skipping import Target, move_forward
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.share.records import SharePartitionKey
+from gateway.peer.asking import AsksPeers
 from gateway.quota.backlog import Move, Reader
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
+from gateway.runtime.coordinators.moving import move_there
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.skipped_records import SkippedRecords
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
+from log import LogError
 
 logger = logging.getLogger(__name__)
 
@@ -29,8 +32,9 @@ Readers = dict[TopicPartition, list[Reader]]
 class GroupMoves:
     """Moves groups and share groups forward, through their coordinators."""
 
-    def __init__(self, groups: GroupCoordinator, shares: ShareCoordinator) -> None:
+    def __init__(self, groups: GroupCoordinator, shares: ShareCoordinator, peers: AsksPeers) -> None:
         self._groups = groups
+        self._peers = peers
         self._shares = shares
         self.skipped = SkippedRecords()
 
@@ -51,8 +55,14 @@ class GroupMoves:
     ) -> None:
         for start in range(0, len(moves), OFFSETS_AT_ONCE):
             some = moves[start : start + OFFSETS_AT_ONCE]
+            targets = [_target(*entry) for entry in some]
             try:
-                before = await self._commit(group_id, [_target(*entry) for entry in some])
+                if self._groups.shards.is_elsewhere(group_id):
+                    leader = self._groups.shards.leader_of(group_id)
+                    moved = await move_there(self._peers, leader, group_id, targets)
+                    before = dict.fromkeys(moved, -1)
+                else:
+                    before = await self._commit(group_id, targets)
             except Unavailable as error:
                 logger.warning("group %s can't be moved forward now: %s", group_id, error)
                 return
@@ -71,8 +81,8 @@ class GroupMoves:
     async def _move_share_group(self, partition: Partition, move: Move, readers: Readers) -> None:
         key = SharePartitionKey(move.reader.group, partition.topic_id, partition.index)
         try:
-            skipped = await self._shares.skip_to(key, move.to_offset)
-        except Unavailable as error:
+            skipped = await self._shares.skip_to(key, partition, move.to_offset)
+        except (Unavailable, LogError) as error:
             logger.warning("share group %s can't be moved forward now: %s", move.reader.group, error)
             return
         self._moved(partition, move, skipped, readers)

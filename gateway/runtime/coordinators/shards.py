@@ -52,7 +52,8 @@ class StateTopic:
 class CoordinatorShards(Generic[S]):
     """Loads shards, carries out operations on them, and drops shards whose log lost records.
 
-    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced.
+    `on_load` and `on_lost` are called once for every shard; a lost shard stays listed until it is replaced, unless its partition is
+    closed.
     """
 
     def __init__(
@@ -77,7 +78,7 @@ class CoordinatorShards(Generic[S]):
         self._loaded: dict[int, LoadedShard[S]] = {}
         self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
         self._tasks: set[asyncio.Task[None]] = set()
-        partitions.when_closed.append(self._forget)
+        partitions.when_closed.append(self._partition_closed)
 
     def __iter__(self) -> Iterator[LoadedShard[S]]:
         return iter(list(self._loaded.values()))
@@ -96,6 +97,10 @@ class CoordinatorShards(Generic[S]):
         """Return the node id of the gateway that holds the state of a group or a transactional id; -1 while there is none."""
         return self._internal_topics.leader_for(self.topic.name, owner)
 
+    def is_elsewhere(self, owner: str) -> bool:
+        """Return whether another gateway holds the state of a group or a transactional id."""
+        return self._internal_topics.is_elsewhere(self.topic.name, owner)
+
     # --- loading
 
     def of(self, owner: str) -> LoadedShard[S]:
@@ -109,7 +114,7 @@ class CoordinatorShards(Generic[S]):
         """Return the shard of one partition. Raises Unavailable."""
         loaded = self._loaded.get(index)
         if loaded is not None:
-            if not loaded.partition.closed and loaded.is_current:
+            if loaded.is_current:
                 return loaded
             self.lose(loaded)
         name = self.topic.name
@@ -164,12 +169,12 @@ class CoordinatorShards(Generic[S]):
             self._operations.refuse(loaded)
             self._on_lost(loaded)
 
-    def _forget(self, partition: Partition) -> None:
-        """Drop the shard of a partition that another gateway leads now, or that was deleted."""
-        if partition.topic == self.topic.name:
-            loaded = self._loaded.get(partition.index)
-            if loaded is not None and loaded.partition is partition:
-                self.lose(loaded)
+    def _partition_closed(self, partition: Partition) -> None:
+        """Drop the shard of a partition that another gateway leads now, or whose topic was deleted."""
+        loaded = self._loaded.get(partition.index) if partition.topic == self.topic.name else None
+        if loaded is not None and loaded.partition is partition:
+            del self._loaded[partition.index]
+            self.lose(loaded)
 
     def lose_all(self) -> None:
         """Drop every shard, because the gateway stops."""

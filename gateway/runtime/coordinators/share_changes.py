@@ -25,7 +25,9 @@ def changed(
     if not batches and found.start_offset == before:
         return Change(None)
     wake(key)
-    return Change(None, [ShareUpdate(key, found.start_offset, batches)], is_folded_in=True)
+    return Change(
+        None, [ShareUpdate(key, found.start_offset, batches, found.leader_epoch)], is_folded_in=True
+    )
 
 
 def forgetting(keys: Sequence[SharePartitionKey]) -> Operation[ShareStates, None]:

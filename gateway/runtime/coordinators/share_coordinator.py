@@ -1,53 +1,53 @@
 """Share groups of this node: the delivery state of their partitions, and their share sessions.
 
-The members are stored in `__consumer_offsets`, like those of all groups, and belong to the group coordinator. The
-delivery state is stored in `__share_group_state`: every acknowledgement, release and expired lock is appended there,
-and answered once it is durable. Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
+The members are stored in `__consumer_offsets`, like those of all groups, and belong to the group coordinator. The delivery state is
+stored in `__share_group_state`: every acknowledgement, release and expired lock is appended there, and answered once it is durable.
+Where several gateways serve, three of them may take part: the leader of the partition, to which the members of the group send
+ShareFetch; the share coordinator, which stores the delivery state; and the group coordinator.
+
+    stored here          `stored_shares`: members acquire from the stored state itself
+    stored elsewhere     `remote_shares`: the state is read from its coordinator, and every change is sent to it
+
+Source: Kafka's `SharePartitionManager`, `ShareCoordinatorService`.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import uuid
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
-from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config
 from gateway.coordinator.change import Change
-from gateway.coordinator.deadlines import NEVER, moved
+from gateway.coordinator.deadlines import NEVER
 from gateway.coordinator.group.consumer_request import HeartbeatRefused, HeartbeatReply
 from gateway.coordinator.group.share_group import ShareGroup
 from gateway.coordinator.group.share_heartbeat import JOINING, ShareHeartbeat
 from gateway.coordinator.places import Place
-from gateway.coordinator.share import records as share_records
 from gateway.coordinator.share.ranges import StateBatch
-from gateway.coordinator.share.records import (
-    SharePartitionKey,
-    ShareSnapshot,
-    ShareState,
-)
+from gateway.coordinator.share.records import SharePartitionKey
 from gateway.coordinator.share.share_partition import Acknowledgement, ShareLimits, SharePartition
 from gateway.coordinator.share.states import ShareStates
-from gateway.metadata.records import MetadataRecord, RemoveTopicRecord
-from gateway.metadata.topic_names import SHARE_STATE_TOPIC
+from gateway.metadata.records import MetadataRecord, PartitionRecord, RemoveTopicRecord
+from gateway.peer.asking import AsksPeers
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
-from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
-from gateway.runtime.coordinators.share_changes import changed, expire, forgetting, go_on_at
+from gateway.runtime.coordinators.group_peers import has_share_group
+from gateway.runtime.coordinators.remote_shares import RemoteShares
+from gateway.runtime.coordinators.shards import CoordinatorShards
+from gateway.runtime.coordinators.share_changes import changed, expire, go_on_at
+from gateway.runtime.coordinators.share_locks import LockTimer
+from gateway.runtime.coordinators.share_persister import SharePersister
 from gateway.runtime.coordinators.share_sessions import Peer, ShareSession, ShareWaiters
+from gateway.runtime.coordinators.stored_shares import StoredShares
 from gateway.runtime.loop.clock import Clock
-from gateway.runtime.operations.loaded_shard import LoadedShard
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.internal_topics import InternalTopics
-
-_KEYS_PER_STEP: Final = 100
 
 
 class ShareCoordinator:
@@ -62,33 +62,33 @@ class ShareCoordinator:
         group_configs: GroupConfigs,
         groups: GroupCoordinator,
         flusher: LogFlusher,
+        peers: AsksPeers,
+        node_id: int,
     ) -> None:
         self._config = config
         self._clock = clock
         self._partitions = partitions
-        self._internal_topics = internal_topics
         self._group_configs = group_configs
         self._groups = groups
+        self._peers = peers
         groups.on_gone_sharer = self.release_member
         self.sessions: dict[tuple[str, str], ShareSession] = {}
         self._leaving: set[str] = set()
         """The groups that are being deleted."""
         self.waiters = ShareWaiters()
-        self._timer: asyncio.TimerHandle | None = None
-        self._timer_at_ms = NEVER
-        self.shards = CoordinatorShards(
-            StateTopic(
-                SHARE_STATE_TOPIC,
-                num_partitions=config.int("share.coordinator.state.topic.num.partitions"),
-                segment_bytes=config.int("share.coordinator.state.topic.segment.bytes"),
-                codec=share_records,
-            ),
-            ShareStates,
-            clock,
-            partitions,
-            internal_topics,
-            flusher,
-        )
+        self._locks = LockTimer(clock, self._release_due)
+        self.stored = StoredShares(config, clock, partitions, internal_topics, flusher, self.waiters.wake)
+        self.persister = SharePersister(self.stored, peers, node_id)
+        self.remote = RemoteShares(self.persister, self.waiters.wake, self._has_session)
+        partitions.when_closed.append(self.remote.partition_closed)
+
+    @property
+    def shards(self) -> CoordinatorShards[ShareStates]:
+        """Return the shards of the states that this gateway stores."""
+        return self.stored.shards
+
+    def _has_session(self, group_id: str) -> bool:
+        return any(key[0] == group_id for key in self.sessions)
 
     def limits(self, group_id: str) -> ShareLimits:
         """Return the limits on the records that a group acquires, such as their number and the time of a lock."""
@@ -106,78 +106,76 @@ class ShareCoordinator:
 
     def stop(self) -> None:
         """Wake every waiting fetch, because the gateway stops."""
-        if self._timer is not None:
-            self._timer.cancel()
+        self._locks.stop()
+        self.remote.stop()
         self.waiters.wake_all()
 
     # --- state
 
-    def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
-        return self.shards.of(key.spread_text())
-
     def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
-        """Return all partitions that a group has ever read."""
-        known: dict[SharePartitionKey, SharePartition] = {}
-        for loaded in self.shards:
-            known |= loaded.shard.groups.get(group_id, {})
-        return known
+        """Return the partitions that a group has read: those whose state this gateway stores, and those that it leads."""
+        led = {key: found for key, found in self.remote if key.group_id == group_id}
+        return self.stored.known(group_id) | led
 
     def find(self, key: SharePartitionKey) -> SharePartition | None:
-        """Return the delivery state of a partition. Raises Unavailable."""
-        return self._loaded(key).shard.partitions.get(key)
+        """Return the delivery state of a partition, if it is here. Raises Unavailable."""
+        if self.persister.is_elsewhere(key):
+            return self.remote.find(key)
+        return self.stored.find(key)
 
     async def open(self, key: SharePartitionKey, partition: Partition) -> SharePartition:
-        """Return the delivery state of a partition; a new partition begins at the offset that the group's configs set.
+        """Return the delivery state of a partition that this gateway leads; a new partition begins at the offset that the group's configs
+        set.
 
         Raises Unavailable, LogError.
         """
-        found = self.find(key)
-        if found is None:
-            reading = self._group_configs.of(key.group_id).share_reading
-            await self._begin(key, reading.first_offset(partition.log, self._clock.now_ms()), anew=False)
-            found = self.find(key)
-            if found is None:
-                raise Unavailable
+        reading = self._group_configs.of(key.group_id).share_reading
+
+        def first_offset() -> int:
+            return reading.first_offset(partition.log, self._clock.now_ms())
+
+        is_elsewhere = self.persister.is_elsewhere(key)
+        if is_elsewhere:
+            found = await self.remote.open(key, partition, first_offset)
+        else:
+            self.remote.drop(key)
+            found = await self.stored.open(key, partition, first_offset)
         log_start_offset = partition.log.log_start_offset
         if found.start_offset < log_start_offset:
-            self._change(key, lambda state, _: go_on_at(state, log_start_offset))
+            if is_elsewhere:
+                self.remote.change_in_background(key, lambda state: go_on_at(state, log_start_offset))
+            else:
+                self.stored.change(key, lambda state, _: go_on_at(state, log_start_offset))
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
         """Move a partition's start offset to this offset durably, even if the group has read the partition. Raises
         Unavailable.
         """
-        await self._begin(key, start_offset, anew=True)
-
-    async def _begin(self, key: SharePartitionKey, start_offset: int, *, anew: bool) -> None:
-        def operation(states: ShareStates, now_ms: int) -> Change[None]:
-            if not anew and key in states.partitions:
-                return Change(None)  # another fetch has created the state meanwhile
-            return Change(None, [ShareSnapshot(key, ShareState(start_offset, (), 0, now_ms))])
-
-        await self.shards.run(self._loaded(key), operation)
+        if self.persister.is_elsewhere(key):
+            before = (await self.persister.summaries([key]))[key]
+            await self.persister.initialize(key, before.state_epoch + 1, start_offset)
+            self.remote.drop(key)
+        else:
+            await self.stored.begin(key, start_offset, anew=True)
 
     async def forget(self, keys: Iterable[SharePartitionKey]) -> None:
-        """Delete the delivery state of partitions durably. Raises Unavailable."""
-        by_shard: dict[LoadedShard[ShareStates], list[SharePartitionKey]] = {}
-        for key in keys:
-            by_shard.setdefault(self._loaded(key), []).append(key)
-        for loaded, of_shard in by_shard.items():
-            for start in range(0, len(of_shard), _KEYS_PER_STEP):
-                await self.shards.run(loaded, forgetting(of_shard[start : start + _KEYS_PER_STEP]))
+        """Delete the delivery state of partitions durably, whichever gateways store it. Raises Unavailable."""
+        wanted = list(keys)
+        elsewhere = [key for key in wanted if self.persister.is_elsewhere(key)]
+        await self.stored.forget(set(wanted).difference(elsewhere) if elsewhere else wanted)
+        if elsewhere:
+            await self.persister.delete(elsewhere)
+            for key in elsewhere:
+                self.remote.drop(key)
 
     async def metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
-        """Delete the state of deleted topics."""
-        if not any(isinstance(record, RemoveTopicRecord) for record in records):
-            return
-        topics = self._partitions.by_id
-        gone = [
-            key for loaded in self.shards for key in loaded.shard.partitions if key.topic_id not in topics
-        ]
-        with contextlib.suppress(
-            Unavailable
-        ):  # a failure is harmless: nobody reads this state, and it is deleted with its group at the latest
-            await self.forget(gone)
+        """Delete the state of deleted topics, and forget the state of partitions that other gateways lead now."""
+        is_deleted = any(isinstance(record, RemoveTopicRecord) for record in records)
+        if is_deleted or any(isinstance(record, PartitionRecord) for record in records):
+            self.remote.drop_gone(self._partitions.by_id)
+        if is_deleted:
+            await self.stored.forget_deleted_topics()
 
     # --- acknowledging
 
@@ -186,6 +184,11 @@ class ShareCoordinator:
     ) -> None:
         """Store acknowledgements durably. Raises Unavailable, InvalidRecordState."""
         limits = self.limits(key.group_id)
+        if self.persister.is_elsewhere(key):
+            await self.remote.change(
+                key, lambda found: found.acknowledge(member_id, said, limits, self._clock.now_ms())
+            )
+            return
 
         def operation(states: ShareStates, now_ms: int) -> Change[None]:
             if key not in states.partitions:
@@ -197,13 +200,17 @@ class ShareCoordinator:
                 self.waiters.wake,
             )
 
-        await self.shards.run(self._loaded(key), operation)
+        await self.stored.run(key, operation)
 
-    async def skip_to(self, key: SharePartitionKey, offset: int) -> int:
+    async def skip_to(self, key: SharePartitionKey, partition: Partition, offset: int) -> int:
         """Move a group forward to `offset` in a partition that it reads, durably; return how many records it skips.
 
-        Skipped records count as done, also those that a member has acquired. Raises Unavailable.
+        Skipped records count as done, also those that a member has acquired. Raises Unavailable, LogError.
         """
+        if self.persister.is_elsewhere(key):
+            skipped = (await self.open(key, partition)).undone_before(offset)
+            await self.remote.change(key, lambda state: go_on_at(state, offset))
+            return skipped
 
         def operation(states: ShareStates, _: int) -> Change[int]:
             found = states.partitions.get(key)
@@ -213,11 +220,11 @@ class ShareCoordinator:
             moved = changed(states, key, lambda state: go_on_at(state, offset), self.waiters.wake)
             return Change(skipped, moved.records, is_folded_in=True)
 
-        return await self.shards.run(self._loaded(key), operation)
+        return await self.stored.run(key, operation)
 
     def acquired(self, found: SharePartition) -> None:
         """Set the timer for the locks of records that were just acquired."""
-        self._wake_at(found.next_deadline_ms())
+        self._locks.wake_at(found.next_deadline_ms())
 
     def release_member(self, group_id: str, member_id: str) -> None:
         """Release the records that a member has acquired, because the member is gone."""
@@ -227,6 +234,7 @@ class ShareCoordinator:
         limits = self.limits(group_id)
         for key in self.known(group_id):
             self._change_in_background(key, lambda found, _: found.release(member_id, limits))
+        self.remote.drop_unread(group_id)
 
     def begin_session(self, group_id: str, member_id: str, peer: Peer) -> ShareSession:
         """Return a new share session in place of the member's old one.
@@ -243,37 +251,25 @@ class ShareCoordinator:
         return session
 
     def release_strangers(self) -> None:
-        """End the share sessions of clients that are in no group. Without heartbeats the gateway could not notice that
+        """End the share sessions of clients that are in no group of this gateway. Without heartbeats the gateway could not notice that
         they are gone.
 
         Raises Unavailable.
         """
         for group_id, member_id in list(self.sessions):
+            if self._groups.shards.is_elsewhere(group_id):
+                continue
             group = self.group(group_id)
             if group is None or member_id not in group.members:
                 self.release_member(group_id, member_id)
 
-    def _change(
-        self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
-    ) -> None:
-        """Change the delivery state of a partition, if it exists, at once and at a time (ms). Raises Unavailable."""
-
-        def operation(states: ShareStates, now_ms: int) -> Change[None]:
-            if key not in states.partitions:
-                return Change(None)
-            return changed(states, key, lambda found: act(found, now_ms), self.waiters.wake)
-
-        self.shards.apply(self._loaded(key), operation)
-
     def _change_in_background(
         self, key: SharePartitionKey, act: Callable[[SharePartition, int], Sequence[StateBatch]]
     ) -> None:
-        """Change the delivery state as `_change` does, without waiting.
-
-        A change that is lost with its shard was never acknowledged.
-        """
-        with contextlib.suppress(Unavailable):
-            self._change(key, act)
+        if self.persister.is_elsewhere(key):
+            self.remote.change_in_background(key, lambda found: act(found, self._clock.now_ms()))
+        else:
+            self.stored.change_in_background(key, act)
 
     # --- groups
 
@@ -297,6 +293,12 @@ class ShareCoordinator:
         """Return a group as it is now, with members or without. Raises Unavailable."""
         return self._groups.shard_of(group_id).shares.groups.get(group_id)
 
+    async def has_group(self, group_id: str) -> bool:
+        """Return whether there is a share group of this id, whichever gateway coordinates it. Raises Unavailable."""
+        if not self._groups.shards.is_elsewhere(group_id):
+            return self.group(group_id) is not None
+        return await has_share_group(self._peers, self._groups.shards.leader_of(group_id), group_id)
+
     async def begin_group(self, key: SharePartitionKey, topic: str, start_offset: int) -> None:
         """Set the offset from which a share group reads a partition, even if the group never had a member. Raises
         Unavailable.
@@ -309,14 +311,17 @@ class ShareCoordinator:
         await self.begin_at(key, start_offset)
 
     def begun(self, group_id: str) -> set[Place]:
-        """Return all partitions that a group was assigned or has read. Raises Unavailable."""
+        """Return all partitions that a group of this gateway was assigned or has read. Raises Unavailable."""
         group = self.group(group_id)
         given = set() if group is None else set(group.begun)
         return given | {(key.topic_id, key.partition) for key in self.known(group_id)}
 
+    def _all_keys(self, group_id: str) -> list[SharePartitionKey]:
+        return [SharePartitionKey(group_id, *place) for place in self.begun(group_id)]
+
     async def forget_topic(self, group_id: str, topic_id: uuid.UUID) -> None:
         """Delete the state of a topic in a group without members, durably. Raises Unavailable."""
-        await self.forget([key for key in self.known(group_id) if key.topic_id == topic_id])
+        await self.forget([key for key in self._all_keys(group_id) if key.topic_id == topic_id])
         await self._groups.run(
             group_id, lambda shard, effects: shard.shares.forget_topic(group_id, topic_id, effects)
         )
@@ -347,7 +352,7 @@ class ShareCoordinator:
             raise Unavailable(ErrorCode.coordinator_load_in_progress)
 
     async def _delete(self, group_id: str) -> ErrorCode:
-        await self.forget(list(self.known(group_id)))
+        await self.forget(self._all_keys(group_id))
         error = await self._groups.run(
             group_id, lambda shard, effects: shard.shares.delete(group_id, effects)
         )
@@ -360,15 +365,6 @@ class ShareCoordinator:
 
     # --- time
 
-    def _wake_at(self, deadline_ms: int) -> None:
-        if deadline_ms >= self._timer_at_ms:
-            return
-        if self._timer is not None:
-            self._timer.cancel()
-        delay_s = max(0, deadline_ms - self._clock.now_ms()) / 1000
-        self._timer_at_ms = deadline_ms
-        self._timer = asyncio.get_running_loop().call_later(delay_s, self._due)
-
     def now_ms(self) -> int:
         """Return the time by which lock deadlines are measured."""
         return self._clock.now_ms()
@@ -378,22 +374,26 @@ class ShareCoordinator:
         for loaded in self.shards:
             for found in loaded.shard.partitions.values():
                 found.clock_was_set(by_ms)
-        # The present timer still fires early enough, so it stays.
-        self._timer_at_ms = moved(self._timer_at_ms, by_ms)
+        for _, found in self.remote:
+            found.clock_was_set(by_ms)
+        self._locks.clock_was_set(by_ms)
 
-    def _due(self) -> None:
-        """Release the locks that have timed out."""
-        now_ms = self._clock.now_ms()
-        self._timer_at_ms = NEVER
+    def _release_due(self, now_ms: int) -> int:
+        """Release the locks that have timed out; return when the next one does."""
         next_ms = NEVER
         for loaded in self.shards:
             if not loaded.is_current:
                 continue
             for key, found in list(loaded.shard.partitions.items()):
-                if found.next_deadline_ms() <= now_ms:
-                    self._change_in_background(key, partial(expire, limits=self.limits(key.group_id)))
+                next_ms = min(next_ms, self._expire(key, found, now_ms))
                 if loaded.failed:
                     break
-                next_ms = min(next_ms, found.next_deadline_ms())
-        if next_ms != NEVER:
-            self._wake_at(next_ms)
+        for key, found in self.remote:
+            next_ms = min(next_ms, self._expire(key, found, now_ms))
+        return next_ms
+
+    def _expire(self, key: SharePartitionKey, found: SharePartition, now_ms: int) -> int:
+        """Release the locks of one partition that have timed out; return when the next one does."""
+        if found.next_deadline_ms() <= now_ms:
+            self._change_in_background(key, partial(expire, limits=self.limits(key.group_id)))
+        return found.next_deadline_ms()

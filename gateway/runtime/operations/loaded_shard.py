@@ -63,9 +63,10 @@ class LoadedShard(Generic[S]):
 
     @property
     def is_current(self) -> bool:
-        """Whether the log still holds every record of the state: a log that was reopened may end earlier."""
+        """Whether this gateway leads the partition, and the log holds every record of the state: a log that was reopened may end earlier."""
         log = self.partition.log
-        return not self.failed and not log.offline and log.log_end_offset >= self._end_offset
+        is_served = not self.failed and not self.partition.closed and not log.offline
+        return is_served and log.log_end_offset >= self._end_offset
 
     @property
     def awaits_flush(self) -> bool:

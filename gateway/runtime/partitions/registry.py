@@ -77,6 +77,10 @@ class TopicPartitions:
             return ErrorCode.unknown_topic_or_partition
         return None if self._source.leads(self.name, index) else ErrorCode.not_leader_or_follower
 
+    def served_here(self) -> Iterator[int]:
+        """Yield the indexes of the partitions that this node leads; opens nothing."""
+        return (index for index in range(self.count) if self._source.leads(self.name, index))
+
     def peek(self, index: int) -> Partition | None:
         """Return the partition if it is open."""
         return self._partitions[index] if self.has(index) else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 from gateway.config import Config, Listener
@@ -70,6 +70,10 @@ class Brokers:
         """Return the node id that clients send administrative requests to: the lowest live one. Every gateway can carry them out."""
         live = self._stored.live(self._node_id)
         return live[0] if live else NO_LEADER
+
+    def others(self) -> Sequence[int]:
+        """Return the node ids of the live brokers beside this gateway."""
+        return [node_id for node_id in self._stored.live(self._node_id) if node_id != self._node_id]
 
     def on(self, listener_name: str) -> Iterator[Broker]:
         """Yield the brokers that have this listener, in the order of their node ids."""

@@ -1,4 +1,4 @@
-"""Stores blocks of producer ids in the metadata log, for a gateway that shares its producer ids with no other gateway."""
+"""Stores blocks of producer ids in the metadata log. The gateways of a cluster share that log, so their blocks never overlap."""
 
 from __future__ import annotations
 
@@ -39,16 +39,14 @@ class EmbeddedBlockStore:
 
     async def move_next(self, producer_id: int) -> int:
         """Skip the ids below `producer_id`; return the former next id. Raises NextIdBehind, StoreUnavailable."""
-        previous = self._metadata_log.image.next_producer_id
         try:
-            await self._metadata_log.commit(
+            return await self._metadata_log.commit(
                 lambda image: move_next(image, next_producer_id=producer_id, broker_id=self._node_id)
             )
         except ValueError as error:
             raise NextIdBehind(str(error)) from error
         except LogError as error:
             raise StoreUnavailable(f"the metadata log can't be written: {error}") from error
-        return previous
 
 
 def block_of(record: ProducerIdsRecord) -> ProducerIdBlock:

@@ -62,6 +62,12 @@ class InternalTopics:
             return NO_LEADER
         return self._brokers.leader_of(self._metadata_log.image.topics_by_name[name].partitions[index])
 
+    def is_elsewhere(self, name: str, text: str) -> bool:
+        """Return whether another gateway stores the state of the group or id `text`; False while no live gateway does."""
+        if self._brokers.is_alone:
+            return False
+        return self.leader_for(name, text) not in {self._node_id, NO_LEADER}
+
     def leads_all(self, name: str) -> bool:
         """Return whether this gateway leads every partition of a topic; True while there is no such topic."""
         topic = self._metadata_log.image.topics_by_name.get(name)

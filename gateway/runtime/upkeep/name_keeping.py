@@ -95,12 +95,13 @@ class NameKeeping:
                         partition.log.record_states.expire_names(now_ms)
 
     async def _is_known(self, topic: TopicPartitions) -> bool:
-        """Return whether the names of all the topic's partitions are in memory; this opens the partitions."""
+        """Return whether the names of all the topic's partitions that this gateway leads are in memory; this opens the partitions."""
         stored = self._log_directory.stored()
         async for index in in_slices(range(topic.count)):
             if self._partitions.by_name.get(topic.name) is not topic:
                 return False
-            if (topic.name, index) in stored and topic.get(index) is None:
+            is_here = (topic.name, index) in stored and topic.refusal(index) is None
+            if is_here and topic.get(index) is None:
                 return False
         return not any(is_behind(partition.log) for partition in topic.opened())
 

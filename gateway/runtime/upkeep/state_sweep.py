@@ -114,7 +114,7 @@ class StateSweep:
         shards = self._shares.shards
         shards.load_stored()
         for loaded in shards:
-            for key in list(loaded.shard.partitions):
+            for key in list(loaded.shard.partitions) if loaded.is_current else ():
                 topic = self._image.topics_by_id.get(key.topic_id)
                 name = str(key.topic_id) if topic is None else topic.name
                 leak = StateLeak(StateKind.SHARE_STATE, key.group_id, name, key.partition, key)

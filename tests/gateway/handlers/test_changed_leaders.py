@@ -163,3 +163,48 @@ async def test_a_coordinator_whose_partition_is_given_away_refuses(node: Node) -
     assert await beat() == int(ErrorCode.unknown_member_id)
     await commit(node, partition(OFFSETS_ID, 0, OTHER, 1))
     assert await beat() == int(ErrorCode.not_coordinator)
+
+
+async def test_groups_of_a_partition_that_was_given_away_are_listed_nowhere_but_there(node: Node) -> None:
+    await commit(node, TopicRecord("__consumer_offsets", OFFSETS_ID), partition(OFFSETS_ID, 0, THIS))
+    asking = Asking(node)
+    listed = {"states_filter": [], "types_filter": []}
+    await commit_offset(node, "simple")
+    assert [row["group_id"] for row in (await asking.ask("list_groups", 5, **listed))["groups"]] == ["simple"]
+    await commit(node, partition(OFFSETS_ID, 0, OTHER, 1))
+    assert (await asking.ask("list_groups", 5, **listed))["groups"] == []
+
+
+async def commit_offset(node: Node, group_id: str) -> None:
+    """Commit offset 0 of partition 0 for a group without members."""
+    entry = {
+        "partition_index": 0,
+        "committed_offset": 0,
+        "committed_leader_epoch": -1,
+        "committed_metadata": "",
+    }
+    answer = await Asking(node).ask(
+        "offset_commit",
+        8,
+        group_id=group_id,
+        generation_id_or_member_epoch=-1,
+        member_id="",
+        group_instance_id=None,
+        topics=[{"name": "t", "partitions": [entry]}],
+    )
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+
+async def test_log_directories_have_only_partitions_that_are_led_here(node: Node) -> None:
+    answer = await Asking(node).ask("describe_log_dirs", 4, topics=None)
+    rows = {row["name"]: row["partitions"] for row in answer["results"][0]["topics"]}
+    assert [row["partition_index"] for row in rows["t"]] == [0]
+    asked = [{"topic": "t", "partitions": [0, 1]}]
+    answer = await Asking(node).ask("describe_log_dirs", 4, topics=asked)
+    (topic,) = answer["results"][0]["topics"]
+    assert [row["partition_index"] for row in topic["partitions"]] == [0]
+    path = answer["results"][0]["log_dir"]
+    dirs = [{"path": path, "topics": [{"name": "t", "partitions": [0, 1, 2]}]}]
+    moved = await Asking(node).ask("alter_replica_log_dirs", 2, dirs=dirs)
+    codes = [row["error_code"] for row in moved["results"][0]["partitions"]]
+    assert codes == [0, NOT_LEADER, int(ErrorCode.unknown_topic_or_partition)]

@@ -86,6 +86,14 @@ _ADDS: Final[Plain] = {
 
 SAMPLED: Final = ("records", "admin", "groups", "transactions", "sharing")
 """The groups of handlers in `gateway.handlers` whose APIs all have samples."""
+
+
+def _share_state(**fields: Any) -> Plain:
+    """Return the fields of a request about the state of partition 0 in a share group."""
+    topic_id = "5d9c7319-dc40-44ae-a1b6-b2b2b584141a"
+    return {"group_id": "g", "topics": [{"topic_id": topic_id, "partitions": [{"partition": 0, **fields}]}]}
+
+
 SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
     "Produce": [
         (
@@ -177,6 +185,19 @@ SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
     "ShareGroupDescribe": [("share_group_describe", 1, {"group_ids": ["g"]})],
     "ShareFetch": [("share_fetch", 1, _SHARE_READ)],
     "ShareAcknowledge": [("share_acknowledge", 1, {**_SHARE_READ, "share_session_epoch": 1})],
+    "InitializeShareGroupState": [
+        ("initialize_share_group_state", 0, _share_state(state_epoch=0, start_offset=0))
+    ],
+    "ReadShareGroupState": [("read_share_group_state", 0, _share_state(leader_epoch=0))],
+    "WriteShareGroupState": [
+        (
+            "write_share_group_state",
+            0,
+            _share_state(state_epoch=0, leader_epoch=0, start_offset=0, state_batches=[]),
+        )
+    ],
+    "DeleteShareGroupState": [("delete_share_group_state", 0, _share_state())],
+    "ReadShareGroupStateSummary": [("read_share_group_state_summary", 0, _share_state(leader_epoch=0))],
     "DescribeShareGroupOffsets": [
         (
             "describe_share_group_offsets",

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from gateway.coordinator.share.ranges import StateBatch
 from gateway.coordinator.share.records import (
+    NOT_BEGUN,
     SharePartitionKey,
     ShareRecord,
     ShareSnapshot,
@@ -42,8 +43,10 @@ batches = st.lists(
     ),
     max_size=200,
 ).map(tuple)
-states = st.builds(ShareState, offsets, batches, st.integers(0, 2**31 - 1), st.integers(-1, 2**62))
-all_records = st.builds(ShareUpdate, keys, offsets, batches) | st.builds(
+epochs = st.integers(-1, 2**31 - 1)
+starts = offsets | st.just(NOT_BEGUN)
+states = st.builds(ShareState, starts, batches, epochs, st.integers(-1, 2**62), epochs)
+all_records = st.builds(ShareUpdate, keys, starts, batches, epochs) | st.builds(
     ShareSnapshot, keys, st.none() | states
 )
 
@@ -112,7 +115,7 @@ class TestHostileBytes:
             pytest.param(UPDATE_KEY, UPDATE_HEAD, id="no batches"),
             pytest.param(UPDATE_KEY, UPDATE_HEAD + b"\0\0", id="null for batches"),
             pytest.param(UPDATE_KEY, UPDATE_HEAD + LARGEST_COUNT, id="more batches than bytes"),
-            pytest.param(UPDATE_KEY, UPDATE_HEAD[:-8] + b"\xff" * 8 + b"\1\0", id="a negative start"),
+            pytest.param(UPDATE_KEY, UPDATE_HEAD[:-8] + b"\xff" * 7 + b"\xfe\1\0", id="a negative start"),
             pytest.param(UPDATE_KEY, update_with(5, 4, 2, 1), id="an end before the beginning"),
             pytest.param(UPDATE_KEY, update_with(-5, 4, 2, 1), id="a negative offset"),
             pytest.param(UPDATE_KEY, update_with(5, 2**63 - 1, 2, 1), id="no offset is behind the last"),

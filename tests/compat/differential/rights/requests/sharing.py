@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.compat.differential.rights.stage import Stage
 from tests.compat.differential.rights.table import (
+    CLUSTER_ACTION,
     DELETE_GROUP,
     DESCRIBE_GROUP,
     DESCRIBE_TOPIC,
@@ -128,3 +129,25 @@ def delete_share_group_offsets(stage: Stage) -> None:
         stage.call_in_any_order(
             "delete_share_group_offsets", 0, "responses", group_id=group_id, topics=topics
         )
+
+
+_STATE_REQUESTS: dict[str, Plain] = {
+    "initialize_share_group_state": {"state_epoch": 0, "start_offset": 0},
+    "read_share_group_state": {"leader_epoch": 0},
+    "write_share_group_state": {
+        "state_epoch": 0,
+        "leader_epoch": 0,
+        "start_offset": 0,
+        "state_batches": [],
+    },
+    "delete_share_group_state": {},
+    "read_share_group_state_summary": {"leader_epoch": 0},
+}
+_UNKNOWN_ID = "7d9c7319-dc40-44ae-a1b6-b2b2b584141a"
+
+
+@row(CLUSTER_ACTION, cases=tuple(_STATE_REQUESTS), prepare=_with_members)
+def share_group_states(stage: Stage, api: str) -> None:
+    """Ask about the state of a partition that does not exist: only the right decides whether that is told."""
+    topics = [{"topic_id": _UNKNOWN_ID, "partitions": [{"partition": 0, **_STATE_REQUESTS[api]}]}]
+    stage.user.call(api, 0, group_id=stage.groups[0], topics=topics)

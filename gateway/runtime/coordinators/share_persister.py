@@ -1,0 +1,287 @@
+"""Reads and writes the delivery state of share groups, whichever gateway stores it.
+
+The gateway that leads `__share_group_state`'s partition for a key is the share coordinator of that key. This gateway answers for
+the keys that it stores itself, and asks the others by Kafka's requests for share coordinators. Source: Kafka's
+`DefaultStatePersister`, `PersisterStateManager`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.coordinator.change import Change
+from gateway.coordinator.share import state_requests as decisions
+from gateway.coordinator.share.ranges import StateBatch
+from gateway.coordinator.share.records import SharePartitionKey, ShareState
+from gateway.coordinator.share.state_requests import READ_TOO_EARLY, Refusal, Summary, Write, summary_of
+from gateway.coordinator.share.states import ShareStates
+from gateway.peer.asking import AsksPeers
+from gateway.peer.errors import PeerUnavailable
+from gateway.protocol.messages import build, request_module, request_type
+from gateway.runtime.coordinators.stored_shares import StoredShares
+from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.topics.brokers import NO_LEADER
+
+ASK_TIMEOUT_S: Final = 5.0
+"""Time for one answer of a share coordinator."""
+RETRY_FOR_S: Final = 10.0
+"""Time after which a request gives up, when its share coordinator does not answer or changes; its client asks again."""
+RETRY_DELAYS_S: Final = (0.05, 0.1, 0.2, 0.5, 1.0)
+"""Delays between attempts; the last one is repeated."""
+KEYS_PER_REQUEST: Final = 1_000
+"""Partitions in one request to a share coordinator; the rest go with the next one."""
+_INITIALIZE, _READ, _WRITE, _DELETE, _SUMMARY = 83, 84, 85, 86, 87
+_NO_ERROR: Final = 0
+_RETRIED: Final = frozenset(
+    (
+        ErrorCode.not_coordinator,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.request_timed_out,
+    )
+)
+_FENCED: Final = frozenset((ErrorCode.fenced_leader_epoch, ErrorCode.fenced_state_epoch))
+
+_NO_TOPIC: Final = uuid.UUID(int=0)
+
+Local = Callable[[ShareStates, SharePartitionKey, int], Change[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Remote:
+    """How other gateways are asked: the API, its version, the fields of one partition, and the value of one row of the answer."""
+
+    api_key: int
+    version: int
+    topic_class: str
+    row: Callable[[SharePartitionKey], dict[str, Any]]
+    value: Callable[[Any], Any] = lambda _: None
+
+
+class SharePersister:
+    """Asks the share coordinators. `node_id` is this gateway's, whose own states are in `stored`."""
+
+    def __init__(self, stored: StoredShares, peers: AsksPeers, node_id: int) -> None:
+        self._stored = stored
+        self._peers = peers
+        self._node_id = node_id
+
+    def is_elsewhere(self, key: SharePartitionKey) -> bool:
+        """Return whether another gateway stores the state of this key."""
+        return self._stored.shards.is_elsewhere(key.spread_text())
+
+    async def initialize(self, key: SharePartitionKey, state_epoch: int, start_offset: int) -> None:
+        """Begin a state at an offset, in place of an earlier one. Raises Unavailable."""
+        remote = _Remote(
+            _INITIALIZE,
+            0,
+            "InitializeStateData",
+            lambda _: {"state_epoch": state_epoch, "start_offset": start_offset},
+        )
+        await self._one(
+            key,
+            lambda states, one, now_ms: decisions.initialize(states, one, state_epoch, start_offset, now_ms),
+            remote,
+        )
+
+    async def read(self, key: SharePartitionKey, leader_epoch: int) -> ShareState | None:
+        """Return the state for the leader of the partition in this epoch; None before its beginning. Raises Unavailable."""
+        remote = _Remote(_READ, 0, "ReadStateData", lambda _: {"leader_epoch": leader_epoch}, _state)
+        outcomes = await self._all(
+            [key], lambda states, one, _: decisions.read(states, one, leader_epoch), remote
+        )
+        outcome = outcomes[key]
+        if isinstance(outcome, Refusal) and outcome == (ErrorCode.invalid_request, READ_TOO_EARLY):
+            return None
+        found: ShareState = _checked(outcome)
+        return found
+
+    async def write(self, key: SharePartitionKey, wanted: Write) -> None:
+        """Store the changes of the partition's leader. Raises Unavailable: NOT_LEADER_OR_FOLLOWER when the state has another leader, or began anew."""
+        module = request_module(_WRITE, 1)
+        batches = tuple(
+            build(
+                module.StateBatch,
+                first_offset=batch.first_offset,
+                last_offset=batch.last_offset,
+                delivery_state=batch.state,
+                delivery_count=batch.delivery_count,
+            )
+            for batch in wanted.batches
+        )
+        fields = {
+            "state_epoch": wanted.state_epoch,
+            "leader_epoch": wanted.leader_epoch,
+            "start_offset": wanted.start_offset,
+            "delivery_complete_count": -1,
+            "state_batches": batches,
+        }
+        await self._one(
+            key,
+            lambda states, one, _: decisions.write(states, one, wanted),
+            _Remote(_WRITE, 1, "WriteStateData", lambda _: fields),
+        )
+
+    async def delete(self, keys: Iterable[SharePartitionKey]) -> None:
+        """Delete states. Raises Unavailable; then some may be deleted."""
+        remote = _Remote(_DELETE, 0, "DeleteStateData", lambda _: {})
+        outcomes = await self._all(list(keys), lambda states, one, _: decisions.delete(states, one), remote)
+        for outcome in outcomes.values():
+            if not _is_unknown(outcome):
+                _checked(outcome)
+
+    async def summaries(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
+        """Return the start offsets of partitions. Raises Unavailable."""
+        remote = _Remote(_SUMMARY, 1, "ReadStateSummaryData", lambda _: {"leader_epoch": -1}, _summary)
+        outcomes = await self._all(
+            list(keys), lambda states, one, _: decisions.summarize(states, one), remote
+        )
+        return {
+            key: Summary() if _is_unknown(outcome) else _checked(outcome) for key, outcome in outcomes.items()
+        }
+
+    async def progress(self, keys: Iterable[SharePartitionKey]) -> Mapping[SharePartitionKey, Summary]:
+        """Return the start offsets of partitions, those of this gateway's states as they are now. Raises Unavailable."""
+        wanted = list(keys)
+        elsewhere = [key for key in wanted if self.is_elsewhere(key)]
+        found = dict(await self.summaries(elsewhere))
+        for group_id in {key.group_id for key in wanted}:
+            known = self._stored.known(group_id)
+            found |= {key: summary_of(known[key]) for key in wanted if key in known and key not in found}
+        return found
+
+    # --- asking
+
+    async def _one(self, key: SharePartitionKey, local: Local, remote: _Remote) -> None:
+        outcomes = await self._all([key], local, remote)
+        _checked(outcomes[key])
+
+    async def _all(
+        self, keys: Sequence[SharePartitionKey], local: Local, remote: _Remote
+    ) -> dict[SharePartitionKey, Any]:
+        """Return the outcome for each key: a Refusal, or the value. Raises Unavailable when a coordinator does not answer in time."""
+        loop = asyncio.get_running_loop()
+        deadline_s = loop.time() + RETRY_FOR_S
+        outcomes: dict[SharePartitionKey, Any] = {}
+        left = list(dict.fromkeys(keys))
+        attempt = 0
+        while left:
+            outcomes |= await self._attempt(left, local, remote)
+            left = [key for key in left if _is_retried(outcomes[key])]
+            delay_s = RETRY_DELAYS_S[min(attempt, len(RETRY_DELAYS_S) - 1)]
+            if left and loop.time() + delay_s >= deadline_s:
+                raise Unavailable
+            if left:
+                await asyncio.sleep(delay_s)
+            attempt += 1
+        return outcomes
+
+    async def _attempt(
+        self, keys: Sequence[SharePartitionKey], local: Local, remote: _Remote
+    ) -> dict[SharePartitionKey, Any]:
+        by_leader: dict[int, list[SharePartitionKey]] = {}
+        for key in keys:
+            by_leader.setdefault(self._stored.leader_of(key), []).append(key)
+        asked: list[Awaitable[dict[SharePartitionKey, Any]]] = []
+        for leader, of_leader in by_leader.items():
+            if leader == self._node_id:
+                asked += [self._here(key, local) for key in of_leader]
+            elif leader == NO_LEADER:
+                asked.append(_nobody(of_leader))
+            else:
+                asked += [
+                    self._there(leader, group_id, some, remote) for group_id, some in _by_group(of_leader)
+                ]
+        outcomes: dict[SharePartitionKey, Any] = {}
+        for found in await asyncio.gather(*asked):
+            outcomes |= found
+        return outcomes
+
+    async def _here(self, key: SharePartitionKey, local: Local) -> dict[SharePartitionKey, Any]:
+        try:
+            return {key: await self._stored.run(key, lambda states, now_ms: local(states, key, now_ms))}
+        except Unavailable as error:
+            return {key: Refusal(error.error_code)}
+
+    async def _there(
+        self, leader: int, group_id: str, keys: Sequence[SharePartitionKey], remote: _Remote
+    ) -> dict[SharePartitionKey, Any]:
+        try:
+            answer = await self._peers.ask(leader, _request(group_id, keys, remote), timeout_s=ASK_TIMEOUT_S)
+        except PeerUnavailable:
+            return dict.fromkeys(keys, Refusal(ErrorCode.coordinator_not_available))
+        outcomes: dict[SharePartitionKey, Any] = dict.fromkeys(keys, Refusal(ErrorCode.unknown_server_error))
+        for topic in answer.results:
+            for row in topic.partitions:
+                key = SharePartitionKey(group_id, topic.topic_id or _NO_TOPIC, row.partition)
+                if key in outcomes:
+                    code = int(row.error_code)
+                    outcomes[key] = (
+                        remote.value(row)
+                        if code == _NO_ERROR
+                        else Refusal(ErrorCode(code), row.error_message)
+                    )
+        return outcomes
+
+
+async def _nobody(keys: Sequence[SharePartitionKey]) -> dict[SharePartitionKey, Any]:
+    return dict.fromkeys(keys, Refusal(ErrorCode.coordinator_not_available))
+
+
+def _by_group(keys: Iterable[SharePartitionKey]) -> Iterable[tuple[str, list[SharePartitionKey]]]:
+    """Yield the keys of each group, in requests of a bounded size."""
+    by_group: dict[str, list[SharePartitionKey]] = {}
+    for key in keys:
+        by_group.setdefault(key.group_id, []).append(key)
+    for group_id, of_group in by_group.items():
+        for start in range(0, len(of_group), KEYS_PER_REQUEST):
+            yield group_id, of_group[start : start + KEYS_PER_REQUEST]
+
+
+def _request(group_id: str, keys: Iterable[SharePartitionKey], remote: _Remote) -> Any:
+    module = request_module(remote.api_key, remote.version)
+    by_topic: dict[uuid.UUID, list[Any]] = {}
+    for key in keys:
+        row = build(module.PartitionData, partition=key.partition, **remote.row(key))
+        by_topic.setdefault(key.topic_id, []).append(row)
+    topics = tuple(
+        build(getattr(module, remote.topic_class), topic_id=topic_id, partitions=tuple(rows))
+        for topic_id, rows in by_topic.items()
+    )
+    return build(request_type(remote.api_key, remote.version), group_id=group_id, topics=topics)
+
+
+def _state(row: Any) -> ShareState:
+    batches = tuple(
+        StateBatch(batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count)
+        for batch in row.state_batches
+    )
+    return ShareState(row.start_offset, batches, row.state_epoch)
+
+
+def _summary(row: Any) -> Summary:
+    return Summary(row.start_offset, row.state_epoch, row.leader_epoch, row.delivery_complete_count)
+
+
+def _is_retried(outcome: Any) -> bool:
+    return isinstance(outcome, Refusal) and outcome.error_code in _RETRIED
+
+
+def _is_unknown(outcome: Any) -> bool:
+    """Return whether the partition does not exist, or its share coordinator has not learned of it yet."""
+    return isinstance(outcome, Refusal) and outcome.error_code is ErrorCode.unknown_topic_or_partition
+
+
+def _checked(outcome: Any) -> Any:
+    """Return the value of an outcome. Raises Unavailable with the error that a member of the group gets for a refusal."""
+    if not isinstance(outcome, Refusal):
+        return outcome
+    if outcome.error_code in _FENCED:
+        raise Unavailable(ErrorCode.not_leader_or_follower)
+    raise Unavailable(outcome.error_code)

@@ -1,0 +1,166 @@
+"""The delivery state of share groups that this gateway stores, in the partitions of `__share_group_state` that it leads.
+
+Each change of a state is appended there, and answered once it is durable. Source: Kafka's `ShareCoordinatorService`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeVar
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.coordinator.change import Change
+from gateway.coordinator.share import records as share_records
+from gateway.coordinator.share.ranges import StateBatch
+from gateway.coordinator.share.records import NOT_BEGUN, SharePartitionKey, ShareSnapshot, ShareState
+from gateway.coordinator.share.share_partition import SharePartition
+from gateway.coordinator.share.state_requests import read
+from gateway.coordinator.share.states import ShareStates
+from gateway.metadata.topic_names import SHARE_STATE_TOPIC
+from gateway.runtime.coordinators.shards import CoordinatorShards, StateTopic
+from gateway.runtime.coordinators.share_changes import changed, forgetting
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.operations.loaded_shard import LoadedShard
+from gateway.runtime.operations.operations import Unavailable
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.internal_topics import InternalTopics
+
+A = TypeVar("A")
+Act = Callable[[SharePartition, int], Sequence[StateBatch]]
+"""Changes a delivery state at a time (ms); returns the changes that must be stored."""
+
+_KEYS_PER_STEP: Final = 100
+
+
+class StoredShares:
+    """The states by key. A key whose state another gateway stores raises Unavailable with NOT_COORDINATOR."""
+
+    def __init__(
+        self,
+        config: Config,
+        clock: Clock,
+        partitions: Partitions,
+        internal_topics: InternalTopics,
+        flusher: LogFlusher,
+        wake: Callable[[SharePartitionKey], None],
+    ) -> None:
+        """`wake` is called with the key of each state that changed."""
+        self._partitions = partitions
+        self._wake = wake
+        self.shards = CoordinatorShards(
+            StateTopic(
+                SHARE_STATE_TOPIC,
+                num_partitions=config.int("share.coordinator.state.topic.num.partitions"),
+                segment_bytes=config.int("share.coordinator.state.topic.segment.bytes"),
+                codec=share_records,
+            ),
+            ShareStates,
+            clock,
+            partitions,
+            internal_topics,
+            flusher,
+        )
+
+    def _loaded(self, key: SharePartitionKey) -> LoadedShard[ShareStates]:
+        return self.shards.of(key.spread_text())
+
+    def leader_of(self, key: SharePartitionKey) -> int:
+        """Return the node id of the gateway that stores the state; -1 while there is none."""
+        return self.shards.leader_of(key.spread_text())
+
+    def known(self, group_id: str) -> dict[SharePartitionKey, SharePartition]:
+        """Return the states of a group that this gateway stores."""
+        known: dict[SharePartitionKey, SharePartition] = {}
+        for loaded in self.shards:
+            known |= loaded.shard.groups.get(group_id, {})
+        return known
+
+    def find(self, key: SharePartitionKey) -> SharePartition | None:
+        """Return the state of a partition. Raises Unavailable."""
+        return self._loaded(key).shard.partitions.get(key)
+
+    async def open(
+        self, key: SharePartitionKey, partition: Partition, first_offset: Callable[[], int]
+    ) -> SharePartition:
+        """Return the state of a partition that this gateway leads; one that was never read begins at `first_offset`.
+
+        Raises Unavailable, LogError.
+        """
+        found = self.find(key)
+        if found is None or found.start_offset == NOT_BEGUN:
+            await self.begin(key, first_offset(), anew=False, leader_epoch=partition.leader_epoch)
+            found = self.find(key)
+            if found is None:
+                raise Unavailable
+        if found.leader_epoch < partition.leader_epoch:
+            # Another gateway led the partition before: from now on its changes are refused.
+            await self.run(key, lambda states, _: read(states, key, partition.leader_epoch))
+            found = self.find(key)
+        if found is None or found.leader_epoch != partition.leader_epoch:
+            raise Unavailable(ErrorCode.not_leader_or_follower)
+        return found
+
+    async def begin(
+        self, key: SharePartitionKey, start_offset: int, *, anew: bool, leader_epoch: int = 0
+    ) -> None:
+        """Begin the state of a partition at an offset, also in place of an earlier state if `anew` is set. Raises Unavailable."""
+
+        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+            found = states.partitions.get(key)
+            if found is None:
+                state = ShareState(start_offset, (), 0, now_ms, leader_epoch)
+            elif anew or found.start_offset == NOT_BEGUN:
+                state = ShareState(start_offset, (), found.state_epoch + anew, now_ms, found.leader_epoch)
+            else:
+                return Change(None)  # another fetch has created the state meanwhile
+            return Change(None, [ShareSnapshot(key, state)])
+
+        await self.run(key, operation)
+
+    async def run(self, key: SharePartitionKey, operation: Callable[[ShareStates, int], Change[A]]) -> A:
+        """Carry out an operation on the states beside this key; return its answer once it is durable. Raises Unavailable."""
+        return await self.shards.run(self._loaded(key), operation)
+
+    def change(self, key: SharePartitionKey, act: Act) -> None:
+        """Change the state of a partition, if it exists, at once. Raises Unavailable."""
+
+        def operation(states: ShareStates, now_ms: int) -> Change[None]:
+            if key not in states.partitions:
+                return Change(None)
+            return changed(states, key, lambda found: act(found, now_ms), self._wake)
+
+        self.shards.apply(self._loaded(key), operation)
+
+    def change_in_background(self, key: SharePartitionKey, act: Act) -> None:
+        """Change the state as `change` does, without waiting.
+
+        A change that is lost with its shard was never acknowledged.
+        """
+        with contextlib.suppress(Unavailable):
+            self.change(key, act)
+
+    async def forget(self, keys: Iterable[SharePartitionKey]) -> None:
+        """Delete states durably. Raises Unavailable."""
+        by_shard: dict[LoadedShard[ShareStates], list[SharePartitionKey]] = {}
+        for key in keys:
+            by_shard.setdefault(self._loaded(key), []).append(key)
+        for loaded, of_shard in by_shard.items():
+            for start in range(0, len(of_shard), _KEYS_PER_STEP):
+                await self.shards.run(loaded, forgetting(of_shard[start : start + _KEYS_PER_STEP]))
+
+    async def forget_deleted_topics(self) -> None:
+        """Delete the states of topics that no longer exist.
+
+        A failure is harmless: nobody reads such a state, and it is deleted with its group at the latest.
+        """
+        topics = self._partitions.by_id
+        gone = [
+            key for loaded in self.shards for key in loaded.shard.partitions if key.topic_id not in topics
+        ]
+        with contextlib.suppress(Unavailable):
+            await self.forget(gone)

@@ -1,0 +1,117 @@
+"""Commands that ask one gateway of several: the gateway tells what it knows, and what it leaves out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from gateway.admin.backlog.messages import BacklogRequest
+from gateway.admin.client import ask
+from gateway.admin.groups.messages import (
+    DescribeGroupRequest,
+    ListGroupsRequest,
+    ResetOffsetsRequest,
+)
+from gateway.admin.names.messages import NamesRequest
+from gateway.admin.operations import note_on
+from gateway.admin.producers.messages import ListProducersRequest
+from gateway.admin.request import ControlError
+from gateway.admin.server import ControlServer
+from gateway.admin.status.messages import StatusRequest
+from gateway.admin.transactions.messages import AbortHangingRequest, FindHangingRequest
+from gateway.metadata.image import TOPIC_RESOURCE
+from gateway.metadata.records import ConfigRecord, TopicRecord
+from tests.gateway.admin.answers import answer, live
+from tests.gateway.handlers.groups.test_name_offsets import write
+from tests.gateway.handlers.support import open_node
+from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition
+from tests.gateway.handlers.two_gateways import Cluster, open_cluster
+from tests.gateway.runtime.backlogs.test_backlog import TOPIC, commit
+from tests.support.named_batches import DEDUPLICATED, named
+
+
+@pytest.fixture
+async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
+    """Node 1 leads partition 0 of a topic, node 2 partition 1, and node 2 coordinates all groups."""
+    async with open_cluster(tmp_path) as cluster:
+        await cluster.store_state()
+        await cluster.commit(
+            TopicRecord(TOPIC, TOPIC_ID),
+            *(ConfigRecord(TOPIC_RESOURCE, TOPIC, name, value) for name, value in DEDUPLICATED.items()),
+            partition(TOPIC_ID, 0, THIS),
+            partition(TOPIC_ID, 1, OTHER),
+        )
+        await write(cluster.here, named("a", 1), 0, TOPIC)
+        await write(cluster.there, named("a", 2), 1, TOPIC)
+        await commit(cluster.there, "readers", 0)
+        yield cluster
+
+
+class TestGroups:
+    async def test_the_lag_counts_partitions_that_another_gateway_leads(self, cluster: Cluster) -> None:
+        (row,) = (await answer(cluster.there, ListGroupsRequest())).groups
+        assert (row.group, row.total_lag) == ("readers", 1)
+        told = await answer(cluster.there, DescribeGroupRequest("readers"))
+        assert [(row.high_watermark, row.lag) for row in told.partitions] == [(1, 1)]
+
+    async def test_a_group_of_another_gateway_is_refused_with_its_coordinator(self, cluster: Cluster) -> None:
+        with pytest.raises(ControlError, match="coordinated by broker 2"):
+            await answer(cluster.here, DescribeGroupRequest("readers"))
+
+    async def test_offsets_in_a_partition_of_another_gateway_are_not_reset(self, cluster: Cluster) -> None:
+        request = ResetOffsetsRequest(group="readers", topics=None, target="latest", value=0, execute=False)
+        with pytest.raises(ControlError, match=r"flights-0 is led by broker 1"):
+            await answer(cluster.there, request)
+
+
+class TestPartitions:
+    async def test_names_and_producers_are_those_of_the_partitions_that_the_gateway_leads(
+        self, cluster: Cluster
+    ) -> None:
+        page = await answer(cluster.here, NamesRequest(TOPIC))
+        assert [(row.partition, row.persisted_sequence) for row in page.names] == [(0, 1)]
+        assert page.untold == []
+        for request in (NamesRequest(TOPIC, 1), ListProducersRequest(topic=TOPIC, partition=1)):
+            with pytest.raises(ControlError, match=r"flights-1 is led by broker 2"):
+                await answer(cluster.here, request)
+
+    async def test_the_backlog_of_a_partition_is_told_by_its_leader(self, cluster: Cluster) -> None:
+        rows = (await answer(cluster.here, BacklogRequest(TOPIC))).partitions
+        assert [(row.partition, row.verdict) for row in rows] == [(0, "open"), (1, "elsewhere")]
+        assert [reader.group for reader in rows[0].readers] == ["readers"]
+
+
+async def test_no_transaction_counts_as_hanging_where_its_coordinator_may_be_elsewhere(
+    cluster: Cluster,
+) -> None:
+    for request in (
+        FindHangingRequest(),
+        AbortHangingRequest(topic=TOPIC, partition=0, first_offset=0, execute=True),
+    ):
+        with pytest.raises(ControlError, match="name the cluster with --bootstrap"):
+            await answer(cluster.here, request)
+
+
+async def test_partial_answers_have_a_note(cluster: Cluster, tmp_path: Path) -> None:
+    note = note_on(live(cluster.here), ListGroupsRequest())
+    assert note is not None
+    assert note.startswith("This is the answer of broker 1, without what 1 other gateway")
+    assert note_on(live(cluster.here), StatusRequest()) is None
+    async with open_node(tmp_path / "alone") as node:
+        assert note_on(live(node), ListGroupsRequest()) is None
+
+
+async def test_a_command_shows_the_note_once(
+    cluster: Cluster, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = ControlServer(cluster.here.services, tmp_path)
+    assert await server.start()
+    try:
+        for _ in range(2):
+            await asyncio.to_thread(ask, tmp_path, ListGroupsRequest())
+    finally:
+        await server.stop()
+    assert capsys.readouterr().err.count("This is the answer of broker 1") == 1
