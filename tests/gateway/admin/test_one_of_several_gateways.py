@@ -21,7 +21,6 @@ from gateway.admin.producers.messages import ListProducersRequest
 from gateway.admin.request import ControlError
 from gateway.admin.server import ControlServer
 from gateway.admin.status.messages import StatusRequest
-from gateway.admin.transactions.messages import AbortHangingRequest, FindHangingRequest
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.records import ConfigRecord, TopicRecord
 from tests.gateway.admin.answers import answer, live
@@ -82,17 +81,6 @@ class TestPartitions:
         rows = (await answer(cluster.here, BacklogRequest(TOPIC))).partitions
         assert [(row.partition, row.verdict) for row in rows] == [(0, "open"), (1, "elsewhere")]
         assert [reader.group for reader in rows[0].readers] == ["readers"]
-
-
-async def test_no_transaction_counts_as_hanging_where_its_coordinator_may_be_elsewhere(
-    cluster: Cluster,
-) -> None:
-    for request in (
-        FindHangingRequest(),
-        AbortHangingRequest(topic=TOPIC, partition=0, first_offset=0, execute=True),
-    ):
-        with pytest.raises(ControlError, match="name the cluster with --bootstrap"):
-            await answer(cluster.here, request)
 
 
 async def test_partial_answers_have_a_note(cluster: Cluster, tmp_path: Path) -> None:
