@@ -141,6 +141,10 @@ class TransactionCoordinator:
             timer.cancel()
         self.shards.lose_all()
 
+    def load_led(self) -> None:
+        """Load the shards that are led here and not loaded, after a change of leaders: so the ends that were decided are finished."""
+        self.shards.load_stored()
+
     def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
             self._repeat(name, interval_ms, work)
@@ -361,7 +365,7 @@ class TransactionCoordinator:
 
         Shards that were lost with their log are loaded again here at the latest, so that every decided end is finished.
         """
-        self.shards.load_stored()
+        self.load_led()
         now_ms = self._clock.now_ms()
         for loaded in self.shards:
             if not loaded.is_current:

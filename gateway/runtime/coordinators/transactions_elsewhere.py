@@ -100,6 +100,11 @@ class TransactionsElsewhere:
         self._unused: WeakSet[TookPart] = WeakSet()
         """The answers, and questions, whose records are not appended yet."""
 
+    @property
+    def waiting_count(self) -> int:
+        """Return the number of questions that wait for the next request."""
+        return sum(map(len, self._waiting.values()))
+
     def coordinator_of(self, transactional_id: str) -> int | None:
         """Return the node id of the other gateway that coordinates a transactional id; -1 while none does, None for this one."""
         if self._brokers.is_alone:

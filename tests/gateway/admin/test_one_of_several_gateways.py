@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -31,6 +32,8 @@ from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition
 from tests.gateway.handlers.two_gateways import Cluster, open_cluster
 from tests.gateway.runtime.backlogs.test_backlog import TOPIC, commit
 from tests.support.named_batches import DEDUPLICATED, named
+
+STATE_ID = uuid.UUID(int=9)
 
 
 @pytest.fixture
@@ -87,11 +90,12 @@ class TestPartitions:
 async def test_no_transaction_counts_as_hanging_where_its_coordinator_may_be_elsewhere(
     cluster: Cluster,
 ) -> None:
+    await cluster.commit(TopicRecord("__transaction_state", STATE_ID), partition(STATE_ID, 0, OTHER))
     for request in (
         FindHangingRequest(),
         AbortHangingRequest(topic=TOPIC, partition=0, first_offset=0, execute=True),
     ):
-        with pytest.raises(ControlError, match="name the cluster with --bootstrap"):
+        with pytest.raises(ControlError, match="ask the cluster with --bootstrap"):
             await answer(cluster.here, request)
 
 

@@ -40,6 +40,17 @@ class Spread:
         self.epochs[place] += 1
         await self.cluster.commit(self._record(place))
 
+    async def hand_over(self, place: tuple[str, int], node_id: int) -> None:
+        """Name another leader, which has the records of the old one."""
+        old = self.cluster.nodes[self.leaders[place]].services.partitions.registry.get(*place)
+        assert old is not None
+        batches = [bytes(batch) for _, batch in replay_batches(old.log, 0)]
+        await self.move(place, node_id)
+        new = self.cluster.nodes[node_id].services.partitions.registry.get(*place)
+        assert new is not None
+        for batch in batches:
+            new.append(batch, NOW_MS, is_client=False)
+
     async def delete_topic(self) -> None:
         await self.cluster.commit(RemoveTopicRecord(self._id(TOPIC)))
         for place in [place for place in self.leaders if place[0] == TOPIC]:

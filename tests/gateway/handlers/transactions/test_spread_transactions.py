@@ -5,19 +5,34 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from gateway.admin.request import ControlError
+from gateway.admin.transactions.messages import (
+    AbortHangingRequest,
+    DescribeTransactionRequest,
+    FindHangingRequest,
+    ListTransactionsRequest,
+)
+from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer
-from gateway.metadata.records import BrokerRegistrationChangeRecord
-from gateway.runtime.coordinators import transaction_markers
+from gateway.coordinator.transaction.states import PREPARE_COMMIT
+from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
+from gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
+from gateway.runtime.coordinators.remote_markers import marker_request
+from tests.gateway.admin.answers import answer as control_answer
 from tests.gateway.handlers.asking import answer_to
 from tests.gateway.handlers.several_nodes import Cluster, cluster_of
 from tests.gateway.handlers.spread_client import NAME, OFFSETS, STATE, TOPIC, Spread, SpreadClient
 
 NODES = (1, 2, 3)
+TOPIC_CONFIGS = 2
+LOST = 0.25
+"""The chance that a request is lost, and that an answer is."""
 PATIENCE_S = 30.0
 RETRY = int(ErrorCode.not_enough_replicas)
 NOT_AVAILABLE = int(ErrorCode.coordinator_not_available)
@@ -274,6 +289,37 @@ class TestFaults:
         assert spread.outcomes() == {}
 
 
+@both_versions
+@pytest.mark.parametrize("seed", range(8))
+async def test_whatever_is_lost_between_nodes_each_transaction_is_whole(
+    cluster: Cluster, is_new: bool, seed: int
+) -> None:
+    chance = Random(seed)
+    spread = await spread_over(cluster, coordinator=chance.choice(NODES), group=chance.choice(NODES))
+    client = SpreadClient(spread, is_new=is_new)
+    await client.init()
+    cluster.network.lose = lambda *_: chance.random() < LOST
+    cluster.network.lose_answer = lambda *_: chance.random() < LOST
+    expected, offset = {}, -1
+    for number in range(6):
+        places = [index for index in range(3) if chance.random() < 0.7] or [0]
+        commit = chance.random() < 0.6
+        if not is_new:
+            await client.add(*places)
+            await client.add_offsets()
+        for index in places:
+            while code := await client.produce(index, f"t{number}"):
+                assert code == RETRY
+        while code := await client.commit_offset(number):
+            assert code == NOT_AVAILABLE
+        assert await client.end(commit=commit) == 0
+        await ended(spread)
+        expected[f"t{number}"] = ["committed" if commit else "aborted"] * len(places)
+        offset = number if commit else offset
+    assert spread.outcomes() == expected
+    assert await client.offset() == offset
+
+
 class TestOrder:
     async def test_batches_behind_a_question_wait_for_it(self, cluster: Cluster) -> None:
         spread = await spread_over(cluster)
@@ -290,6 +336,50 @@ class TestOrder:
         cluster.network.held.set()
         answer = await answer_to("produce", 12, first)
         assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+
+    async def test_they_wait_for_the_recompression_after_it_as_well(self, cluster: Cluster) -> None:
+        spread = await spread_over(cluster)
+        await cluster.commit(ConfigRecord(TOPIC_CONFIGS, TOPIC, "compression.type", "gzip"))
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        first = spread.asking((TOPIC, 0)).begin("produce", 12, **client.fields(0, "a"))
+        partition = cluster.nodes[1].services.partitions.registry.get(TOPIC, 0)
+        assert partition is not None
+        ends: list[int] = []
+        first.on_others_may_begin = lambda: ends.append(partition.log.log_end_offset)
+        await answer_to("produce", 12, first)
+        assert ends in ([1], [])  # nobody begins before the batch is appended
+        assert spread.outcomes() == {"a": ["open"]}
+
+    async def test_without_room_to_keep_a_batch_it_is_refused_for_now(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        room = cluster.nodes[1].services.upkeep.backlog.held.room
+        with monkeypatch.context() as full:
+            full.setattr(type(room), "try_keep", lambda *_: False)
+            assert await client.produce(0, "a") == RETRY
+        assert await client.produce(0, "a") == 0
+
+    async def test_questions_beyond_the_limit_are_refused_for_now(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(transactions_elsewhere, "MOST_WAITING", 1)
+        spread = await spread_over(cluster, (1, 1, 1))
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        cluster.network.held = asyncio.Event()
+        first = asyncio.create_task(client.produce(0, "a"))
+        await cluster.network.got(1, 3, "AddPartitionsToTxn")
+        second = asyncio.create_task(client.produce(1, "a"))
+        waiting = cluster.nodes[1].services.coordinators.elsewhere
+        while not waiting.waiting_count:
+            await asyncio.sleep(0)
+        assert await client.produce(2, "a") == RETRY
+        cluster.network.held.set()
+        assert await asyncio.gather(first, second) == [0, 0]
 
     async def test_questions_to_one_coordinator_share_requests(self, cluster: Cluster) -> None:
         spread = await spread_over(cluster, (1, 1, 1))
@@ -348,6 +438,60 @@ class TestCoordinators:
         cluster.network.lose = lambda *_: False
         await cluster.commit(BrokerRegistrationChangeRecord(1, 1, fenced=-1))
         assert cluster.network.asked[3, 1, "WriteTxnMarkers"] == asked
+
+    @both_versions
+    @pytest.mark.parametrize("commit", [True, False])
+    async def test_the_next_coordinator_finishes_a_decided_end_everywhere(
+        self, cluster: Cluster, is_new: bool, commit: bool
+    ) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=is_new)
+        await client.init()
+        for index in range(3):
+            await client.write(index, "a")
+        cluster.network.lose = of_type("WriteTxnMarkersRequest")
+        ending = asyncio.create_task(client.end(commit=commit))
+        await cluster.network.got(3, 1, "WriteTxnMarkers")
+        await spread.hand_over((STATE, 0), 2)
+        await ending
+        cluster.network.lose = lambda *_: False
+        coordinator(spread).abort_overdue()
+        await ended(spread)
+        assert spread.outcomes() == {"a": ["committed" if commit else "aborted"] * 3}
+
+    async def test_a_marker_of_the_coordinator_before_is_refused(self, cluster: Cluster) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        await client.write(0, "a")
+        await spread.hand_over((STATE, 0), 2)
+        await client.init()
+        assert spread.outcomes() == {"a": ["aborted"]}
+        late = marker_request(
+            Transaction(client.producer_id, 9, 1, PREPARE_COMMIT, client_version=2), [(TOPIC, 0)], 0
+        )
+        answer = await cluster.nodes[3].services.node.peers.ask(1, late)
+        row = answer.markers[0].topics[0].partitions[0]
+        assert row.error_code == int(ErrorCode.transaction_coordinator_fenced)
+
+    async def test_the_control_socket_says_who_coordinates(self, cluster: Cluster) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        await client.write(0, "a")
+        here = cluster.nodes[1]
+        page = await control_answer(here, ListTransactionsRequest())
+        assert (page.transactions, page.partitions_elsewhere) == ([], [0])
+        with pytest.raises(
+            ControlError, match=f"gateway 3 coordinates transactional id {NAME}; .*--bootstrap"
+        ):
+            await control_answer(here, DescribeTransactionRequest(NAME))
+        for request in (FindHangingRequest(), AbortHangingRequest(TOPIC, 0, 0, execute=True)):
+            with pytest.raises(ControlError, match="other gateways coordinate transactions, too"):
+                await control_answer(here, request)
+        await cluster.commit(BrokerRegistrationChangeRecord(3, 1, fenced=1))
+        with pytest.raises(ControlError, match="no live gateway coordinates"):
+            await control_answer(here, DescribeTransactionRequest(NAME))
 
     async def test_a_transaction_of_another_coordinator_is_no_stranger(
         self, cluster: Cluster, caplog: pytest.LogCaptureFixture
