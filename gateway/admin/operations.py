@@ -74,10 +74,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(ResetOffsetsRequest, reset.reset_offsets, changes=lambda request: request.execute),
     Operation(DeleteGroupsRequest, groups.delete_groups, changes=lambda request: request.execute),
     Operation(
-        ListTransactionsRequest,
-        transactions.list_transactions,
-        stopped_transactions.list_transactions,
-        is_partial=True,
+        ListTransactionsRequest, transactions.list_transactions, stopped_transactions.list_transactions
     ),
     Operation(
         DescribeTransactionRequest,

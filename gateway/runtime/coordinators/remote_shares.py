@@ -55,11 +55,15 @@ class RemoteShares:
         persister: SharePersister,
         wake: Callable[[SharePartitionKey], None],
         is_read: Callable[[str], bool],
+        end_sessions: Callable[[str], None],
     ) -> None:
-        """`wake` is called with the key of each state that changed. `is_read` returns whether a group has a share session here."""
+        """`wake` is called with the key of each state that changed. `is_read` returns whether a group has a share session here, and
+        `end_sessions` ends the sessions of a deleted group.
+        """
         self._persister = persister
         self._wake = wake
         self._is_read = is_read
+        self._end_sessions = end_sessions
         self._led: dict[SharePartitionKey, _Led] = {}
         self._reading: dict[SharePartitionKey, asyncio.Task[_Led]] = {}
 
@@ -157,6 +161,9 @@ class RemoteShares:
         except Unavailable as error:
             self._log_loss(led.key, error)
             self._give_up(led, error, waiters)
+            if error.error_code is ErrorCode.invalid_request:
+                # The state was deleted with its group; whoever is still there must ask for the group again.
+                self._end_sessions(led.key.group_id)
         except BaseException:
             self._give_up(led, Unavailable(ErrorCode.not_coordinator), waiters)
             raise

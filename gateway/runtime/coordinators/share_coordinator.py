@@ -1,9 +1,8 @@
 """Share groups of this node: the delivery state of their partitions, and their share sessions.
 
 The members are stored in `__consumer_offsets`, like those of all groups, and belong to the group coordinator. The delivery state is
-stored in `__share_group_state`: every acknowledgement, release and expired lock is appended there, and answered once it is durable.
-Where several gateways serve, three of them may take part: the leader of the partition, to which the members of the group send
-ShareFetch; the share coordinator, which stores the delivery state; and the group coordinator.
+stored in `__share_group_state`: every change is appended there, and answered once it is durable. Three gateways may take part: the leader
+of the partition, which members ask; the share coordinator, which stores the state; and the group coordinator.
 
     stored here          `stored_shares`: members acquire from the stored state itself
     stored elsewhere     `remote_shares`: the state is read from its coordinator, and every change is sent to it
@@ -79,7 +78,7 @@ class ShareCoordinator:
         self._locks = LockTimer(clock, self._release_due)
         self.stored = StoredShares(config, clock, partitions, internal_topics, flusher, self.waiters.wake)
         self.persister = SharePersister(self.stored, peers, node_id)
-        self.remote = RemoteShares(self.persister, self.waiters.wake, self._has_session)
+        self.remote = RemoteShares(self.persister, self.waiters.wake, self._has_session, self._end_sessions)
         partitions.when_closed.append(self.remote.partition_closed)
 
     @property
@@ -91,7 +90,7 @@ class ShareCoordinator:
         return any(key[0] == group_id for key in self.sessions)
 
     def limits(self, group_id: str) -> ShareLimits:
-        """Return the limits on the records that a group acquires, such as their number and the time of a lock."""
+        """Return the limits on the records that a group acquires."""
         return self._group_configs.of(group_id).share
 
     # --- beginning and end
@@ -149,9 +148,7 @@ class ShareCoordinator:
         return found
 
     async def begin_at(self, key: SharePartitionKey, start_offset: int) -> None:
-        """Move a partition's start offset to this offset durably, even if the group has read the partition. Raises
-        Unavailable.
-        """
+        """Move a partition's start offset to this offset durably, even if it was read. Raises Unavailable."""
         if self.persister.is_elsewhere(key):
             before = (await self.persister.summaries([key]))[key]
             await self.persister.initialize(key, before.state_epoch + 1, start_offset)
@@ -249,6 +246,10 @@ class ShareCoordinator:
         self.sessions[key] = session
         peer.when_gone(session, lambda: self.release_member(group_id, member_id))
         return session
+
+    def _end_sessions(self, group_id: str) -> None:
+        for key in [key for key in self.sessions if key[0] == group_id]:
+            self.release_member(*key)
 
     def release_strangers(self) -> None:
         """End the share sessions of clients that are in no group of this gateway. Without heartbeats the gateway could not notice that
@@ -358,8 +359,7 @@ class ShareCoordinator:
         )
         if error is ErrorCode.none:
             # During the deletion, clients that are no members may have acquired records. So their sessions and the state are dropped again.
-            for key in [key for key in self.sessions if key[0] == group_id]:
-                self.release_member(*key)
+            self._end_sessions(group_id)
             await self.forget(list(self.known(group_id)))
         return error
 

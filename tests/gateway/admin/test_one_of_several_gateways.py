@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from gateway.admin.producers.messages import ListProducersRequest
 from gateway.admin.request import ControlError
 from gateway.admin.server import ControlServer
 from gateway.admin.status.messages import StatusRequest
+from gateway.admin.transactions.messages import AbortHangingRequest, FindHangingRequest
 from gateway.metadata.image import TOPIC_RESOURCE
 from gateway.metadata.records import ConfigRecord, TopicRecord
 from tests.gateway.admin.answers import answer, live
@@ -30,6 +32,8 @@ from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition
 from tests.gateway.handlers.two_gateways import Cluster, open_cluster
 from tests.gateway.runtime.backlogs.test_backlog import TOPIC, commit
 from tests.support.named_batches import DEDUPLICATED, named
+
+STATE_ID = uuid.UUID(int=9)
 
 
 @pytest.fixture
@@ -81,6 +85,18 @@ class TestPartitions:
         rows = (await answer(cluster.here, BacklogRequest(TOPIC))).partitions
         assert [(row.partition, row.verdict) for row in rows] == [(0, "open"), (1, "elsewhere")]
         assert [reader.group for reader in rows[0].readers] == ["readers"]
+
+
+async def test_no_transaction_counts_as_hanging_where_its_coordinator_may_be_elsewhere(
+    cluster: Cluster,
+) -> None:
+    await cluster.commit(TopicRecord("__transaction_state", STATE_ID), partition(STATE_ID, 0, OTHER))
+    for request in (
+        FindHangingRequest(),
+        AbortHangingRequest(topic=TOPIC, partition=0, first_offset=0, execute=True),
+    ):
+        with pytest.raises(ControlError, match="ask the cluster with --bootstrap"):
+            await answer(cluster.here, request)
 
 
 async def test_partial_answers_have_a_note(cluster: Cluster, tmp_path: Path) -> None:

@@ -165,6 +165,20 @@ async def test_sessions_that_end_release_records_and_forget_the_state(cluster: C
     assert acquired(await fetch(cluster.here, TOPIC_ID, "b")) == [(0, 0)]
 
 
+async def test_sessions_of_a_group_that_was_deleted_end(cluster: Cluster) -> None:
+    await write(cluster.here, 2)
+    assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 1)]
+    await beat(cluster.there, "a", LEAVING)
+    deleted = await Asking(cluster.there).ask("delete_groups", 2, groups_names=[GROUP])
+    assert deleted["results"][0]["error_code"] == 0
+    answer = await acknowledge(cluster.here, TOPIC_ID, 0, 0, ACCEPT)
+    assert row(answer).error_code is ErrorCode.invalid_request
+    again = await fetch(cluster.here, TOPIC_ID, session_epoch=2)
+    assert again.error_code is ErrorCode.share_session_not_found
+    assert (await fetch(cluster.here, TOPIC_ID)).error_code is ErrorCode.group_id_not_found
+    assert stored_at(cluster.there) is None
+
+
 class TestAdministration:
     """The group coordinator, node 2, is asked; here node 1 stores the delivery state, and leads the partition."""
 
