@@ -15,6 +15,7 @@ from kafka.structs import OffsetAndMetadata
 
 from gateway.runtime.topics.internal_topics import java_hash
 from tests.compat.clients.test_two_gateways import DEADLINE_S, NODES, PARTITIONS, TwoGateways, started
+from tests.compat.transactions.clients import Jvm
 
 ROUNDS = 6
 """Transactions of one producer: every third is aborted."""
@@ -54,7 +55,6 @@ def expected() -> list[tuple[int, bytes]]:
 def with_librdkafka(bootstrap: str, transactional_id: str) -> None:
     producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": transactional_id})
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": GROUP})
-    consumer.subscribe(["lines"])
     producer.init_transactions(DEADLINE_S)
     for number in range(ROUNDS):
         producer.begin_transaction()
@@ -87,6 +87,21 @@ def with_kafka_python(bootstrap: str, transactional_id: str) -> None:
     producer.close()
 
 
+def with_jvm(bootstrap: str, transactional_id: str) -> None:
+    producer = Jvm(bootstrap, transactional_id, 60_000)
+    producer.init()
+    for number in range(ROUNDS):
+        producer.begin()
+        for partition, value in values(number):
+            producer.send("lines", partition, value.decode())
+        producer.hold_offset(GROUP, "lines", number + 1)
+        if is_aborted(number):
+            producer.abort()
+        else:
+            producer.commit()
+    producer.close()
+
+
 def committed(bootstrap: str) -> list[tuple[int, bytes]]:
     """Return the committed records, read until the end of each partition."""
     consumer = KafkaConsumer(
@@ -113,7 +128,7 @@ def committed_offset(bootstrap: str) -> int:
     return int(place.offset)
 
 
-@pytest.mark.parametrize("run", [with_librdkafka, with_kafka_python])
+@pytest.mark.parametrize("run", [with_librdkafka, with_kafka_python, with_jvm])
 @pytest.mark.parametrize("node_id", NODES)
 async def test_a_transaction_is_whole_on_both_gateways(two: TwoGateways, run: Run, node_id: int) -> None:
     async with asyncio.timeout(2 * DEADLINE_S):
