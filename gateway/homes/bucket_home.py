@@ -300,10 +300,10 @@ class BucketHome:
         )
         self._uploads.start()
         services.upkeep.uploads = self._uploads
-        assert self._journal is not None
-        has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
-        self._tail = MetadataTail(has_more, catch_up, self._poll_s)
-        self._tail.start()
+        if self._journal is not None:
+            has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
+            self._tail = MetadataTail(has_more, catch_up, self._poll_s)
+            self._tail.start()
         self._cache.serve(services.partitions.log_directory)
 
     async def rest(self) -> None:
