@@ -127,8 +127,9 @@ class Gateway:
         """Create all parts from the replayed metadata. The parts do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
+        metadata_log, fetcher = await self._open_metadata(), self.home.fetcher
         services, self._store = await compose(
-            config, self.machine, log_directory, flusher, self._open_metadata(), self.home.fetcher
+            config, self.machine, log_directory, flusher, metadata_log, fetcher
         )
         self.server = Server(
             loop,
@@ -200,9 +201,11 @@ class Gateway:
                 f"the data directory {services.partitions.log_directory.path} can't be used: {error}"
             ) from error
 
-    def _open_metadata(self) -> MetadataLog:
+    async def _open_metadata(self) -> MetadataLog:
         try:
-            return open_metadata(self.machine, self._log_directory, self._flusher)
+            return await open_metadata(
+                self.machine, self._log_directory, self._flusher, self.home.open_journal
+            )
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {in_words(error)}"

@@ -10,58 +10,67 @@ from __future__ import annotations
 import asyncio
 import logging
 import platform
-import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import NoReturn
+from typing import Final, NoReturn
 
 import msgspec
 
 from gateway.admin.system_errors import in_words
 from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.metadata.change import CorruptChange
+from gateway.cluster.metadata.copying import is_copied
+from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.objects.counted import CountedObjects, Counts
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
-from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
-from gateway.cluster.rebuild.unfinished_import import read_import
-from gateway.cluster.rebuild.wal_reader import WalRange
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import EarlierWal, UploadLimits, Uploads, with_objects
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import seal, seal_earlier, sealed_at
+from gateway.cluster.wal.sealing import SealedWal, seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import (
     CorruptRegistration,
     RegisteredSession,
     Session,
     SessionFacts,
+    SharedLogContent,
+    read_on,
+    read_shared_log,
     register,
-    sessions,
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
+from gateway.homes.bucket_rebuild import rebuild_directory
 from gateway.homes.home import Ended, Hold, StartFailed
 from gateway.homes.local_cache import LocalCache
+from gateway.homes.metadata_tail import MetadataTail
+from gateway.homes.start_checks import StartChecks
 from gateway.homes.uploaded_partitions import uploaded_partitions
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import UnknownRecordError, decode_record
-from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.metadata.records import UnknownRecordError
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.services import Services
 from gateway.runtime.topics.follow_settings import put_limits
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
-from log import CachedDurability, DirectoryLocked, Durability, IncompatibleFormat, LocalDurability, LogError
-from log.format.records import iterate_records
-from log.rebuilding import BUCKET_SESSION, RebuiltDirectory, check_empty, fresh_id, is_as_stopped
-from log.stopped import LOCK, stored_batches
+from gateway.runtime.topics.shared_journal import SharedJournal
+from log import (
+    CachedDurability,
+    DirectoryLocked,
+    Durability,
+    IncompatibleFormat,
+    LocalDurability,
+    LogError,
+    PartitionLog,
+)
+from log.rebuilding import BUCKET_SESSION, fresh_id, is_as_stopped
+from log.stopped import LOCK
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +80,16 @@ STOP_TIMEOUT_S = 30.0
 
 CALL_LIMIT_MARGIN_S = 30.0
 """How much longer than a request may take the session waits for a call: the store's client gives up first."""
+
+
+_UNUSABLE: Final = (
+    Refused,
+    CorruptRegistration,
+    CorruptChange,
+    CorruptWalObject,
+    CorruptPart,
+    UnknownRecordError,
+)
 
 
 def _release() -> str:
@@ -89,6 +108,7 @@ class BucketHome:
         self._address = config.str("seqgate.cluster")
         self._path = Path(config.str("log.dirs"))
         self._cache = LocalCache(config, machine)
+        self._checks = StartChecks(machine.storage, self._path, self._address)
         self.durability: Durability = CachedDurability(machine.storage)
         self._calls = Counts()
         self._objects: ObjectStore
@@ -100,6 +120,12 @@ class BucketHome:
         self._reason = f"a later session started on {platform.node()}"
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
+        self._known: SharedLogContent
+        """What the bucket has in `meta/`, during the start."""
+        self._shared: SharedLog
+        self._flusher: ObjectFlusher
+        self._journal: SharedJournal | None = None
+        self._tail: MetadataTail | None = None
 
     @property
     def calls(self) -> Counts:
@@ -121,8 +147,8 @@ class BucketHome:
         """Become the only writer of the bucket, and make the data directory what the bucket has. Raises StartFailed."""
         self._end = asyncio.get_running_loop().create_future()
         try:
-            self._check_directory()
-            self._check_unlocked()
+            self._checks.check_directory()
+            self._checks.check_unlocked()
             self._objects = CountedObjects(self._machine.objects(self._config), self._calls)
             self._cache.open(self._objects)
             try:
@@ -131,7 +157,7 @@ class BucketHome:
                 await self._objects.close()
                 self._cache.close()
                 raise
-        except (Refused, CorruptRegistration, CorruptWalObject, CorruptPart, UnknownRecordError) as error:
+        except _UNUSABLE as error:
             raise StartFailed(f"the cluster {self._address} can't be used: {error}") from error
         except (LogError, IncompatibleFormat, DirectoryLocked, OSError) as error:
             raise StartFailed(
@@ -142,14 +168,18 @@ class BucketHome:
         objects, node_id = self._objects, self._config.int("node.id")
         reads = PersistentReads(objects, "the gateway waits to check the store")
         await reads.answered(lambda: probe(objects, uuid.uuid4().hex))
-        await self._check_imported(reads)
-        self._check_bucket(await sessions(objects))
+        await self._checks.check_imported(reads)
+        self._known = known = await read_shared_log(objects)
+        self._checks.check_bucket(known)
         # Registered before it seals: of two gateways that start at the same time, the later one seals the earlier.
         facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
-        session = await register(objects, node_id, facts)
-        earlier = (await sessions(objects))[: session.session]
-        if not await self._is_newest(earlier):
-            await self._rebuild(session)
+        session = await register(objects, node_id, facts, known=known)
+        copied = await self._copied(known.before(session.session))
+        if copied is not None:
+            self._shared = SharedLog(objects, session, next_seq=copied[0], next_offset=copied[1])
+        else:
+            self._shared = await self._rebuild(session)
+        del self._known
         self._write_local(LocalSession(self._address, session.cluster_id, session.session))
         self.wal = SessionWal(
             objects,
@@ -173,119 +203,62 @@ class BucketHome:
             "session %d of the cluster %s in %s begins", session.session, session.cluster_id, self._address
         )
 
-    def _check_directory(self) -> None:
-        """Check that the data directory is empty or a cache of this bucket. Raises StartFailed, OSError, IncompatibleFormat."""
-        local = read_local_session(self._machine.storage, str(self._path))
-        if local is None:
-            try:
-                check_empty(self._machine.storage, str(self._path))
-            except IncompatibleFormat as error:
-                raise StartFailed(
-                    f"the data directory {self._path} holds files that are no cache of {self._address} ({error}); name an empty directory"
-                ) from error
-        elif local.address != self._address:
-            raise StartFailed(
-                f"the data directory {self._path} is a cache of {local.address}, not of {self._address}; name another directory"
-            )
+    async def _copied(self, earlier: Sequence[RegisteredSession]) -> tuple[int, int] | None:
+        """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has all else that the bucket has.
 
-    async def _check_imported(self, reads: PersistentReads) -> None:
-        """Check that the bucket is whole. Raises StartFailed, CorruptRegistration, IncompatibleFormat, Refused."""
-        begun = await read_import(reads)
-        if begun is not None:
-            raise StartFailed(
-                f"an import of {begun.path} on {begun.host} into {self._address} is not finished; run `seqgate cluster import` again"
-            )
-
-    def _check_bucket(self, known: Sequence[RegisteredSession]) -> None:
-        """Check that the bucket has the session that used the data directory last. Raises StartFailed, OSError, IncompatibleFormat.
-
-        A bucket that was emptied or replaced has not what the directory has: the directory may be all that is left.
+        Then the last session stopped cleanly on it. Sessions that began later and wrote nothing are sealed. Returns None if the
+        directory must be rebuilt. Raises CorruptChange, CorruptWalObject, IncompatibleFormat, Refused, OSError.
         """
         local = read_local_session(self._machine.storage, str(self._path))
-        if local is None or local.cluster_id in {
-            session.cluster_id for session in known[local.session : local.session + 1]
-        }:
-            return
-        raise StartFailed(
-            f"the data directory {self._path} is a cache of the cluster {local.cluster_id}, and {self._address} has no session "
-            f"{local.session} of this cluster, so somebody emptied or replaced the bucket; put its objects back, or name an empty "
-            "directory"
-        )
-
-    def _check_unlocked(self) -> None:
-        """Check that no gateway uses the data directory; otherwise this start would end that gateway's session, and then fail itself.
-
-        Raises DirectoryLocked, OSError.
-        """
-        storage, lock = self._machine.storage, str(self._path / LOCK)
-        storage.make_directories(str(self._path))
-        storage.lock(lock)
-        storage.unlock(lock)
-
-    async def _is_newest(self, earlier: Sequence[RegisteredSession]) -> bool:
-        """Return whether the directory has all that the bucket has: the last session stopped cleanly on it.
-
-        Sessions that began later and wrote nothing are sealed. Raises CorruptWalObject, IncompatibleFormat, Refused, OSError.
-        """
-        local = read_local_session(self._machine.storage, str(self._path))
-        if local is None or local.wal_end is None or not earlier or local.session >= len(earlier):
-            return False
+        if (
+            local is None
+            or local.wal_end is None
+            or local.metadata_seq is None
+            or local.metadata_offset is None
+        ):
+            return None
+        last = self._known.of(local.session)
+        if last is None or last not in earlier or not is_copied(self._known):
+            return None
         if not is_as_stopped(self._machine.storage, str(self._path)):
-            return False
-        last = earlier[local.session]
+            return None
         if last.cluster_id != local.cluster_id or not await sealed_at(
             self._objects, last.node_id, last.session, local.wal_end
         ):
-            return False
-        for later in earlier[local.session + 1 :]:
+            return None
+        for later in earlier[earlier.index(last) + 1 :]:
             log = await seal(
                 self._objects, later.node_id, later.session, self._config.int("node.id"), self._reason
             )
             if log.end_seq:
-                return False
-        return self._cache.restore()
+                return None
+        return (local.metadata_seq, local.metadata_offset) if self._cache.restore() else None
 
-    async def _rebuild(self, session: Session) -> None:
-        begun_s = time.monotonic()
-        sealed = await seal_earlier(self._objects, session, self._reason)
+    async def _seal(self, session: Session) -> Sequence[tuple[RegisteredSession, SealedWal]]:
+        """End the sessions whose records this start takes over; return their logs. They acknowledge nothing from now on."""
+        known = self._known.before(session.session)
+        sealed = await seal_earlier(self._objects, session, self._reason, known=known)
         self._earlier = with_objects(sealed)
-        ranges = [
-            WalRange(known.node_id, known.session, known.nonce, log.first_seq, log.end_seq)
-            for known, log in sealed
-        ]
-        local = LocalSession(self._address, session.cluster_id, session.session)
-        directory = RebuiltDirectory.begin(self._machine.storage, self._path, encode_local_session(local))
-        try:
-            rebuilt = await rebuild(
-                self._objects,
-                ranges,
-                directory,
-                MetadataPlace(METADATA_TOPIC_ID, METADATA_TOPIC),
-                self._read_topics,
-            )
-            directory.finish(self.durability, session.cluster_id, session.node_id)
-            self._cache.restored.update(rebuilt.manifests)
-        except BaseException:
-            directory.abandon()
-            raise
-        logger.info(
-            "%s: rebuilt from %s: sessions %d, objects %d, bytes %d, partitions %d, in %.2f s",
-            self._path,
-            self._address,
-            len(ranges),
-            *rebuilt[:3],
-            time.monotonic() - begun_s,
-        )
+        return sealed
 
-    def _read_topics(self, directory: Path) -> Mapping[uuid.UUID, StoredTopic]:
-        image = MetadataImage()
-        for _, batch in stored_batches(self._machine.storage, directory):
-            for record in iterate_records(batch):
-                image.replay(decode_record(record.value or b""))
-        return {
-            topic_id: StoredTopic(topic.name, len(topic.partitions))
-            for topic_id, topic in image.topics_by_id.items()
-        }
+    async def _rebuild(self, session: Session) -> SharedLog:
+        """Make the data directory from the bucket; return the shared metadata log behind what the directory has of it."""
+        sealed = await self._seal(session)
+        # After the seals: no record of an earlier session belongs to a topic that was created later.
+        await read_on(PersistentReads(self._objects, "the gateway waits to read the metadata"), self._known)
+        local = LocalSession(self._address, session.cluster_id, session.session)
+        rebuilt, shared = await rebuild_directory(
+            self._objects,
+            self._machine.storage,
+            self._path,
+            encode_local_session(local),
+            session,
+            self._known,
+            sealed,
+            self.durability,
+        )
+        self._cache.restored.update(rebuilt.manifests)
+        return shared
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         """Return the flusher whose rounds are objects of the session, and begin to watch for the session's end."""
@@ -293,7 +266,18 @@ class BucketHome:
         self._beat = loop.create_task(self._beat_while_idle(), name="heartbeat of the session")
         limits = put_limits(self._config)
         wal = RecordingWal(self.wal, self._coverage)
-        return ObjectFlusher(loop, wal=wal, durability=durability, limits=limits, machine=self._machine)
+        self._flusher = ObjectFlusher(
+            loop, wal=wal, durability=durability, limits=limits, machine=self._machine
+        )
+        return self._flusher
+
+    def open_journal(self, log: PartitionLog) -> SharedJournal:
+        """Return the journal of the shared metadata, whose changes in progress fail when the session ends or the flusher gives up."""
+        assert isinstance(self.durability, CachedDurability)
+        self._journal = journal = SharedJournal(log, self._shared, self.durability, self._machine.clock)
+        journal.on_ended.append(self._fenced)
+        self._flusher.when_given_up.append(journal.give_up)
+        return journal
 
     def begin(self, services: Services) -> None:
         """Begin to upload the history of partitions."""
@@ -316,12 +300,21 @@ class BucketHome:
         )
         self._uploads.start()
         services.upkeep.uploads = self._uploads
+        if self._journal is not None:
+            has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
+            self._tail = MetadataTail(has_more, catch_up, self._poll_s)
+            self._tail.start()
         self._cache.serve(services.partitions.log_directory)
 
     async def rest(self) -> None:
+        if self._tail is not None:
+            await self._tail.stop()
         await self._cache.stop()
         if self._uploads is not None:
             await self._uploads.stop()
+
+    def _poll_s(self) -> float:
+        return self._config.int("seqgate.cluster.metadata.poll.ms") / 1000
 
     async def _find_earlier(self) -> Sequence[EarlierWal]:
         """Return the logs of earlier sessions that still have objects. Raises CorruptWalObject, IncompatibleFormat, Refused."""
@@ -383,7 +376,11 @@ class BucketHome:
                 return
             flush.run()
             self._cache.save()
-            self._write_local(msgspec.structs.replace(running, wal_end=end))
+            copied = None if self._journal is None else self._journal.copied
+            seq, offset = copied or (None, None)
+            self._write_local(
+                msgspec.structs.replace(running, wal_end=end, metadata_seq=seq, metadata_offset=offset)
+            )
         finally:
             storage.unlock(lock)
 

@@ -9,6 +9,7 @@ from typing import NoReturn, Protocol
 
 from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.objects.counted import Counts
+from gateway.runtime.composition import OpenJournal
 from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.services import Services
@@ -51,6 +52,10 @@ class Home(Protocol):
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         """Return the flusher that makes appends durable. Call after `enter`."""
+
+    @property
+    def open_journal(self) -> OpenJournal | None:
+        """Opens the journal of the metadata over its local log; None where the local log is the only one. Call after `enter`."""
 
     def begin(self, services: Services) -> None:
         """Begin the home's background work. From now on the gateway serves requests."""

@@ -23,6 +23,7 @@ class LocalHome:
     hold: Final = None
     calls: Final = None
     cache: Final = None
+    open_journal: Final = None
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.uploads.uploads import Partitions
 from gateway.runtime.services import Services
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import NeedsRecovery, PartitionLog
 
 
@@ -18,7 +19,8 @@ def uploaded_partitions(services: Services) -> Partitions:
 
     def every() -> Iterable[PartitionKey]:
         for log in directory.logs():
-            yield PartitionKey(log.topic_id, log.partition)
+            if log.topic_id != METADATA_TOPIC_ID:  # the shared log in the bucket has the metadata
+                yield PartitionKey(log.topic_id, log.partition)
         for topic in image.topics_by_id.values():
             for partition in topic.partitions:
                 yield PartitionKey(topic.topic_id, partition)

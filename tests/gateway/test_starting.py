@@ -11,6 +11,7 @@ import pytest
 from gateway import gateway as composition
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Buffer, StoreFailed
+from gateway.cluster.wal.sessions import CHANGE_MAGIC
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome
@@ -18,7 +19,7 @@ from gateway.starting import start_until
 
 
 class _AwayFrom(DirectoryObjects):
-    """A store that is away from its n-th creation of an object of the write-ahead log on."""
+    """A store that is away from its n-th creation of an object of the write-ahead log, or of a change of the metadata, on."""
 
     def __init__(self, path: Path, count: int) -> None:
         super().__init__(path)
@@ -26,7 +27,8 @@ class _AwayFrom(DirectoryObjects):
         self.is_away = asyncio.Event()
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
-        if key.startswith("wal/") and not self.is_away.is_set():
+        is_counted = key.startswith("wal/") or content[:4] == CHANGE_MAGIC
+        if is_counted and not self.is_away.is_set():
             self._left -= 1
             if self._left < 0:
                 self.is_away.set()
@@ -66,7 +68,7 @@ async def _cluster_id(tmp_path: Path) -> str:
 async def test_a_start_whose_store_goes_away_ends_at_sigterm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """The first object of the log is the barrier of the start; the second one has the first block of producer ids."""
+    """The first object is the barrier of the start; the second one is the change with the first block of producer ids."""
     monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
     monkeypatch.setattr("gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
     gateway, store = _gateway(tmp_path, count)

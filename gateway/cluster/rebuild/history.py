@@ -39,8 +39,13 @@ class History:
         self._log_starts: dict[PartitionKey, int] = {}
         self._incomplete: dict[PartitionKey, CorruptPart | CorruptRecord] = {}
         """The partitions of which something is missing. That is damage unless their topics were deleted."""
+        self._left_out: set[PartitionKey] = set()
         self.size_bytes = 0
         """The bytes that were read."""
+
+    def leave_out(self, partition: PartitionKey) -> None:
+        """Restore and apply nothing of a partition whose records come from elsewhere."""
+        self._left_out.add(partition)
 
     @property
     def restored(self) -> Mapping[PartitionKey, Manifest]:
@@ -130,6 +135,8 @@ class History:
         place = wal_object.session, wal_object.seq
         for row, data in zip(wal_object.rows, wal_object.data, strict=True):
             partition = PartitionKey(row.topic_id, row.partition)
+            if partition in self._left_out:
+                continue
             await self.restore(partition)
             manifest = self._manifests[partition]
             if isinstance(row, DataRow):

@@ -9,16 +9,20 @@ any crash. A side file is written where its row comes; a later row of the same f
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from gateway.cluster.metadata.change import CorruptChange, StoredChange
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.rebuild.history import History
 from gateway.cluster.rebuild.wal_reader import WalRange, read_objects
 from log.rebuilding import RebuiltDirectory
+
+SEGMENT_BYTES: Final = 256 * 1024 * 1024
+"""The size of a segment of the metadata log beyond which the next one begins."""
 
 
 class StoredTopic(NamedTuple):
@@ -58,19 +62,28 @@ async def rebuild(
 ) -> Rebuilt:
     """Write all files, and name the partitions of topics that exist. The caller finishes the directory.
 
+    The metadata log is staged in `directory` already (`write_metadata`). Where it is not, a release before the shared metadata log has
+    written the bucket; then the metadata log is rebuilt as any partition.
+
     Raises CorruptWalObject, CorruptPart, CorruptRecord for bytes that are missing, IncompatibleFormat, Refused, OSError, and what
     `read_topics` raises.
     """
+    own = PartitionKey(metadata.topic_id, 0)
     history = History(objects, directory)
-    await history.restore(PartitionKey(metadata.topic_id, 0))
-    history.check(PartitionKey(metadata.topic_id, 0))
+    is_staged = tuple(own) in directory.staged
+    if is_staged:
+        history.leave_out(own)
+    else:
+        await history.restore(own)
+        history.check(own)
     count = 0
     async for wal_object in read_objects(objects, ranges):
         await history.apply(wal_object)
         count += 1
-    history.check(PartitionKey(metadata.topic_id, 0))
+    if not is_staged:
+        history.check(own)
     topics: Mapping[uuid.UUID, StoredTopic] = {}
-    if (metadata.topic_id, 0) in directory.staged:
+    if tuple(own) in directory.staged:
         topics = read_topics(directory.place(metadata.topic_id, 0, metadata.topic))
     existing = [
         PartitionKey(topic_id, partition)
@@ -86,3 +99,25 @@ async def rebuild(
             directory.place(topic_id, index, topics[topic_id].name)
             placed += 1
     return Rebuilt(count, history.size_bytes, placed, history.restored)
+
+
+def write_metadata(
+    directory: RebuiltDirectory, metadata: MetadataPlace, changes: Iterable[StoredChange]
+) -> int:
+    """Stage the metadata log of these changes, from the first one on; return its end offset.
+
+    Raises CorruptChange if a change does not follow on the one before it, OSError.
+    """
+    directory.stage(metadata.topic_id, 0)
+    base = position = end_offset = 0
+    for change in changes:
+        if change.base_offset != end_offset:
+            raise CorruptChange(
+                f"change {change.seq} of the metadata begins at the offset {change.base_offset}, and the changes before it end at {end_offset}."
+            )
+        if position and position + len(change.batch) > SEGMENT_BYTES:
+            base, position = end_offset, 0
+        directory.write(metadata.topic_id, 0, base, position, change.batch)
+        position += len(change.batch)
+        end_offset = change.end_offset
+    return end_offset

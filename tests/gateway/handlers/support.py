@@ -132,7 +132,7 @@ async def open_node(
         durability=durability,
     )
     flusher.start()
-    metadata_log = open_metadata(machine, directory, flusher)
+    metadata_log = await open_metadata(machine, directory, flusher)
     services = (await compose(config, machine, directory, flusher, metadata_log)).services
     services.node.brokers.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
     services.node.bound["PLAINTEXT"] = Endpoint("::", 9092)
