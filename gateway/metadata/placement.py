@@ -8,7 +8,6 @@ from typing import Final
 
 from gateway.metadata.records import PartitionRecord
 
-
 MOST_REPLICAS_BY_DEFAULT: Final = 3
 """Replicas of a partition that is created without a number of them, where as many gateways are live. All gateways share the records, so
 the replicas only say which of them lead the partition first."""

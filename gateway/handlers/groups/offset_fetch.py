@@ -145,6 +145,8 @@ async def _committed(
     """Return the committed offsets; with `require_stable`, `UNSTABLE` where an open transaction may change one."""
     if not context.may_group(Operation.DESCRIBE, group_id):
         return ErrorCode.group_authorization_failed
+    if context.services.partitions.registry.may_be_led_elsewhere:
+        return ErrorCode.not_coordinator
     try:
         name = producer_name(group_id)
         if name is not None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from gateway.cluster.membership.lease import Lease
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
@@ -127,6 +128,8 @@ class Partitions:
         """The topics by name and by the 16 bytes of the topic id, as requests name topics."""
         self.flushed_by_time: dict[Partition, None] = {}
         """The open partitions that have a `flush.ms`."""
+        self.lease: Lease | None = None
+        """The lease of this gateway; None where no other gateway can take its partitions over."""
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
@@ -137,6 +140,11 @@ class Partitions:
         """
         self.when_closed: list[Callable[[Partition], None]] = []
         """Called for each open partition that is closed, so that no reference keeps its log in memory."""
+
+    @property
+    def may_be_led_elsewhere(self) -> bool:
+        """Whether another gateway may lead these partitions by now, so that nothing is answered as the latest."""
+        return self.lease is not None and self.lease.is_over()
 
     def get(self, topic: str, index: int) -> Partition | None:
         """Return the partition, opened if it was not; None when there is none, another node leads it, or it can't be opened."""
