@@ -15,23 +15,13 @@ from __future__ import annotations
 import uuid
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from typing import Final, NamedTuple
+from typing import Final
 
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import candidates, is_reassigned
+from gateway.metadata.leadership import Move, candidates, is_reassigned
 
 PLANNED_AT_ONCE: Final = 1_000
 """Moves in one plan; the next plan has the rest."""
-
-
-class Move(NamedTuple):
-    """A partition that its leader hands over."""
-
-    topic_id: uuid.UUID
-    index: int
-    leader: int
-    leader_epoch: int
-    to: int
 
 
 def planned_moves(image: MetadataImage, node_id: int, *, is_balanced: bool = True) -> list[Move]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -20,6 +20,16 @@ from gateway.metadata.records import PartitionRecord
 from gateway.metadata.topics import replicas_error
 
 NO_MOVE: Final = -1
+
+
+class Move(NamedTuple):
+    """A partition that its leader hands over."""
+
+    topic_id: uuid.UUID
+    index: int
+    leader: int
+    leader_epoch: int
+    to: int
 
 
 class Loads:
@@ -132,6 +142,18 @@ def move(
     if not is_reassigned(partition):
         replicas = (to, *(replica for replica in replicas if replica != to))[: len(replicas)]
     return Decision((_led(topic_id, index, partition, to, _with(replicas, to), live),), True)
+
+
+def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
+    """Carry out moves of different partitions in one change, each as `move` does."""
+    decisions = [
+        move(image, topic_id, index, leader=leader, leader_epoch=leader_epoch, to=to)
+        for topic_id, index, leader, leader_epoch, to in moves
+    ]
+    return Decision(
+        [record for decision in decisions for record in decision.records],
+        [decision.answer for decision in decisions],
+    )
 
 
 def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -> Decision[ApiError | None]:

@@ -38,6 +38,7 @@ from gateway.runtime.topics.acl_access import open_access
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
+from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
@@ -131,7 +132,7 @@ async def compose(
             ),
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
         ),
-        topics=TopicServices(metadata_log, lifecycle),
+        topics=TopicServices(metadata_log, lifecycle, ImageWaiters(metadata_log)),
         coordinators=CoordinatorServices(
             groups, group_configs, shares, transactions, producer_ids, StreamsTopics(machine.clock)
         ),

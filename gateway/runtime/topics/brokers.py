@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gateway.config import Config, Listener
@@ -63,6 +63,22 @@ class Brokers:
     def is_alone(self) -> bool:
         """Whether no broker is registered, so that this gateway leads everything."""
         return not self._stored.by_id
+
+    @property
+    def live_ids(self) -> Sequence[int]:
+        """The node ids of the gateways that may lead partitions, in order."""
+        return self._stored.live(self._node_id)
+
+    def endpoints_of(self, node_id: int) -> Mapping[str, Endpoint]:
+        """Return the advertised address of each listener of a gateway, by name; none for an unknown one."""
+        if node_id == self._node_id:
+            return self.advertised
+        stored = self._stored.by_id.get(node_id)
+        return (
+            {}
+            if stored is None
+            else {place.name: Endpoint(place.host, place.port) for place in stored.end_points}
+        )
 
     @property
     def controller_id(self) -> int:
