@@ -93,7 +93,7 @@ CLUSTER_SETTINGS = (
         "Milliseconds for which a gateway answers readers as the leader after it sent the last object that the bucket confirmed. A gateway "
         "that writes nothing for a tenth longer is taken over. All gateways of a cluster need the same value.",
         minimum=300,
-        maximum=600_000,
+        maximum=86_400_000,
     ),
     Setting(
         name="seqgate.cluster.heartbeat.ms",
