@@ -41,6 +41,22 @@ def free_node_id(image: MetadataImage) -> tuple[int, int]:
     return node_id, epoch_of(image, node_id)
 
 
+def choose_node_id(
+    image: MetadataImage, *, kept: int | None, last_session: int | None
+) -> tuple[int, int]:
+    """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
+
+    `kept` is the id in its data directory, and `last_session` the session that used the directory last. The gateway keeps its id unless another
+    one is live under it by now.
+    """
+    if kept is None:
+        return free_node_id(image)
+    epoch = epoch_of(image, kept)
+    if image.brokers.is_current(kept, epoch) and epoch != last_session:
+        return free_node_id(image)
+    return kept, epoch
+
+
 def epoch_of(image: MetadataImage, node_id: int) -> int:
     """Return the epoch of the broker's last registration, or NOT_REGISTERED."""
     broker = image.brokers.by_id.get(node_id)

@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.membership import (
     NOT_REGISTERED,
+    choose_node_id,
     drain_broker,
     end_session,
     free_node_id,
@@ -152,6 +153,25 @@ def test_the_id_of_a_gateway_that_ended_is_free() -> None:
     image = cluster([1, 2])
     carry_out(image, end_session(image, 1, 1))
     assert free_node_id(image) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kept", "last_session", "expected"),
+    [
+        (None, None, (3, NOT_REGISTERED)),
+        (2, 2, (2, 2)),  # the gateway crashed, and nobody has noticed yet
+        (2, 1, (3, NOT_REGISTERED)),  # another gateway has taken the id
+        (4, 3, (4, 4)),  # it has ended
+        (9, 7, (9, NOT_REGISTERED)),  # it was removed
+    ],
+)
+def test_a_gateway_keeps_its_id_unless_another_one_is_live_under_it(
+    kept: int | None, last_session: int | None, expected: tuple[int, int]
+) -> None:
+    image = cluster([1, 2])
+    carry_out(image, register_broker(image, broker(4, 4)))
+    carry_out(image, end_session(image, 4, 4))
+    assert choose_node_id(image, kept=kept, last_session=last_session) == expected
 
 
 def test_an_earlier_session_does_not_replace_a_later_one() -> None:
