@@ -14,6 +14,7 @@ from gateway.metadata.records import UnknownRecordError
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.clock import SystemClock
 from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.topics.metadata_journal import LocalJournal
 from gateway.runtime.topics.metadata_log import (
     METADATA_LOG_CONFIG,
     METADATA_TOPIC_ID,
@@ -47,7 +48,7 @@ async def open_metadata(data_dir: Path, otherwise: str = "") -> AsyncIterator[Me
         log: PartitionLog | None = None
         try:
             log = _open_log(storage, directory)
-            metadata_log = MetadataLog(log, flusher, SystemClock())
+            metadata_log = MetadataLog(LocalJournal(log, flusher, SystemClock()))
             metadata_log.replay()
             yield metadata_log
             await metadata_log.close()

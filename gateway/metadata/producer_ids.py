@@ -33,8 +33,8 @@ def claim_block(
     return Decision((record,), record)
 
 
-def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) -> Decision[None]:
-    """Skip all ids below `next_producer_id`.
+def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) -> Decision[int]:
+    """Skip all ids below `next_producer_id`; the answer is the next id before.
 
     Raises:
         ValueError: the next id would go back, so that ids were handed out twice.
@@ -43,8 +43,9 @@ def move_next(image: MetadataImage, *, next_producer_id: int, broker_id: int) ->
         raise ValueError(
             f"the next producer id must be between {image.next_producer_id} and {_LAST_ID}, not {next_producer_id}"
         )
-    if next_producer_id == image.next_producer_id:
-        return Decision((), None)
+    previous = image.next_producer_id
+    if next_producer_id == previous:
+        return Decision((), previous)
     return Decision(
-        (ProducerIdsRecord(broker_id=broker_id, broker_epoch=0, next_producer_id=next_producer_id),), None
+        (ProducerIdsRecord(broker_id=broker_id, broker_epoch=0, next_producer_id=next_producer_id),), previous
     )

@@ -40,6 +40,7 @@ from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.internal_topics import InternalTopics
+from gateway.runtime.topics.metadata_journal import LocalJournal
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
@@ -57,7 +58,7 @@ class Composition(NamedTuple):
 
 def open_metadata(machine: Machine, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
     """Read the metadata of a data directory. Raises LogError, IncompatibleFormat, OSError, ValueError."""
-    metadata_log = MetadataLog(open_metadata_log(directory), flusher, machine.clock)
+    metadata_log = MetadataLog(LocalJournal(open_metadata_log(directory), flusher, machine.clock))
     metadata_log.replay()
     return metadata_log
 

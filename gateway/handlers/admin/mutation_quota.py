@@ -42,13 +42,21 @@ def charge_mutations(
     if charge is None:
         return lambda image: decide(image, topics)
     strict = context.api_version >= strict_since
+    charged: dict[tuple[str | None, uuid.UUID | None], bool] = {}
+    # The decision may be made again, because another gateway changed the metadata; each topic is charged once.
+
+    def may_mutate(image: MetadataImage, result: TopicResult) -> bool:
+        topic = result.name, result.topic_id
+        if topic not in charged:
+            charged[topic] = charge.may_mutate(partitions(image, result), strict=strict)
+        return charged[topic]
 
     def decide_within_quota(image: MetadataImage) -> Decision[list[TopicResult]]:
         decision = decide(image, topics)
         refused: set[str | uuid.UUID | None] = set()
         results = []
         for result in decision.answer:
-            if result.error is None and not charge.may_mutate(partitions(image, result), strict=strict):
+            if result.error is None and not may_mutate(image, result):
                 refused |= {result.name, result.topic_id} - {None}
                 results.append(TopicResult(name=result.name, topic_id=result.topic_id, error=EXCEEDED))
             else:

@@ -20,7 +20,8 @@ shard is dropped and loaded from its log again, and all waiting clients must ret
 or that need the offset to wait for.
 
 **One at a time** (`DurableFirst`). Each operation judges a state that has every earlier change, and no change can be taken
-back. So an operation begins when the one before it is durable and folded in.
+back. So an operation begins when the one before it is durable and folded in. Where several processes write one log, an operation that
+finds another's records in its place is judged again on the state that has them.
 Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
 """
 
@@ -339,26 +340,23 @@ def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> No
 
 
 class Journal(Protocol):
-    """The log of a state whose changes are durable before they are folded in."""
+    """The log of a state whose changes are durable before they are folded in. Others may write the log, too."""
 
-    @property
-    def is_behind(self) -> bool:
-        """Whether the log has records that the state does not have: their flush failed, and the log was recovered."""
+    async def catch_up(self) -> None:
+        """Fold in all records that are in the log and not in the state. Raises LogError."""
 
-    def missing(self) -> Sequence[Any]:
-        """Return these records. Raises LogError."""
+    async def commit(self, records: Sequence[Any]) -> bool:
+        """Write the records right behind those of the state, and fold them in once they are durable.
 
-    def append(self, records: Sequence[Any]) -> None:
-        """Write the records in one batch. Raises LogError."""
-
-    async def fold_in_when_durable(self, records: Sequence[Any]) -> None:
-        """Flush the log, then replay its last records. Raises StorageFailed; then nothing is replayed."""
+        Return False where another writer was first: its records are folded in, and these are not written. Raises LogError.
+        """
 
 
 class DurableFirst:
     """Runs operations one at a time, each durable before it is folded in.
 
-    An operation continues when its caller is cancelled, because its records may be in the log already.
+    An operation continues when its caller is cancelled, because its records may be in the log already. `judge` is called again when
+    another writer of the log was first, so it must change nothing.
     """
 
     def __init__(self, journal: Journal) -> None:
@@ -385,13 +383,11 @@ class DurableFirst:
     async def _run(self, judge: Callable[[], Decided[A]]) -> A:
         journal = self._journal
         async with self._lock:
-            if journal.is_behind:
-                await journal.fold_in_when_durable(journal.missing())
-            change = judge()
-            if change.records:
-                journal.append(change.records)
-                await journal.fold_in_when_durable(change.records)
-            return change.answer
+            while True:
+                await journal.catch_up()
+                change = judge()
+                if not change.records or await journal.commit(change.records):
+                    return change.answer
 
     async def finish(self) -> None:
         """Wait for the operations in progress."""

@@ -39,16 +39,14 @@ class EmbeddedBlockStore:
 
     async def move_next(self, producer_id: int) -> int:
         """Skip the ids below `producer_id`; return the former next id. Raises NextIdBehind, StoreUnavailable."""
-        previous = self._metadata_log.image.next_producer_id
         try:
-            await self._metadata_log.commit(
+            return await self._metadata_log.commit(
                 lambda image: move_next(image, next_producer_id=producer_id, broker_id=self._node_id)
             )
         except ValueError as error:
             raise NextIdBehind(str(error)) from error
         except LogError as error:
             raise StoreUnavailable(f"the metadata log can't be written: {error}") from error
-        return previous
 
 
 def block_of(record: ProducerIdsRecord) -> ProducerIdBlock:

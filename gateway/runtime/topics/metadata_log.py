@@ -1,8 +1,8 @@
 """The metadata log: every change of topics, configurations and producer-id blocks is durable before it takes effect.
 
-`DurableFirst` carries a change out: it is decided on the image, appended to the log of `__cluster_metadata` as one batch,
-and flushed. Only then is it replayed into the image and passed to the listeners. The start builds the image by the same
-replay. Recovery cuts off a batch that a crash tore, so a change is stored completely or not at all.
+`DurableFirst` carries a change out: it is decided on the image, written to the log of `__cluster_metadata` as one batch, and made
+durable. Only then is it replayed into the image and passed to the listeners (`metadata_journal`). The start builds the image by the
+same replay. Recovery cuts off a batch that a crash tore, so a change is stored completely or not at all.
 """
 
 from __future__ import annotations
@@ -10,19 +10,15 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable
 from typing import Final, TypeVar
 
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord, decode_record, encode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
-from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.operations import DurableFirst
-from gateway.runtime.partitions.log_flusher import LogFlusher
-from gateway.runtime.partitions.log_replay import replay_records
+from gateway.runtime.topics.metadata_journal import Listener, MetadataJournal
 from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, settings
-from log.format.records import NewRecord, build_batch
 
 logger = logging.getLogger(__name__)
 
@@ -34,8 +30,6 @@ _INT32_MAX: Final = 2**31 - 1
 
 T = TypeVar("T")
 Decide = Callable[[MetadataImage], Decision[T]]
-#: A function called with the records of each change after their replay; the next change waits for it.
-Listener = Callable[[Sequence[MetadataRecord]], Awaitable[None]]
 
 METADATA_LOG_CONFIG: Final = LogConfig(max_message_bytes=_INT32_MAX, retention_ms=-1, retention_bytes=-1)
 
@@ -74,82 +68,18 @@ def _why_it_is_lost(directory: LogDirectory) -> str | None:
     return f"there are other partitions, such as {others[0]}" if others else None
 
 
-def read_records(log: PartitionLog, offset: int) -> Iterator[MetadataRecord]:
-    """Yield all records from `offset` to the end of the log.
-
-    Raises:
-        UnknownRecordError: a later release wrote the log.
-        LogError: the log can't be read.
-    """
-    for record in replay_records(log, offset):
-        yield decode_record(record.value or b"")
-
-
-def replay_log(log: PartitionLog, image: MetadataImage) -> int:
-    """Replay the whole log into the image; return the number of records. Raises UnknownRecordError, LogError."""
-    count = 0
-    for record in read_records(log, log.log_start_offset):
-        image.replay(record)
-        count += 1
-    return count
-
-
-class _ImageJournal:
-    """The image and its log, as `DurableFirst` drives them."""
-
-    def __init__(self, log: PartitionLog, flusher: LogFlusher, clock: Clock) -> None:
-        self.image = MetadataImage()
-        self.log = log
-        self._flusher = flusher
-        self._clock = clock
-        self.listeners: list[Listener] = []
-        self.replayed_end_offset = log.log_start_offset
-        """The offset after the newest record in the image."""
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether records are in the log and not in the image: their flush failed, and the log was reopened."""
-        return self.replayed_end_offset != self.log.log_end_offset
-
-    def missing(self) -> Sequence[MetadataRecord]:
-        """Return the records that are not in the image. Raises LogError."""
-        return list(read_records(self.log, self.replayed_end_offset))
-
-    def append(self, records: Sequence[MetadataRecord]) -> None:
-        """Write the records in one batch. Raises LogError."""
-        now_ms = self._clock.now_ms()
-        batch = build_batch([NewRecord(encode_record(record), timestamp=now_ms) for record in records])
-        self.log.append(batch, now_ms=now_ms, is_client=False)
-
-    async def fold_in_when_durable(self, records: Sequence[MetadataRecord]) -> None:
-        """Flush the log up to its end, then replay its last `records` into the image and pass them to the listeners."""
-        end_offset = self.log.log_end_offset
-        await self._flusher.flushed(self.log)
-        self.log.advance_high_watermark(end_offset)
-        for record in records:
-            self.image.replay(record)
-        self.replayed_end_offset = end_offset
-        for listener in self.listeners:
-            await listener(records)
-
-
 class MetadataLog:
     """The metadata image, and the only way to change it."""
 
-    def __init__(self, log: PartitionLog, flusher: LogFlusher, clock: Clock) -> None:
-        self._journal = journal = _ImageJournal(log, flusher, clock)
-        self.image = journal.image
-        self._log = log
-        self._flusher = flusher
-        self._clock = clock
+    def __init__(self, journal: MetadataJournal) -> None:
+        self._folded = journal.folded
+        self.image = journal.folded.image
         self._operations = DurableFirst(journal)
         self._under_way: set[Hashable] = set()
 
     def replay(self) -> None:
-        """Build the image from the log, once and before anything else. Raises UnknownRecordError, LogError."""
-        count = replay_log(self._log, self.image)
-        self._log.advance_high_watermark(self._log.log_end_offset)
-        self._journal.replayed_end_offset = self._log.log_end_offset
+        """Build the image from the local log, once and before anything else. Raises UnknownRecordError, LogError."""
+        count = self._folded.replay()
         logger.info(
             "metadata loaded: records %d, topics %d, partitions %d",
             count,
@@ -157,10 +87,14 @@ class MetadataLog:
             self.image.partition_count,
         )
 
+    async def catch_up(self) -> None:
+        """Fold in everything that is in the log by now, also what others wrote. Raises LogError."""
+        await self._operations.run(lambda: Decision((), None))
+
     @property
     def last_offset(self) -> int:
         """The offset of the newest record in the image; -1 without any."""
-        return self._journal.replayed_end_offset - 1
+        return self._folded.end_offset - 1
 
     @property
     def is_changing(self) -> bool:
@@ -169,15 +103,17 @@ class MetadataLog:
 
     @property
     def log(self) -> PartitionLog:
-        """The log that stores the metadata."""
-        return self._log
+        """The local log that stores the metadata."""
+        return self._folded.log
 
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""
-        self._journal.listeners.append(listener)
+        self._folded.listeners.append(listener)
 
     async def commit(self, decide: Decide[T]) -> T:
         """Decide on the present image and carry the decision out; return its answer once it is durable.
+
+        `decide` runs again, on the newer image, when another gateway changed the metadata meanwhile. It must change nothing.
 
         The change continues when the caller is cancelled, because it may be in the log already.
 

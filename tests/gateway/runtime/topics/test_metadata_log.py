@@ -16,7 +16,8 @@ from gateway.metadata.decision import Decision
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID, replay_log
+from gateway.runtime.topics.metadata_journal import replay_log
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from gateway.runtime.topics.topic_policy import topic_policy
 from log import StorageFailed
 from pid_allocator import NextIdBehind, ProducerIdBlock, ProducerIdsExhausted, StoreUnavailable
