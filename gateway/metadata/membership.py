@@ -41,9 +41,7 @@ def free_node_id(image: MetadataImage) -> tuple[int, int]:
     return node_id, epoch_of(image, node_id)
 
 
-def choose_node_id(
-    image: MetadataImage, *, kept: int | None, last_session: int | None
-) -> tuple[int, int]:
+def choose_node_id(image: MetadataImage, *, kept: int | None, last_session: int | None) -> tuple[int, int]:
     """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
 
     `kept` is the id in its data directory, and `last_session` the session that used the directory last. The gateway keeps its id unless another

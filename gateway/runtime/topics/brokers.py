@@ -58,6 +58,8 @@ class Brokers:
         self._rack = rack
         self.advertised: dict[str, Endpoint] = {}
         """The advertised address of each listener of this gateway, by its name."""
+        self.withheld: set[tuple[str, int]] = set()
+        """The partitions that this gateway leads, and is handing over to other gateways: it serves them no more."""
 
     @property
     def is_alone(self) -> bool:

@@ -28,8 +28,9 @@ from gateway.metadata.records import (
 )
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
-from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from log import StorageFailed
 
 logger = logging.getLogger(__name__)
@@ -49,7 +50,8 @@ class PartitionMoves:
         config: Config,
         node_id: int,
         metadata_log: MetadataLog,
-        lifecycle: TopicLifecycle,
+        brokers: Brokers,
+        partitions: Partitions,
         flusher: LogFlusher,
         upload: Upload,
         seconds: Callable[[], float],
@@ -57,7 +59,8 @@ class PartitionMoves:
         self._config = config
         self._node_id = node_id
         self._metadata_log = metadata_log
-        self._lifecycle = lifecycle
+        self._brokers = brokers
+        self._partitions = partitions
         self._flusher = flusher
         self._upload = upload
         self._seconds = seconds
@@ -146,7 +149,7 @@ class PartitionMoves:
         by_id = self._metadata_log.image.topics_by_id
         places = [(by_id[move.topic_id].name, move.index) for move in moves]
         try:
-            withheld = [self._lifecycle.withhold(*place) for place in places]
+            withheld = [self._withhold(place) for place in places]
             results = await asyncio.gather(*map(self._finish, withheld), return_exceptions=True)
             ready = []
             for move, place, result in zip(moves, places, results, strict=True):
@@ -156,10 +159,18 @@ class PartitionMoves:
                     ready.append(move)
             moved = await self._commit(ready)
         finally:
-            for place in places:
-                self._lifecycle.serve_again(*place)
+            self._brokers.withheld.difference_update(places)
         self.moved += moved
         return moved
+
+    def _withhold(self, place: tuple[str, int]) -> Partition | None:
+        """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be opened."""
+        partition = self._partitions.get(*place)
+        if partition is not None:
+            partition.is_handed_over = True
+        self._brokers.withheld.add(place)
+        self._partitions.release(*place)
+        return partition
 
     async def _commit(self, moves: Sequence[Move]) -> int:
         if not moves:

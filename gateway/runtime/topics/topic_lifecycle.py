@@ -72,8 +72,6 @@ class TopicLifecycle:
         """The policy of every topic without configurations of its own."""
         self._freeing: asyncio.Task[None] | None = None
         """The checkpoint that is written in the background for partitions whose names are taken."""
-        self._withheld: set[tuple[str, int]] = set()
-        """The partitions that this gateway leads, and is handing over to other gateways."""
         self._altering: str | None = None
         """The topic whose delay header is being changed in its partitions."""
 
@@ -275,25 +273,9 @@ class TopicLifecycle:
         """Return whether this gateway leads the partition; False for an unknown one."""
         image = self._metadata_log.image.topics_by_name.get(topic)
         partition = None if image is None else image.partitions.get(index)
-        if self._withheld and (topic, index) in self._withheld:
+        if partition is None or (topic, index) in self._brokers.withheld:
             return False
-        return partition is not None and self._brokers.leads(partition)
-
-    def withhold(self, topic: str, index: int) -> Partition | None:
-        """Stop serving a partition that this gateway leads, until `serve_again`; return the partition, to which nothing can be appended.
-
-        None where the partition can't be opened. Call `serve_again` in any case, also when another gateway leads the partition then.
-        """
-        partition = self._partitions.get(topic, index)
-        if partition is not None:
-            partition.is_handed_over = True
-        self._withheld.add((topic, index))
-        self._partitions.release(topic, index)
-        return partition
-
-    def serve_again(self, topic: str, index: int) -> None:
-        """Serve a partition again as the metadata says."""
-        self._withheld.discard((topic, index))
+        return self._brokers.leads(partition)
 
     def open(self, topic: str, index: int) -> Partition | None:
         """Open or create a partition's log; log the error and return None when the disk fails."""
