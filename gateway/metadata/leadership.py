@@ -26,7 +26,7 @@ class Move(NamedTuple):
     """A partition that its leader hands over."""
 
     topic_id: uuid.UUID
-    index: int
+    partition: int
     leader: int
     leader_epoch: int
     to: int

@@ -136,7 +136,7 @@ class PartitionMoves:
     def _is_wanted(self, move: Move) -> bool:
         image = self._metadata_log.image
         topic = image.topics_by_id.get(move.topic_id)
-        partition = None if topic is None else topic.partitions.get(move.index)
+        partition = None if topic is None else topic.partitions.get(move.partition)
         if partition is None or (partition.leader, partition.leader_epoch) != (
             move.leader,
             move.leader_epoch,
@@ -147,7 +147,7 @@ class PartitionMoves:
     async def hand_over(self, moves: Sequence[Move]) -> int:
         """Hand partitions over that this gateway leads; return how many have moved. Raises StorageFailed if the metadata can't be changed."""
         by_id = self._metadata_log.image.topics_by_id
-        places = [(by_id[move.topic_id].name, move.index) for move in moves]
+        places = [(by_id[move.topic_id].name, move.partition) for move in moves]
         try:
             withheld = [self._withhold(place) for place in places]
             results = await asyncio.gather(*map(self._finish, withheld), return_exceptions=True)
