@@ -23,7 +23,9 @@ from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadL
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import Endpoint
 from gateway.runtime.topics.follow_settings import put_limits
-from log import CachedDurability, Durability, LocalDurability, LogDirectory, Storage
+from gateway.runtime.topics.metadata_journal import MetadataJournal
+from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
+from log import CachedDurability, Durability, LocalDurability, LogDirectory, PartitionLog, Storage
 
 R = TypeVar("R")
 NOW_MS = 1_700_000_000_000
@@ -107,9 +109,16 @@ class Node:
 
 @asynccontextmanager
 async def open_node(
-    path: Path, *overrides: str, storage: Storage | None = None, wal: WriteAheadLog | None = None
+    path: Path,
+    *overrides: str,
+    storage: Storage | None = None,
+    wal: WriteAheadLog | None = None,
+    journal: Callable[[PartitionLog], MetadataJournal] | None = None,
 ) -> AsyncIterator[Node]:
-    """Open a node on a data directory; with `wal` records are durable once that log confirms them."""
+    """Open a node on a data directory; with `wal` records are durable once that log confirms them.
+
+    A `journal` makes changes of the metadata durable elsewhere than in the local log.
+    """
     config = load_config(overrides=[f"log.dirs={path}", *overrides])
     clock = FixedClock()
     machine = FixedMachine(clock, storage)
@@ -132,7 +141,11 @@ async def open_node(
         durability=durability,
     )
     flusher.start()
-    metadata_log = open_metadata(machine, directory, flusher)
+    if journal is None:
+        metadata_log = open_metadata(machine, directory, flusher)
+    else:
+        metadata_log = MetadataLog(journal(open_metadata_log(directory)))
+        metadata_log.replay()
     services = (await compose(config, machine, directory, flusher, metadata_log)).services
     services.node.brokers.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
     services.node.bound["PLAINTEXT"] = Endpoint("::", 9092)
