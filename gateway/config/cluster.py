@@ -91,7 +91,7 @@ CLUSTER_SETTINGS = (
         "seqgate.cluster.lease.ms",
         6000,
         "Milliseconds for which a gateway answers readers as the leader after it sent the last object that the bucket confirmed. A gateway "
-        "that writes nothing for a tenth longer is taken over. All gateways of a cluster need the same value.",
+        "that writes nothing for a tenth longer is taken over.",
         minimum=300,
         maximum=86_400_000,
     ),

@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from gateway.cluster.membership.watch import Watched
 from gateway.cluster.membership.watcher import Watcher
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.session_wal import SessionWal
@@ -67,7 +68,6 @@ class ClusterMembership:
         self._watcher = Watcher(
             objects,
             self._node_id,
-            config.int("seqgate.cluster.lease.ms") / 1000,
             machine.boot_seconds,
             self._end_session,
         )
@@ -112,6 +112,7 @@ class ClusterMembership:
             endpoints,
             rack=self._config.optional_str("broker.rack"),
             cluster_version=CLUSTER_VERSION,
+            lease_ms=self._config.int("seqgate.cluster.lease.ms"),
         )
 
     async def _changed(self, _: Sequence[MetadataRecord]) -> None:
@@ -124,8 +125,12 @@ class ClusterMembership:
                 f"The metadata of the cluster shows the end of session {self._session} of node {self._node_id}."
             )
             return
+        live = {node_id: brokers.by_id[node_id] for node_id in brokers.live(self._node_id)}
         self._watcher.follow(
-            {node_id: brokers.by_id[node_id].broker_epoch for node_id in brokers.live(self._node_id)}
+            {
+                node_id: Watched(node_id, broker.broker_epoch, broker.lease_ms / 1000)
+                for node_id, broker in live.items()
+            }
         )
 
     async def _end_session(self, node_id: int, session: int) -> bool:
