@@ -17,7 +17,12 @@ from gateway.config import Config
 from gateway.config.protocols import SecurityProtocol
 from gateway.homes.home import StartFailed
 from gateway.metadata.membership import ANY_EPOCH, end_session, register_broker
-from gateway.metadata.records import BrokerEndpoint, MetadataRecord, RegisterBrokerRecord
+from gateway.metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+)
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
@@ -28,6 +33,7 @@ logger = logging.getLogger(__name__)
 BEATS_PER_LEASE: Final = 3
 RESIGN_TIMEOUT_S: Final = 10.0
 """How long a stop waits until the metadata shows the end of its session. Then another gateway takes over, as after a crash."""
+_FENCED: Final = 1
 _PROTOCOLS: Final = list(SecurityProtocol)
 """The security protocols, each at the number that Kafka gives it."""
 
@@ -115,7 +121,14 @@ class ClusterMembership:
             lease_ms=self._config.int("seqgate.cluster.lease.ms"),
         )
 
-    async def _changed(self, _: Sequence[MetadataRecord]) -> None:
+    async def _changed(self, records: Sequence[MetadataRecord]) -> None:
+        for record in records:
+            if isinstance(record, RegisterBrokerRecord):
+                logger.info(
+                    "node %d has joined the cluster, in session %d", record.broker_id, record.broker_epoch
+                )
+            elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == _FENCED:
+                logger.info("session %d of node %d has ended", record.broker_epoch, record.broker_id)
         brokers = self._metadata_log.image.brokers
         if not self._is_member:
             return

@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 RETRIED_AFTER_S: Final = 1.0
 """How long a taker waits before it tries again to end a session, when that has failed."""
 
-EndSession = Callable[[int, int], Awaitable[bool]]
-"""Ends a session of a node in the metadata, whose log is sealed; returns whether this call ended it."""
+EndSession = Callable[[int, int], Awaitable[object]]
+"""Ends a session of a node in the metadata, whose log is sealed."""
 
 
 class Watcher:
@@ -86,7 +86,4 @@ class Watcher:
             if sealed.end_seq > verdict.end_seq:
                 # The session lived on after the watch, so its lease may last until now.
                 await asyncio.sleep(conviction_s(lease_s))
-        if await self._end_session(node_id, session):
-            logger.info(
-                "session %d of node %d has ended; its partitions have other leaders", session, node_id
-            )
+        await self._end_session(node_id, session)
