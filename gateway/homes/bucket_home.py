@@ -13,6 +13,7 @@ import platform
 import time
 import uuid
 from collections.abc import Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
@@ -28,10 +29,11 @@ from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
 from gateway.cluster.rebuild.unfinished_import import read_import
-from gateway.cluster.rebuild.wal_reader import WalRange
 from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.ports import UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import EarlierWal, UploadLimits, Uploads, with_objects
+from gateway.cluster.uploads.uploads import Uploads
+from gateway.cluster.wal.ended import SessionState, StoredSessions, WalRange
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
@@ -95,8 +97,6 @@ class BucketHome:
         self.wal: SessionWal
         self._coverage = Coverage(machine.seconds)
         self._uploads: Uploads | None = None
-        self._earlier: Sequence[EarlierWal] | None = None
-        """The logs of earlier sessions that still have objects; None while they are not known."""
         self._reason = f"a later session started on {platform.node()}"
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
@@ -248,7 +248,6 @@ class BucketHome:
     async def _rebuild(self, session: Session) -> None:
         begun_s = time.monotonic()
         sealed = await seal_earlier(self._objects, session, self._reason)
-        self._earlier = with_objects(sealed)
         ranges = [
             WalRange(known.node_id, known.session, known.nonce, log.first_seq, log.end_seq)
             for known, log in sealed
@@ -307,7 +306,7 @@ class BucketHome:
             self._machine.storage,
             self.wal,
             self._coverage,
-            self._find_earlier,
+            self._sessions(),
             uploaded_partitions(services),
             limits,
             self._machine.seconds,
@@ -323,11 +322,15 @@ class BucketHome:
         if self._uploads is not None:
             await self._uploads.stop()
 
-    async def _find_earlier(self) -> Sequence[EarlierWal]:
-        """Return the logs of earlier sessions that still have objects. Raises CorruptWalObject, IncompatibleFormat, Refused."""
-        if self._earlier is None:
-            self._earlier = with_objects(await seal_earlier(self._objects, self.wal.session, self._reason))
-        return self._earlier
+    def _sessions(self) -> StoredSessions:
+        """Return the port to the sessions of the cluster: this one has ended all before it."""
+        objects, own = self._objects, self.wal.session
+
+        def state(session: RegisteredSession) -> SessionState:
+            return SessionState.ENDED if session.session < own.session else SessionState.RUNNING
+
+        registered, clock = partial(sessions, objects), self._machine.clock
+        return StoredSessions(objects, own, registered, state, lambda: True, clock.now_ms)
 
     async def _beat_while_idle(self) -> None:
         """Create an empty object when nothing else was created for a while: an idle gateway learns so that its session was sealed."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.uploads.uploads import Partitions
+from gateway.cluster.uploads.ports import Partitions
+from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.services import Services
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import NeedsRecovery, PartitionLog
 
 
@@ -14,27 +16,41 @@ def uploaded_partitions(services: Services) -> Partitions:
     """Return the port to the partitions of these services."""
     image, directory = services.topics.metadata_log.image, services.partitions.log_directory
     registry, flusher = services.partitions.registry, services.partitions.flusher
-    recoveries = services.partitions.recoveries
+    recoveries, lifecycle = services.partitions.recoveries, services.topics.lifecycle
 
-    def every() -> Iterable[PartitionKey]:
-        for log in directory.logs():
-            yield PartitionKey(log.topic_id, log.partition)
+    def led() -> Iterable[PartitionKey]:
+        if directory.opened(METADATA_TOPIC, 0) is not None:
+            yield PartitionKey(METADATA_TOPIC_ID, 0)
         for topic in image.topics_by_id.values():
-            for partition in topic.partitions:
-                yield PartitionKey(topic.topic_id, partition)
+            for index in topic.partitions:
+                if lifecycle.leads(topic.name, index):
+                    yield PartitionKey(topic.topic_id, index)
+
+    def exists(partition: PartitionKey) -> bool:
+        topic = image.topics_by_id.get(partition.topic_id)
+        is_known = topic is not None and partition.partition in topic.partitions
+        return is_known or partition == PartitionKey(METADATA_TOPIC_ID, 0)
 
     async def open_log(partition: PartitionKey) -> PartitionLog | None:
-        topic = image.topics_by_id.get(partition.topic_id)
-        if topic is not None:
-            try:
-                log = directory.get(topic.name, partition.partition)
-            except NeedsRecovery:
-                await recoveries.open(directory, (topic.name, partition.partition))
-                log = directory.get(topic.name, partition.partition)
-            return log if log is not None and log.topic_id == partition.topic_id else None
-        return next((log for log in directory.logs() if (log.topic_id, log.partition) == partition), None)
+        if partition == PartitionKey(METADATA_TOPIC_ID, 0):
+            return directory.opened(METADATA_TOPIC, 0)
+        topic, index = image.topics_by_id.get(partition.topic_id), partition.partition
+        if topic is None or not lifecycle.leads(topic.name, index):
+            return None
+        try:
+            log = directory.get(topic.name, index)
+        except NeedsRecovery:
+            await recoveries.open(directory, (topic.name, index))
+            log = directory.get(topic.name, index)
+        if log is None or log.topic_id != partition.topic_id or not lifecycle.leads(topic.name, index):
+            return None
+        # A manifest names the leader epoch that the log has begun, which an open partition sees to.
+        served = registry.get(topic.name, index)
+        if served is not None and served.log is log:
+            log.begin_leader_epoch(served.leader_epoch)
+        return log
 
     async def flushed(log: PartitionLog) -> None:
         await flusher.flushed(log, registry.serving(log))
 
-    return Partitions(every, open_log, flushed)
+    return Partitions(led, open_log, flushed, exists)
