@@ -13,7 +13,6 @@ import platform
 import time
 import uuid
 from collections.abc import Mapping, Sequence
-from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import NoReturn
@@ -33,7 +32,7 @@ from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.ports import UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.ended import SessionState, StoredSessions, WalRange
+from gateway.cluster.wal.ended import WalRange, earlier_sessions
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
@@ -47,6 +46,7 @@ from gateway.cluster.wal.sessions import (
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
+from gateway.homes.adoptions import Adoptions
 from gateway.homes.home import Ended, Hold, StartFailed
 from gateway.homes.local_cache import LocalCache
 from gateway.homes.uploaded_partitions import uploaded_partitions
@@ -96,6 +96,7 @@ class BucketHome:
         self._objects: ObjectStore
         self.wal: SessionWal
         self._coverage = Coverage(machine.seconds)
+        self.readiness = Adoptions(self._cache.restored)
         self._uploads: Uploads | None = None
         self._reason = f"a later session started on {platform.node()}"
         self._end: asyncio.Future[str]
@@ -295,7 +296,9 @@ class BucketHome:
         return ObjectFlusher(loop, wal=wal, durability=durability, limits=limits, machine=self._machine)
 
     def begin(self, services: Services) -> None:
-        """Begin to upload the history of partitions."""
+        """Begin to upload the history of partitions, and to adopt those that this gateway begins to lead."""
+        clock = self._machine.clock
+        sessions_before = earlier_sessions(self._objects, self.wal.session, clock.now_ms)
         limits = UploadLimits(
             self._config.int("seqgate.cluster.upload.interval.ms") / 1000,
             self._config.int("seqgate.cluster.wal.max.bytes"),
@@ -306,31 +309,23 @@ class BucketHome:
             self._machine.storage,
             self.wal,
             self._coverage,
-            self._sessions(),
+            sessions_before,
             uploaded_partitions(services),
             limits,
             self._machine.seconds,
-            self._machine.clock.now_ms,
+            clock.now_ms,
             self._cache.restored,
         )
         self._uploads.start()
+        self.readiness.start(services, self._objects, self._machine.storage, sessions_before, self._uploads)
         services.upkeep.uploads = self._uploads
         self._cache.serve(services.partitions.log_directory)
 
     async def rest(self) -> None:
+        await self.readiness.stop()
         await self._cache.stop()
         if self._uploads is not None:
             await self._uploads.stop()
-
-    def _sessions(self) -> StoredSessions:
-        """Return the port to the sessions of the cluster: this one has ended all before it."""
-        objects, own = self._objects, self.wal.session
-
-        def state(session: RegisteredSession) -> SessionState:
-            return SessionState.ENDED if session.session < own.session else SessionState.RUNNING
-
-        registered, clock = partial(sessions, objects), self._machine.clock
-        return StoredSessions(objects, own, registered, state, lambda: True, clock.now_ms)
 
     async def _beat_while_idle(self) -> None:
         """Create an empty object when nothing else was created for a while: an idle gateway learns so that its session was sealed."""

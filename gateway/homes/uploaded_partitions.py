@@ -11,46 +11,54 @@ from gateway.runtime.services import Services
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import NeedsRecovery, PartitionLog
 
+_METADATA = PartitionKey(METADATA_TOPIC_ID, 0)
+
 
 def uploaded_partitions(services: Services) -> Partitions:
     """Return the port to the partitions of these services."""
-    image, directory = services.topics.metadata_log.image, services.partitions.log_directory
-    registry, flusher = services.partitions.registry, services.partitions.flusher
-    recoveries, lifecycle = services.partitions.recoveries, services.topics.lifecycle
+    found = _Uploaded(services)
+    return Partitions(found.led, found.open_log, found.flushed, found.exists)
 
-    def led() -> Iterable[PartitionKey]:
-        if directory.opened(METADATA_TOPIC, 0) is not None:
-            yield PartitionKey(METADATA_TOPIC_ID, 0)
-        for topic in image.topics_by_id.values():
+
+class _Uploaded:
+    """The partitions that this gateway leads, and the metadata."""
+
+    def __init__(self, services: Services) -> None:
+        self._partitions = services.partitions
+        self._directory = services.partitions.log_directory
+        self._lifecycle = services.topics.lifecycle
+        self._image = services.topics.metadata_log.image
+
+    def led(self) -> Iterable[PartitionKey]:
+        if self._directory.opened(METADATA_TOPIC, 0) is not None:
+            yield _METADATA
+        for topic in self._image.topics_by_id.values():
             for index in topic.partitions:
-                if lifecycle.leads(topic.name, index):
+                if self._lifecycle.leads(topic.name, index):
                     yield PartitionKey(topic.topic_id, index)
 
-    def exists(partition: PartitionKey) -> bool:
-        topic = image.topics_by_id.get(partition.topic_id)
-        is_known = topic is not None and partition.partition in topic.partitions
-        return is_known or partition == PartitionKey(METADATA_TOPIC_ID, 0)
+    def exists(self, partition: PartitionKey) -> bool:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        return partition == _METADATA or (topic is not None and partition.partition in topic.partitions)
 
-    async def open_log(partition: PartitionKey) -> PartitionLog | None:
-        if partition == PartitionKey(METADATA_TOPIC_ID, 0):
-            return directory.opened(METADATA_TOPIC, 0)
-        topic, index = image.topics_by_id.get(partition.topic_id), partition.partition
-        if topic is None or not lifecycle.leads(topic.name, index):
+    async def open_log(self, partition: PartitionKey) -> PartitionLog | None:
+        if partition == _METADATA:
+            return self._directory.opened(METADATA_TOPIC, 0)
+        topic, index = self._image.topics_by_id.get(partition.topic_id), partition.partition
+        if topic is None or not self._lifecycle.leads(topic.name, index):
             return None
         try:
-            log = directory.get(topic.name, index)
+            log = self._directory.get(topic.name, index)
         except NeedsRecovery:
-            await recoveries.open(directory, (topic.name, index))
-            log = directory.get(topic.name, index)
-        if log is None or log.topic_id != partition.topic_id or not lifecycle.leads(topic.name, index):
+            await self._partitions.recoveries.open(self._directory, (topic.name, index))
+            log = self._directory.get(topic.name, index)
+        if log is None or log.topic_id != partition.topic_id or not self._lifecycle.leads(topic.name, index):
             return None
-        # A manifest names the leader epoch that the log has begun, which an open partition sees to.
-        served = registry.get(topic.name, index)
+        # The manifest names the leader epoch that the log has begun, and an open partition begins it.
+        served = self._partitions.registry.get(topic.name, index)
         if served is not None and served.log is log:
             log.begin_leader_epoch(served.leader_epoch)
         return log
 
-    async def flushed(log: PartitionLog) -> None:
-        await flusher.flushed(log, registry.serving(log))
-
-    return Partitions(led, open_log, flushed, exists)
+    async def flushed(self, log: PartitionLog) -> None:
+        await self._partitions.flusher.flushed(log, self._partitions.registry.serving(log))
