@@ -128,7 +128,13 @@ class Gateway:
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         services, self._store = await compose(
-            config, self.machine, log_directory, flusher, self._open_metadata(), self.home.fetcher
+            config,
+            self.machine,
+            log_directory,
+            flusher,
+            self._open_metadata(),
+            self.home.fetcher,
+            self.home.readiness,
         )
         self.server = Server(
             loop,

@@ -28,10 +28,11 @@ from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
 from gateway.cluster.rebuild.unfinished_import import read_import
-from gateway.cluster.rebuild.wal_reader import WalRange
 from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.ports import UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import EarlierWal, UploadLimits, Uploads, with_objects
+from gateway.cluster.uploads.uploads import Uploads
+from gateway.cluster.wal.ended import WalRange, earlier_sessions
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
@@ -45,6 +46,7 @@ from gateway.cluster.wal.sessions import (
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
+from gateway.homes.adoptions import Adoptions
 from gateway.homes.home import Ended, Hold, StartFailed
 from gateway.homes.local_cache import LocalCache
 from gateway.homes.uploaded_partitions import uploaded_partitions
@@ -94,9 +96,8 @@ class BucketHome:
         self._objects: ObjectStore
         self.wal: SessionWal
         self._coverage = Coverage(machine.seconds)
+        self.readiness = Adoptions(self._cache.restored)
         self._uploads: Uploads | None = None
-        self._earlier: Sequence[EarlierWal] | None = None
-        """The logs of earlier sessions that still have objects; None while they are not known."""
         self._reason = f"a later session started on {platform.node()}"
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
@@ -248,7 +249,6 @@ class BucketHome:
     async def _rebuild(self, session: Session) -> None:
         begun_s = time.monotonic()
         sealed = await seal_earlier(self._objects, session, self._reason)
-        self._earlier = with_objects(sealed)
         ranges = [
             WalRange(known.node_id, known.session, known.nonce, log.first_seq, log.end_seq)
             for known, log in sealed
@@ -296,7 +296,9 @@ class BucketHome:
         return ObjectFlusher(loop, wal=wal, durability=durability, limits=limits, machine=self._machine)
 
     def begin(self, services: Services) -> None:
-        """Begin to upload the history of partitions."""
+        """Begin to upload the history of partitions, and to adopt those that this gateway begins to lead."""
+        clock = self._machine.clock
+        sessions_before = earlier_sessions(self._objects, self.wal.session, clock.now_ms)
         limits = UploadLimits(
             self._config.int("seqgate.cluster.upload.interval.ms") / 1000,
             self._config.int("seqgate.cluster.wal.max.bytes"),
@@ -307,27 +309,23 @@ class BucketHome:
             self._machine.storage,
             self.wal,
             self._coverage,
-            self._find_earlier,
+            sessions_before,
             uploaded_partitions(services),
             limits,
             self._machine.seconds,
-            self._machine.clock.now_ms,
+            clock.now_ms,
             self._cache.restored,
         )
         self._uploads.start()
+        self.readiness.start(services, self._objects, self._machine.storage, sessions_before, self._uploads)
         services.upkeep.uploads = self._uploads
         self._cache.serve(services.partitions.log_directory)
 
     async def rest(self) -> None:
+        await self.readiness.stop()
         await self._cache.stop()
         if self._uploads is not None:
             await self._uploads.stop()
-
-    async def _find_earlier(self) -> Sequence[EarlierWal]:
-        """Return the logs of earlier sessions that still have objects. Raises CorruptWalObject, IncompatibleFormat, Refused."""
-        if self._earlier is None:
-            self._earlier = with_objects(await seal_earlier(self._objects, self.wal.session, self._reason))
-        return self._earlier
 
     async def _beat_while_idle(self) -> None:
         """Create an empty object when nothing else was created for a while: an idle gateway learns so that its session was sealed."""

@@ -11,6 +11,7 @@ from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.objects.counted import Counts
 from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import Readiness
 from gateway.runtime.services import Services
 from log import Durability
 
@@ -41,6 +42,10 @@ class Home(Protocol):
     @property
     def fetcher(self) -> Fetcher | None:
         """The fetcher of blocks that the local disk lacks; None where the disk has all blocks. Call after `enter`."""
+
+    @property
+    def readiness(self) -> Readiness:
+        """Tells of which partitions the records are here."""
 
     @property
     def hold(self) -> Hold | None:

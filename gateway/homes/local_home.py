@@ -12,6 +12,7 @@ from gateway.homes.home import StartFailed
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY
 from gateway.runtime.services import Services
 from log import Durability, IncompatibleFormat, LocalDurability
 
@@ -23,6 +24,7 @@ class LocalHome:
     hold: Final = None
     calls: Final = None
     cache: Final = None
+    readiness: Final = ALWAYS_READY
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")

@@ -21,6 +21,7 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
@@ -70,8 +71,12 @@ async def compose(
     flusher: LogFlusher,
     metadata_log: MetadataLog,
     fetcher: Fetcher | None = None,
+    readiness: Readiness = ALWAYS_READY,
 ) -> Composition:
-    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks."""
+    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks.
+
+    `readiness` says of which partitions the records must come before they are served.
+    """
     access = open_access(config, metadata_log)
     node_id = config.int("node.id")
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
@@ -86,6 +91,7 @@ async def compose(
         partitions=partitions,
         flusher=flusher,
         recoveries=recoveries,
+        readiness=readiness,
     )
     await lifecycle.start()
     blocks = open_store(config, metadata_log, directory.environment.durability)

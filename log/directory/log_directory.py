@@ -295,6 +295,26 @@ class LogDirectory:
         self._let_go((topic, partition))
         return self._set_aside(str(self.path / f"{topic}-{partition}"))
 
+    def take_in(self, topic: str, partition: int, staged: str, recovery_point: int) -> None:
+        """Take a directory with the files of a partition in place of what is here of the partition. Raises OSError.
+
+        The log must be recovered as after a crash, from the recovery point on. Raises StorageFailed while a thread recovers the log
+        that had the name. The data directory must be a cache: the new name is not durable.
+        """
+        key = topic, partition
+        if key in self._recovering or any((log.topic, log.partition) == key for log in self.lists.recovering):
+            raise StorageFailed(f"{topic}-{partition} is being recovered; retry later")
+        self.drop(topic, partition)
+        self._storage.rename(staged, str(self.path / f"{topic}-{partition}"))
+        self._stored[key] = _UNKNOWN._replace(recovery_point=recovery_point)
+
+    def drop(self, topic: str, partition: int) -> None:
+        """Forget a partition whose records another place keeps, and delete its files soon. Raises OSError."""
+        directory = str(self.path / f"{topic}-{partition}")
+        self._let_go((topic, partition))
+        if self._storage.exists(directory):
+            self._deletion.remove(directory, 0)
+
     def _set_aside(self, directory: str) -> str:
         target = self._deletion.set_aside(directory)
         self._recovery_points.set_aside(directory)

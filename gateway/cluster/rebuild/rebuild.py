@@ -16,8 +16,8 @@ from typing import NamedTuple
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.rebuild.history import History
-from gateway.cluster.rebuild.wal_reader import WalRange, read_objects
+from gateway.cluster.rebuild.restoring import Restored, restore
+from gateway.cluster.wal.ended import EndedSession, WalRange
 from log.rebuilding import RebuiltDirectory
 
 
@@ -61,14 +61,9 @@ async def rebuild(
     Raises CorruptWalObject, CorruptPart, CorruptRecord for bytes that are missing, IncompatibleFormat, Refused, OSError, and what
     `read_topics` raises.
     """
-    history = History(objects, directory)
-    await history.restore(PartitionKey(metadata.topic_id, 0))
-    history.check(PartitionKey(metadata.topic_id, 0))
-    count = 0
-    async for wal_object in read_objects(objects, ranges):
-        await history.apply(wal_object)
-        count += 1
-    history.check(PartitionKey(metadata.topic_id, 0))
+    ended = [EndedSession(wal.node_id, wal.session, wal.nonce, wal.end_seq) for wal in ranges]
+    stored = await restore(objects, ended, directory.partitions, [PartitionKey(metadata.topic_id, 0)])
+    _raise_first(stored)
     topics: Mapping[uuid.UUID, StoredTopic] = {}
     if (metadata.topic_id, 0) in directory.staged:
         topics = read_topics(directory.place(metadata.topic_id, 0, metadata.topic))
@@ -77,12 +72,17 @@ async def rebuild(
         for topic_id, topic in topics.items()
         for partition in range(topic.partitions)
     ]
-    await history.restore_all(existing)
-    for partition in existing:
-        history.check(partition)
+    restored = await restore(objects, ended, directory.partitions, existing)
+    _raise_first(restored)
     placed = 0
     for topic_id, index in directory.staged:
-        if topic_id in topics:
-            directory.place(topic_id, index, topics[topic_id].name)
-            placed += 1
-    return Rebuilt(count, history.size_bytes, placed, history.restored)
+        directory.place(topic_id, index, topics[topic_id].name)
+        placed += 1
+    manifests = {**stored.manifests, **restored.manifests}
+    return Rebuilt(restored.objects, stored.size_bytes + restored.size_bytes, placed, manifests)
+
+
+def _raise_first(restored: Restored) -> None:
+    """Raise what is wrong with a partition, if anything is."""
+    for error in restored.failures.values():
+        raise error

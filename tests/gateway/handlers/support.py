@@ -20,6 +20,7 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
+from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import Endpoint
 from gateway.runtime.topics.follow_settings import put_limits
@@ -114,6 +115,7 @@ async def open_node(
     storage: Storage | None = None,
     wal: WriteAheadLog | None = None,
     journal: Callable[[PartitionLog], MetadataJournal] | None = None,
+    readiness: Readiness = ALWAYS_READY,
 ) -> AsyncIterator[Node]:
     """Open a node on a data directory; with `wal` records are durable once that log confirms them.
 
@@ -146,7 +148,8 @@ async def open_node(
     else:
         metadata_log = MetadataLog(journal(open_metadata_log(directory)))
         metadata_log.replay()
-    services = (await compose(config, machine, directory, flusher, metadata_log)).services
+    composed = await compose(config, machine, directory, flusher, metadata_log, readiness=readiness)
+    services = composed.services
     services.node.brokers.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
     services.node.bound["PLAINTEXT"] = Endpoint("::", 9092)
     start_coordinators(services.coordinators, services.topics)
