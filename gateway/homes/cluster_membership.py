@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.cluster.membership.watch import Watched
@@ -24,9 +24,8 @@ from gateway.metadata.records import (
     RegisterBrokerRecord,
 )
 from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
-from gateway.runtime.topics.partition_moves import PartitionMoves
+from gateway.runtime.topics.partition_moves import HandOvers, PartitionMoves
 
 logger = logging.getLogger(__name__)
 
@@ -60,7 +59,7 @@ class ClusterMembership:
         objects: ObjectStore,
         wal: SessionWal,
         services: Services,
-        upload: Callable[[Partition], Awaitable[None]],
+        hand_overs: HandOvers,
         lost: Callable[[str], None],
     ) -> None:
         self._config = config
@@ -84,7 +83,7 @@ class ClusterMembership:
             services.node.brokers,
             services.partitions.registry,
             services.partitions.flusher,
-            upload,
+            hand_overs,
             machine.seconds,
         )
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
@@ -19,7 +20,6 @@ from gateway.homes.home import StartFailed
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.membership import NOT_REGISTERED
 from gateway.runtime.loop.machine import Machine
-from gateway.runtime.partitions.partition import Partition
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.homes.shared_changes import SharedChanges
@@ -45,12 +45,15 @@ class Member:
         self.uploaded: list[tuple[str, int]] = []
         config = load_config(overrides=[*SETTINGS, f"node.id={wal.session.node_id}"])
         self.membership = ClusterMembership(
-            config, Machine(), objects, wal, node.services, self._upload, self.lost.append
+            config, Machine(), objects, wal, node.services, self, self.lost.append
         )
         self._tasks = [asyncio.create_task(self._beat()), asyncio.create_task(self._tail())]
 
-    async def _upload(self, partition: Partition) -> None:
-        self.uploaded.append((partition.topic, partition.index))
+    async def hand_over(self, topic: str, index: int) -> None:
+        self.uploaded.append((topic, index))
+
+    def keep(self, topic_id: uuid.UUID, index: int) -> None:
+        raise AssertionError(f"partition {index} of {topic_id} has not moved")
 
     async def _beat(self) -> None:
         while not self.wal.is_fenced:
