@@ -127,14 +127,9 @@ class Gateway:
         """Create all parts from the replayed metadata. The parts do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
+        home = self.home
         services, self._store = await compose(
-            config,
-            self.machine,
-            log_directory,
-            flusher,
-            self._open_metadata(),
-            self.home.fetcher,
-            self.home.readiness,
+            config, self.machine, log_directory, flusher, self._open_metadata(), home.fetcher, home.readiness
         )
         self.server = Server(
             loop,

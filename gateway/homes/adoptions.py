@@ -132,7 +132,7 @@ class Adoptions:
     def _drop(self, topic: str, index: int) -> None:
         assert self._services is not None
         try:
-            self._services.partitions.log_directory.drop(topic, index)
+            self._services.partitions.log_directory.delete(topic, index)
         except (LogError, OSError) as error:
             logger.warning("the local files of %s-%d can't be deleted now: %s", topic, index, error)
 

@@ -27,7 +27,7 @@ from gateway.cluster.uploads.hand_over import upload_whole
 from gateway.cluster.uploads.orphans import search
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
 from gateway.cluster.uploads.ports import Partitions, UploadLimits
-from gateway.cluster.uploads.progress import UploadProgress
+from gateway.cluster.uploads.progress import Rounds, UploadProgress
 from gateway.cluster.wal.ended import EndedSessions
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
@@ -106,13 +106,7 @@ class Uploads:
         self._task: asyncio.Task[None] | None = None
         self._collected_end = 0
         """The seq of the first object of the session's log that is not deleted."""
-        self._left_out: list[str] = []
-        """Why the present round, or the last one, could not upload partitions; one reason for each."""
-        self._begun_s: float | None = None
-        """When the present round began."""
-        self._ended_s: float | None = None
-        self._took_s = 0.0
-        self._error: str | None = None
+        self._rounds = Rounds(seconds)
 
     def start(self) -> None:
         """Begin to run rounds in the background."""
@@ -181,12 +175,12 @@ class Uploads:
         """
         try:
             async with self._turn:
-                self._begun_s, self._left_out = self._seconds(), []
+                self._rounds.begin()
                 await self._round()
         except Exception as error:
-            self._note_end(str(error) or type(error).__name__)
+            self._rounds.end(error)
             raise
-        self._note_end(self._why_left_out())
+        self._rounds.end()
         if self._seconds() - self._searched_s >= self._limits.orphan_age_s:
             self._searched_s = self._seconds()
             await self.sweep()
@@ -197,28 +191,8 @@ class Uploads:
 
     def progress(self) -> UploadProgress:
         """Return how far the uploads are."""
-        now_s, oldest_s = self._seconds(), self._coverage.oldest_s
-        return UploadProgress(
-            wal_objects=self._wal.next_seq - self._collected_end,
-            wal_bytes=self._coverage.size_bytes,
-            oldest_ms=None if oldest_s is None else _ms(now_s - oldest_s),
-            round_ended_ms_ago=None if self._ended_s is None else _ms(now_s - self._ended_s),
-            round_took_ms=_ms(self._took_s),
-            error=self._error,
-            running_ms=None if self._begun_s is None else _ms(now_s - self._begun_s),
-        )
-
-    def _note_end(self, error: str | None) -> None:
-        """Note that the present round has ended."""
-        now_s = self._seconds()
-        self._took_s = 0.0 if self._begun_s is None else now_s - self._begun_s
-        self._begun_s, self._ended_s, self._error = None, now_s, error
-
-    def _why_left_out(self) -> str | None:
-        reasons = self._left_out
-        if not reasons:
-            return None
-        return f"partitions that can't be uploaded now: {len(reasons)}; for example, {reasons[0]}"
+        wal_objects = self._wal.next_seq - self._collected_end
+        return self._rounds.progress(wal_objects, self._coverage.size_bytes, self._coverage.oldest_s)
 
     async def _round(self) -> None:
         await self._learn_earlier()
@@ -353,7 +327,7 @@ class Uploads:
             async with self._busy.setdefault(partition, asyncio.Lock()):
                 await self._upload_now(partition, is_wanting=is_wanting)
         except (OSError, LogError, IncompatibleFormat, CorruptPart, ValueError, NoLongerLed) as error:
-            self._left_out.append(f"partition {partition.partition} of topic {partition.topic_id}: {error}")
+            self._rounds.left_out(f"partition {partition.partition} of topic {partition.topic_id}: {error}")
             logger.warning(
                 "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
                 partition.partition,
@@ -406,7 +380,3 @@ class Uploads:
         self._collected_s = self._seconds()
         if self._sessions.collects():
             await self._ended.collect()
-
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)

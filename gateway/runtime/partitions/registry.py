@@ -93,6 +93,7 @@ class TopicPartitions:
         """Return the partition if it is open, and forget it: the next request opens it again if this node leads it then."""
         partition = self.peek(index)
         self.failed.discard(index)
+        self.gates.pop(index, None)
         if partition is not None:
             self._partitions[index] = None
         return partition

@@ -39,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 _LOGS_AT_ONCE = 4
 """Partition logs created or deleted before other work of the event loop runs."""
-
-
 _POLICIES_AT_ONCE = 500
 """Topics and partitions that get a new policy before other work of the event loop runs."""
 
@@ -133,16 +131,13 @@ class TopicLifecycle:
 
     def _follow_leaders(self, records: Sequence[MetadataRecord]) -> None:
         """Give up the partitions that other brokers lead now, and begin new leader epochs of the partitions that stay."""
-        topics_by_id = self._metadata_log.image.topics_by_id
-        changed = []
+        topics_by_id, changed = self._metadata_log.image.topics_by_id, []
         for record in records:
-            topic = topics_by_id.get(record.topic_id) if isinstance(record, PartitionRecord) else None
-            if topic is None or not isinstance(record, PartitionRecord):
-                continue
-            changed.append((topic.name, record.partition_id))
-            if record.leader != self._node_id and not self._brokers.is_alone:
-                # Also if a later record names this gateway again: the partition has other records then.
-                self._lose(topic.name, record.partition_id)
+            if isinstance(record, PartitionRecord) and (topic := topics_by_id.get(record.topic_id)):
+                changed.append((topic.name, record.partition_id))
+                if record.leader != self._node_id and not self._brokers.is_alone:
+                    # Also if a later record names this gateway again: the partition has other records then.
+                    self._lose(*changed[-1])
         if any(isinstance(record, RegisterBrokerRecord) for record in records):
             # The first registration ends the time in which this gateway led everything.
             changed = [(partition.topic, partition.index) for partition in self._partitions]
@@ -284,23 +279,21 @@ class TopicLifecycle:
 
     def leads(self, topic: str, index: int) -> bool:
         """Return whether this gateway leads the partition, and has its records; False for an unknown one."""
-        image = self._metadata_log.image.topics_by_name.get(topic)
-        if image is None or not self._is_leader(image, index):
-            return False
-        return self._readiness.is_ready(image.topic_id, index)
+        return self._is_ready(topic, index) is True
 
     def is_awaited(self, topic: str, index: int) -> bool:
         """Return whether this gateway leads the partition, and does not have its records yet."""
-        image = self._metadata_log.image.topics_by_name.get(topic)
-        if image is None or not self._is_leader(image, index):
-            return False
-        return not self._readiness.is_ready(image.topic_id, index)
+        return self._is_ready(topic, index) is False
 
-    def _is_leader(self, topic: TopicImage, index: int) -> bool:
-        partition = topic.partitions.get(index)
-        if partition is None or (topic.name, index) in self._brokers.withheld:
-            return False
-        return self._brokers.leads(partition)
+    def _is_ready(self, topic: str, index: int) -> bool | None:
+        """Return whether a partition that this gateway leads is ready; None for any other partition."""
+        image = self._metadata_log.image.topics_by_name.get(topic)
+        partition = None if image is None else image.partitions.get(index)
+        if image is None or partition is None or (topic, index) in self._brokers.withheld:
+            return None
+        if not self._brokers.leads(partition):
+            return None
+        return self._readiness.is_ready(image.topic_id, index)
 
     def open(self, topic: str, index: int) -> Partition | None:
         """Open or create a partition's log; log the error and return None when the disk fails."""
