@@ -128,8 +128,9 @@ class Gateway:
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
         home = self.home
+        metadata_log = await self._open_metadata()
         services, self._store = await compose(
-            config, self.machine, log_directory, flusher, self._open_metadata(), home.fetcher, home.readiness
+            config, self.machine, log_directory, flusher, metadata_log, home.fetcher, home.readiness
         )
         self.server = Server(
             loop,
@@ -141,6 +142,7 @@ class Gateway:
             handles_limit=handles_limit,
         )
         services.upkeep.backlog.held.room = self.server.memory
+        services.partitions.registry.lease = self.home.lease
         services.node.tls_listeners = self.server.tls_listeners
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(
@@ -187,7 +189,7 @@ class Gateway:
         services.upkeep.backlog.run()
         services.topics.metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
-        self.home.begin(services)
+        await self.home.begin(services)
         if services.upkeep.uploads is not None:
             self._compaction.when_compacted.append(services.upkeep.uploads.rewritten)
         await self._control.start()
@@ -201,9 +203,11 @@ class Gateway:
                 f"the data directory {services.partitions.log_directory.path} can't be used: {error}"
             ) from error
 
-    def _open_metadata(self) -> MetadataLog:
+    async def _open_metadata(self) -> MetadataLog:
         try:
-            return open_metadata(self.machine, self._log_directory, self._flusher)
+            return await open_metadata(
+                self.machine, self._log_directory, self._flusher, self.home.open_journal
+            )
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {in_words(error)}"
@@ -265,6 +269,7 @@ class Gateway:
         is_durable = all(
             not log.offline and log.recovery_point == log.log_end_offset for log in self._log_directory.logs()
         )
+        await self.home.resign(is_clean=is_durable)
         self._log_directory.close(clean=True)
         await self.home.leave(is_clean=is_durable)
 

@@ -92,6 +92,10 @@ class StagedPartitions:
         """The partitions that have no name yet: topic id and index, ascending."""
         return sorted(self._staged)
 
+    def stage(self, topic_id: uuid.UUID, partition: int) -> None:
+        """Begin a partition, perhaps one without records. Raises OSError."""
+        self._directory(topic_id, partition)
+
     def write(
         self, topic_id: uuid.UUID, partition: int, segment_base: int, position: int, data: Buffer
     ) -> None:

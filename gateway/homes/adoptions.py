@@ -66,7 +66,7 @@ class Adoptions:
         start has restored a partition.
         """
         self._restored = restored
-        self._began_with = began_with
+        self.began_with = began_with
         self._absent: set[PartitionKey] = set()
         """The partitions of the metadata whose records are not here: others lead or led them."""
         self._withdrawn: set[PartitionKey] = set()
@@ -91,7 +91,7 @@ class Adoptions:
 
     def begin(self, image: MetadataImage) -> None:
         """Take the metadata of the start: what the start has not restored is not here."""
-        self._absent = {key for key in _keys(image) if not self._began_with(key)}
+        self._absent = {key for key in _keys(image) if not self.began_with(key)}
 
     def is_ready(self, topic_id: UUID, index: int) -> bool:
         """Return whether the records of a partition are here, and nobody takes them over right now."""

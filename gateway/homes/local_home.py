@@ -24,6 +24,8 @@ class LocalHome:
     hold: Final = None
     calls: Final = None
     cache: Final = None
+    open_journal: Final = None
+    lease: Final = None
     readiness: Final = ALWAYS_READY
 
     def __init__(self, config: Config, machine: Machine) -> None:
@@ -48,10 +50,13 @@ class LocalHome:
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         return Flusher(loop, machine=self._machine, durability=durability)
 
-    def begin(self, services: Services) -> None:
+    async def begin(self, services: Services) -> None:
         pass
 
     async def rest(self) -> None:
+        pass
+
+    async def resign(self, *, is_clean: bool) -> None:
         pass
 
     async def ended(self) -> NoReturn:

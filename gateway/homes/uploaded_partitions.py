@@ -6,12 +6,8 @@ from collections.abc import Iterable
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.uploads.ports import Partitions
-from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.services import Services
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import NeedsRecovery, PartitionLog
-
-_METADATA = PartitionKey(METADATA_TOPIC_ID, 0)
 
 
 def uploaded_partitions(services: Services) -> Partitions:
@@ -30,8 +26,6 @@ class _Uploaded:
         self._image = services.topics.metadata_log.image
 
     def led(self) -> Iterable[PartitionKey]:
-        if self._directory.opened(METADATA_TOPIC, 0) is not None:
-            yield _METADATA
         for topic in self._image.topics_by_id.values():
             for index in topic.partitions:
                 if self._lifecycle.leads(topic.name, index):
@@ -39,11 +33,9 @@ class _Uploaded:
 
     def exists(self, partition: PartitionKey) -> bool:
         topic = self._image.topics_by_id.get(partition.topic_id)
-        return partition == _METADATA or (topic is not None and partition.partition in topic.partitions)
+        return topic is not None and partition.partition in topic.partitions
 
     async def open_log(self, partition: PartitionKey) -> PartitionLog | None:
-        if partition == _METADATA:
-            return self._directory.opened(METADATA_TOPIC, 0)
         topic, index = self._image.topics_by_id.get(partition.topic_id), partition.partition
         if topic is None or not self._lifecycle.leads(topic.name, index):
             return None

@@ -6,6 +6,7 @@ Nothing runs by itself: the caller starts the coordinators with `start_coordinat
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import NamedTuple
 
 from gateway.config import Config
@@ -41,12 +42,12 @@ from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.internal_topics import InternalTopics
-from gateway.runtime.topics.metadata_journal import LocalJournal
+from gateway.runtime.topics.metadata_journal import LocalJournal, MetadataJournal
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
-from log import LogDirectory
+from log import LogDirectory, PartitionLog
 from pid_allocator import BlockStore
 
 
@@ -57,10 +58,19 @@ class Composition(NamedTuple):
     blocks: BlockStore
 
 
-def open_metadata(machine: Machine, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
-    """Read the metadata of a data directory. Raises LogError, IncompatibleFormat, OSError, ValueError."""
-    metadata_log = MetadataLog(LocalJournal(open_metadata_log(directory), flusher, machine.clock))
+OpenJournal = Callable[[PartitionLog], MetadataJournal]
+#: Returns the journal of a metadata log that others write, too, over the local log.
+
+
+async def open_metadata(
+    machine: Machine, directory: LogDirectory, flusher: LogFlusher, open_journal: OpenJournal | None = None
+) -> MetadataLog:
+    """Read the metadata of a data directory, and what others have changed since. Raises LogError, IncompatibleFormat, OSError, ValueError."""
+    log = open_metadata_log(directory)
+    journal = open_journal(log) if open_journal is not None else LocalJournal(log, flusher, machine.clock)
+    metadata_log = MetadataLog(journal)
     metadata_log.replay()
+    await metadata_log.catch_up()
     return metadata_log
 
 

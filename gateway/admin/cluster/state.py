@@ -10,7 +10,7 @@ from gateway.admin.request import ControlError
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, partition_of
 from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sessions import RegisteredSession, sessions
+from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent, read_shared_log
 from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify
 
 US_DOLLARS_PER_GIB_MONTH: Final = 0.023
@@ -21,10 +21,10 @@ MOST_IN_FLIGHT: Final = 64
 """The most objects that a session writes at once: behind its seal, or a missing object, there are no more."""
 
 
-async def registered(objects: ObjectStore, address: str) -> list[RegisteredSession]:
-    """Return all sessions, at least one. Raises ControlError for a bucket without a cluster, and the errors of `sessions`."""
-    found = await sessions(objects)
-    if not found:
+async def shared_log(objects: ObjectStore, address: str) -> SharedLogContent:
+    """Return all of `meta/`, with at least one session. Raises ControlError for a bucket without a cluster, and the errors of `sessions`."""
+    found = await read_shared_log(objects)
+    if not found.sessions:
         raise ControlError(f"{address} holds no cluster; check the address, its prefix included")
     return found
 
@@ -34,10 +34,11 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
 
     Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptWalObject, IncompatibleFormat.
     """
-    known = await registered(objects, address)
+    known = (await shared_log(objects, address)).sessions
+    meta = [entry async for entry in objects.list("meta/")]
     parts = [entry async for entry in objects.list(PREFIX)]
     wal = [entry async for entry in objects.list("wal/")]
-    size_bytes = sum(entry.size_bytes for entry in (*parts, *wal))
+    size_bytes = sum(entry.size_bytes for entry in (*meta, *parts, *wal))
     manifests = [entry for entry in parts if _is_manifest(entry.key)]
     last = await _session(objects, known[-1])
     ended = [await _ended(objects, session) for session in reversed(known[-ENDED_SHOWN:])]

@@ -144,7 +144,7 @@ async def open_node(
     )
     flusher.start()
     if journal is None:
-        metadata_log = open_metadata(machine, directory, flusher)
+        metadata_log = await open_metadata(machine, directory, flusher)
     else:
         metadata_log = MetadataLog(journal(open_metadata_log(directory)))
         metadata_log.replay()
