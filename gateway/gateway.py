@@ -254,10 +254,7 @@ class Gateway:
             )
 
     async def stop(self) -> None:
-        """Answer the requests in flight, make everything durable, and write the file that marks a clean stop.
-
-        If a start failed before it wrote anything, the mark of the last clean stop stays valid.
-        """
+        """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start leaves the last mark as it is."""
         giving_up = self.limit_waiting()
         if self._services is not None:
             await self._stop_services(self._services)
