@@ -289,9 +289,7 @@ class TopicLifecycle:
         """Return whether a partition that this gateway leads is ready; None for any other partition."""
         image = self._metadata_log.image.topics_by_name.get(topic)
         partition = None if image is None else image.partitions.get(index)
-        if image is None or partition is None or (topic, index) in self._brokers.withheld:
-            return None
-        if not self._brokers.leads(partition):
+        if image is None or partition is None or not self._brokers.serves(topic, index, partition):
             return None
         return self._readiness.is_ready(image.topic_id, index)
 

@@ -6,7 +6,6 @@ import os
 import signal
 from pathlib import Path
 
-
 from tests.support.gateway_cluster import LEASE_MS, PARTITIONS, GatewayCluster, Writer, await_true, check
 
 
