@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from gateway.admin.backlog import live as backlog
 from gateway.admin.backlog.messages import BacklogRequest
+from gateway.admin.gateways import live as gateways
+from gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
 from gateway.admin.groups import live as groups
 from gateway.admin.groups import reset
 from gateway.admin.groups.messages import (
@@ -60,6 +62,9 @@ def _always(_: Request[Any]) -> bool:
 
 OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(StatusRequest, status.status),
+    Operation(GatewaysRequest, gateways.gateways),
+    Operation(MoveRequest, gateways.move, changes=_always),
+    Operation(DrainRequest, gateways.drain, changes=_always),
     Operation(ReopenRequest, partitions.reopen, changes=_always),
     Operation(ListProducersRequest, producers.list_producers, is_partial=True),
     Operation(NamesRequest, names.list_names, stopped_names.list_names, is_partial=True),

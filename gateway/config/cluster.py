@@ -88,12 +88,52 @@ CLUSTER_SETTINGS = (
         "away, the gateway refuses batches of producers with NOT_ENOUGH_REPLICAS, and producers retry.",
     ),
     _number(
-        "seqgate.cluster.heartbeat.ms",
-        2000,
-        "Milliseconds after which an idle gateway writes an empty object. The write fails if another gateway has ended its session, and "
-        "the gateway stops.",
+        "seqgate.cluster.lease.ms",
+        6000,
+        "Milliseconds for which a gateway answers readers as the leader after it sent the last object that the bucket confirmed. A gateway "
+        "that writes nothing for a tenth longer is taken over.",
+        minimum=300,
+        maximum=86_400_000,
+    ),
+    Setting(
+        name="seqgate.cluster.heartbeat.ms",
+        type=SettingType.INT,
+        default=None,
         minimum=100,
         maximum=3_600_000,
+        section=_CLUSTER,
+        doc="Milliseconds after which an idle gateway writes an empty object. The write keeps the gateway's lease, and fails if another "
+        "gateway has ended its session; then the gateway stops. Unset, a third of `seqgate.cluster.lease.ms`.",
+    ),
+    Setting(
+        name="seqgate.cluster.balance.enable",
+        type=SettingType.BOOLEAN,
+        default=True,
+        section=_CLUSTER,
+        doc="Whether this gateway hands over partitions that it leads when another gateway has joined, until all lead as many. Moves that "
+        "an administrator orders are carried out anyway.",
+    ),
+    _number(
+        "seqgate.cluster.balance.delay.ms",
+        5000,
+        "Milliseconds after the last gateway joined or ended until partitions are handed over, so that several gateways that start together "
+        "cause no moves twice.",
+        minimum=0,
+        maximum=3_600_000,
+    ),
+    _number(
+        "seqgate.cluster.moves.at.once",
+        8,
+        "Partitions that this gateway hands over at the same time. Each is without a leader until its last records are in the bucket.",
+        maximum=1000,
+    ),
+    _number(
+        "seqgate.cluster.metadata.poll.ms",
+        500,
+        "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: topics, configurations, users, "
+        "access control. A change by this gateway itself, and the answer to a request that would change something, wait for no look.",
+        minimum=10,
+        maximum=60_000,
     ),
     _number(
         "seqgate.cluster.metadata.poll.ms",

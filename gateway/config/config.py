@@ -150,6 +150,15 @@ class Config:
         """Return the protocol that a listener speaks. Raises ValueError for a name without a protocol."""
         return protocol_of(listener_name, parse_protocol_map(self.str("listener.security.protocol.map")))
 
+    def is_set(self, name: _Text) -> _Flag:
+        """Whether flags, environment or file set a value, so that the default does not count."""
+        return name in self._static
+
+    def choose(self, name: _Text, value: SettingValue) -> None:
+        """Set a value that the gateway has chosen because none was set. Call this before any part reads the value."""
+        self._static[name] = value
+        self._resolve()
+
     def follow(self, apply: Callable[[], None]) -> None:
         """Call `apply` now, and again after each change of a value while the gateway runs.
 

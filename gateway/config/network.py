@@ -17,7 +17,8 @@ NODE_SETTINGS = (
         default=1,
         minimum=0,
         section=_NODE,
-        doc="Number of this node in Metadata, and its owner name in the blocks of producer ids that it claims.",
+        doc="Number of this node in Metadata, and its owner name in the blocks of producer ids that it claims. In a cluster each gateway needs its "
+        "own: unset, a gateway keeps the number in its data directory, or takes the lowest one without a live gateway.",
     ),
     Setting(
         name="broker.rack",

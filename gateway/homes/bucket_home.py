@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import platform
 import uuid
 from collections.abc import Sequence
-from importlib import metadata
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -20,36 +18,33 @@ import msgspec
 
 from gateway.admin.system_errors import in_words
 from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.membership.lease import Lease
 from gateway.cluster.metadata.change import CorruptChange
-from gateway.cluster.metadata.copying import is_copied
-from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.objects.counted import CountedObjects, Counts
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.ports import UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import EarlierWal, UploadLimits, Uploads, with_objects
+from gateway.cluster.uploads.uploads import Uploads
+from gateway.cluster.wal.ended import StoredSessions
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import SealedWal, seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import (
     CorruptRegistration,
     RegisteredSession,
-    Session,
-    SessionFacts,
-    SharedLogContent,
-    read_on,
-    read_shared_log,
-    register,
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.config import Config
-from gateway.homes.bucket_rebuild import rebuild_directory
+from gateway.homes.adoptions import Adoptions
+from gateway.homes.bucket_start import FIRST_WITH_BROKERS, BucketStart, Started
+from gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
 from gateway.homes.home import Ended, Hold, StartFailed
 from gateway.homes.local_cache import LocalCache
 from gateway.homes.metadata_tail import MetadataTail
+from gateway.homes.session_states import session_state
 from gateway.homes.start_checks import StartChecks
 from gateway.homes.uploaded_partitions import uploaded_partitions
 from gateway.metadata.records import UnknownRecordError
@@ -69,11 +64,12 @@ from log import (
     LogError,
     PartitionLog,
 )
-from log.rebuilding import BUCKET_SESSION, fresh_id, is_as_stopped
+from log.rebuilding import BUCKET_SESSION
 from log.stopped import LOCK
 
 logger = logging.getLogger(__name__)
 
+STOPPED: Final = "the gateway stopped"
 STOP_TIMEOUT_S = 30.0
 """How long a stop waits for the store to take the last records and the seal."""
 
@@ -92,13 +88,6 @@ _UNUSABLE: Final = (
 )
 
 
-def _release() -> str:
-    try:
-        return metadata.version("seqgate")
-    except metadata.PackageNotFoundError:
-        return "not installed"
-
-
 class BucketHome:
     """The bucket of `seqgate.cluster`, and the data directory as its cache."""
 
@@ -114,15 +103,12 @@ class BucketHome:
         self._objects: ObjectStore
         self.wal: SessionWal
         self._coverage = Coverage(machine.seconds)
+        self.readiness = Adoptions(self._cache.restored)
         self._uploads: Uploads | None = None
-        self._earlier: Sequence[EarlierWal] | None = None
-        """The logs of earlier sessions that still have objects; None while they are not known."""
-        self._reason = f"a later session started on {platform.node()}"
+        self._membership: ClusterMembership | None = None
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
-        self._known: SharedLogContent
-        """What the bucket has in `meta/`, during the start."""
-        self._shared: SharedLog
+        self._started: Started
         self._flusher: ObjectFlusher
         self._journal: SharedJournal | None = None
         self._tail: MetadataTail | None = None
@@ -136,6 +122,12 @@ class BucketHome:
         return self._cache.state()
 
     @property
+    def lease(self) -> Lease:
+        return Lease(
+            self.wal, self._config.int("seqgate.cluster.lease.ms") / 1000, self._machine.boot_seconds
+        )
+
+    @property
     def fetcher(self) -> Fetcher:
         return self._cache.blocks
 
@@ -146,6 +138,7 @@ class BucketHome:
     async def enter(self) -> None:
         """Become the only writer of the bucket, and make the data directory what the bucket has. Raises StartFailed."""
         self._end = asyncio.get_running_loop().create_future()
+        heartbeat_s(self._config)
         try:
             self._checks.check_directory()
             self._checks.check_unlocked()
@@ -165,27 +158,20 @@ class BucketHome:
             ) from error
 
     async def _enter(self) -> None:
-        objects, node_id = self._objects, self._config.int("node.id")
+        objects = self._objects
         reads = PersistentReads(objects, "the gateway waits to check the store")
         await reads.answered(lambda: probe(objects, uuid.uuid4().hex))
         await self._checks.check_imported(reads)
-        self._known = known = await read_shared_log(objects)
-        self._checks.check_bucket(known)
-        # Registered before it seals: of two gateways that start at the same time, the later one seals the earlier.
-        facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
-        session = await register(objects, node_id, facts, known=known)
-        copied = await self._copied(known.before(session.session))
-        if copied is not None:
-            self._shared = SharedLog(objects, session, next_seq=copied[0], next_offset=copied[1])
-        else:
-            self._shared = await self._rebuild(session)
-        del self._known
+        start = BucketStart(self._config, self._machine, objects, self._cache, self._checks, self.durability)
+        self._started = started = await start.run()
+        session = started.session
         self._write_local(LocalSession(self._address, session.cluster_id, session.session))
+        self.readiness.began_with = lambda key: started.restored is None or key in started.restored
         self.wal = SessionWal(
             objects,
             session,
             puts_in_flight=self._config.int("seqgate.cluster.puts.in.flight"),
-            seconds=self._machine.seconds,
+            seconds=self._machine.boot_seconds,
             call_limit_s=self._config.int("seqgate.cluster.request.timeout.ms") / 1000 + CALL_LIMIT_MARGIN_S,
         )
         self.wal.on_fenced.append(self._fenced)
@@ -203,63 +189,6 @@ class BucketHome:
             "session %d of the cluster %s in %s begins", session.session, session.cluster_id, self._address
         )
 
-    async def _copied(self, earlier: Sequence[RegisteredSession]) -> tuple[int, int] | None:
-        """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has all else that the bucket has.
-
-        Then the last session stopped cleanly on it. Sessions that began later and wrote nothing are sealed. Returns None if the
-        directory must be rebuilt. Raises CorruptChange, CorruptWalObject, IncompatibleFormat, Refused, OSError.
-        """
-        local = read_local_session(self._machine.storage, str(self._path))
-        if (
-            local is None
-            or local.wal_end is None
-            or local.metadata_seq is None
-            or local.metadata_offset is None
-        ):
-            return None
-        last = self._known.of(local.session)
-        if last is None or last not in earlier or not is_copied(self._known):
-            return None
-        if not is_as_stopped(self._machine.storage, str(self._path)):
-            return None
-        if last.cluster_id != local.cluster_id or not await sealed_at(
-            self._objects, last.node_id, last.session, local.wal_end
-        ):
-            return None
-        for later in earlier[earlier.index(last) + 1 :]:
-            log = await seal(
-                self._objects, later.node_id, later.session, self._config.int("node.id"), self._reason
-            )
-            if log.end_seq:
-                return None
-        return (local.metadata_seq, local.metadata_offset) if self._cache.restore() else None
-
-    async def _seal(self, session: Session) -> Sequence[tuple[RegisteredSession, SealedWal]]:
-        """End the sessions whose records this start takes over; return their logs. They acknowledge nothing from now on."""
-        known = self._known.before(session.session)
-        sealed = await seal_earlier(self._objects, session, self._reason, known=known)
-        self._earlier = with_objects(sealed)
-        return sealed
-
-    async def _rebuild(self, session: Session) -> SharedLog:
-        """Make the data directory from the bucket; return the shared metadata log behind what the directory has of it."""
-        sealed = await self._seal(session)
-        # After the seals: no record of an earlier session belongs to a topic that was created later.
-        await read_on(PersistentReads(self._objects, "the gateway waits to read the metadata"), self._known)
-        local = LocalSession(self._address, session.cluster_id, session.session)
-        rebuilt, shared = await rebuild_directory(
-            self._objects,
-            self._machine.storage,
-            self._path,
-            encode_local_session(local),
-            session,
-            self._known,
-            sealed,
-            self.durability,
-        )
-        self._cache.restored.update(rebuilt.manifests)
-        return shared
-
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         """Return the flusher whose rounds are objects of the session, and begin to watch for the session's end."""
         assert isinstance(durability, CachedDurability)
@@ -274,13 +203,29 @@ class BucketHome:
     def open_journal(self, log: PartitionLog) -> SharedJournal:
         """Return the journal of the shared metadata, whose changes in progress fail when the session ends or the flusher gives up."""
         assert isinstance(self.durability, CachedDurability)
-        self._journal = journal = SharedJournal(log, self._shared, self.durability, self._machine.clock)
+        self._journal = journal = SharedJournal(
+            log, self._started.shared, self.durability, self._machine.clock
+        )
         journal.on_ended.append(self._fenced)
         self._flusher.when_given_up.append(journal.give_up)
         return journal
 
-    def begin(self, services: Services) -> None:
-        """Begin to upload the history of partitions."""
+    async def begin(self, services: Services) -> None:
+        """Begin to upload the history of partitions, join the cluster, and adopt partitions that this gateway begins to lead."""
+        assert self._journal is not None
+        clock, image, shared = self._machine.clock, services.topics.metadata_log.image, self._started.shared
+
+        async def registered() -> Sequence[RegisteredSession]:
+            return list(shared.sessions)
+
+        sessions = StoredSessions(
+            self._objects,
+            self.wal.session,
+            registered,
+            lambda session: session_state(image.brokers, session, FIRST_WITH_BROKERS),
+            lambda: services.node.brokers.controller_id == services.node.node_id,
+            clock.now_ms,
+        )
         limits = UploadLimits(
             self._config.int("seqgate.cluster.upload.interval.ms") / 1000,
             self._config.int("seqgate.cluster.wal.max.bytes"),
@@ -291,45 +236,57 @@ class BucketHome:
             self._machine.storage,
             self.wal,
             self._coverage,
-            self._find_earlier,
+            sessions,
             uploaded_partitions(services),
             limits,
             self._machine.seconds,
-            self._machine.clock.now_ms,
+            clock.now_ms,
             self._cache.restored,
         )
         self._uploads.start()
+        self.readiness.start(services, self._objects, self._machine.storage, sessions, self._uploads)
         services.upkeep.uploads = self._uploads
-        if self._journal is not None:
-            has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
-            self._tail = MetadataTail(has_more, catch_up, self._poll_s)
-            self._tail.start()
+        self._tail = MetadataTail(self._journal.has_more, services.topics.metadata_log.catch_up, self._poll_s)
+        self._tail.start()
         self._cache.serve(services.partitions.log_directory)
+        self._membership = ClusterMembership(
+            self._config, self._machine, self._objects, self.wal, services, self.readiness, self._fenced
+        )
+        await self._membership.join(replaces=self._started.replaces)
 
     async def rest(self) -> None:
+        if self._membership is not None:
+            await self._membership.rest()
+        await self.readiness.stop()
         if self._tail is not None:
             await self._tail.stop()
         await self._cache.stop()
         if self._uploads is not None:
             await self._uploads.stop()
 
+    async def resign(self, *, is_clean: bool) -> None:
+        """Seal the session, and show its end in the metadata, so that other gateways serve at once."""
+        if not is_clean or self._membership is None:
+            return
+        try:
+            async with asyncio.timeout(STOP_TIMEOUT_S):
+                await self.wal.seal(STOPPED)
+        except (SessionFenced, TimeoutError) as error:
+            logger.warning("the session can't be sealed: %s", str(error) or "the store does not answer")
+        else:
+            await self._membership.resign()
+
     def _poll_s(self) -> float:
         return self._config.int("seqgate.cluster.metadata.poll.ms") / 1000
 
-    async def _find_earlier(self) -> Sequence[EarlierWal]:
-        """Return the logs of earlier sessions that still have objects. Raises CorruptWalObject, IncompatibleFormat, Refused."""
-        if self._earlier is None:
-            self._earlier = with_objects(await seal_earlier(self._objects, self.wal.session, self._reason))
-        return self._earlier
-
     async def _beat_while_idle(self) -> None:
         """Create an empty object when nothing else was created for a while: an idle gateway learns so that its session was sealed."""
-        interval_s = self._config.int("seqgate.cluster.heartbeat.ms") / 1000
+        interval_s = heartbeat_s(self._config)
         while not self.wal.is_fenced:
             await asyncio.sleep(interval_s)
             if (
                 not self.wal.in_flight
-                and self._machine.seconds() - self.wal.last_confirmed_sent_s >= interval_s
+                and self._machine.boot_seconds() - self.wal.last_confirmed_sent_s >= interval_s
             ):
                 self.wal.put((), (), lambda: None)
 
@@ -349,7 +306,7 @@ class BucketHome:
         try:
             if is_clean:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
-                    end = await self.wal.seal("the gateway stopped")
+                    end = await self.wal.seal(STOPPED)
                 self._note_clean_stop(end)
         except (SessionFenced, TimeoutError, DirectoryLocked, IncompatibleFormat, OSError) as error:
             logger.warning(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -14,8 +14,9 @@ from gateway.cluster.metadata.change import decode_change
 from gateway.cluster.metadata.copying import copy_log, is_copied
 from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild, write_metadata
-from gateway.cluster.rebuild.wal_reader import WalRange
+from gateway.cluster.wal.ended import WalRange
 from gateway.cluster.wal.sealing import SealedWal
 from gateway.cluster.wal.sessions import RegisteredSession, Session, SharedLogContent
 from gateway.metadata.image import MetadataImage
@@ -41,6 +42,7 @@ async def rebuild_directory(
     known: SharedLogContent,
     sealed: Sequence[tuple[RegisteredSession, SealedWal]],
     durability: Durability,
+    wanted: Collection[PartitionKey] | None = None,
 ) -> tuple[Rebuilt, SharedLog]:
     """Make the directory anew; return what was read, and the shared metadata log behind what the directory has of it.
 
@@ -57,7 +59,7 @@ async def rebuild_directory(
     try:
         is_whole = is_copied(known)
         end_offset = write_metadata(directory, METADATA, changes) if is_whole else 0
-        rebuilt = await rebuild(objects, ranges, directory, METADATA, partial(_read_topics, storage))
+        rebuilt = await rebuild(objects, ranges, directory, METADATA, partial(_read_topics, storage), wanted)
         directory.finish(durability, session.cluster_id, session.node_id)
     except BaseException:
         directory.abandon()

@@ -12,6 +12,7 @@ from gateway.homes.home import StartFailed
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY
 from gateway.runtime.services import Services
 from log import Durability, IncompatibleFormat, LocalDurability
 
@@ -24,6 +25,8 @@ class LocalHome:
     calls: Final = None
     cache: Final = None
     open_journal: Final = None
+    lease: Final = None
+    readiness: Final = ALWAYS_READY
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")
@@ -47,10 +50,13 @@ class LocalHome:
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         return Flusher(loop, machine=self._machine, durability=durability)
 
-    def begin(self, services: Services) -> None:
+    async def begin(self, services: Services) -> None:
         pass
 
     async def rest(self) -> None:
+        pass
+
+    async def resign(self, *, is_clean: bool) -> None:
         pass
 
     async def ended(self) -> NoReturn:

@@ -1,4 +1,4 @@
-"""The brokers that the metadata log registers.
+"""The brokers that the metadata log registers, and their sessions that have ended.
 
 A gateway that serves alone registers no broker: then every partition is its own. Source: Kafka's ClusterImage,
 BrokerRegistration.
@@ -13,12 +13,15 @@ import msgspec
 
 from gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
     RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 
-_FENCED: Final = 1
-_UNFENCED: Final = -1
+CLUSTER_VERSION_FEATURE: Final = "seqgate.cluster.version"
+"""The feature whose level is the version of the formats that the cluster uses."""
+_YES: Final = 1
+_NO: Final = -1
 
 
 class StoredBrokers:
@@ -26,6 +29,11 @@ class StoredBrokers:
 
     def __init__(self) -> None:
         self.by_id: dict[int, RegisterBrokerRecord] = {}
+        self.ended: dict[int, int] = {}
+        """The node ids of sessions that have ended, by the number of the session, which is a broker epoch. Their logs may have records
+        that no manifest names, until `forget_ended` is called."""
+        self.cluster_version = 0
+        """The version of the formats that the cluster uses: every live broker knows it. 0 before the first broker."""
 
     def live(self, node_id: int) -> Sequence[int]:
         """Return the node ids that may lead partitions, in order; `node_id` alone where no broker is registered."""
@@ -33,17 +41,61 @@ class StoredBrokers:
             return (node_id,)
         return sorted(broker_id for broker_id, broker in self.by_id.items() if not broker.fenced)
 
+    def draining(self) -> Sequence[int]:
+        """Return the node ids of the live brokers that hand over what they lead, in order."""
+        return sorted(
+            broker_id
+            for broker_id, broker in self.by_id.items()
+            if broker.in_controlled_shutdown and not broker.fenced
+        )
+
+    def is_current(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether this session of the node is registered, and not fenced."""
+        broker = self.by_id.get(node_id)
+        return broker is not None and broker.broker_epoch == broker_epoch and not broker.fenced
+
+    def forget_ended(self, boundary: int) -> None:
+        """Forget the ended sessions below `boundary`: all of their records are in the history of partitions."""
+        for session in [session for session in self.ended if session < boundary]:
+            del self.ended[session]
+
     def replay(
-        self, record: RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord
+        self,
+        record: RegisterBrokerRecord
+        | BrokerRegistrationChangeRecord
+        | UnregisterBrokerRecord
+        | FeatureLevelRecord,
     ) -> None:
         """Replay one record. A change of an earlier registration, or of an unknown broker, changes nothing."""
-        if isinstance(record, RegisterBrokerRecord):
-            self.by_id[record.broker_id] = record
+        if isinstance(record, FeatureLevelRecord):
+            if record.name == CLUSTER_VERSION_FEATURE:
+                self.cluster_version = record.feature_level
             return
         broker = self.by_id.get(record.broker_id)
-        if broker is None or broker.broker_epoch != record.broker_epoch:
+        if isinstance(record, RegisterBrokerRecord):
+            if broker is not None and broker.broker_epoch != record.broker_epoch:
+                self.ended[broker.broker_epoch] = broker.broker_id
+            self._set(record)
+        elif broker is None or broker.broker_epoch != record.broker_epoch:
             return
-        if isinstance(record, UnregisterBrokerRecord):
+        elif isinstance(record, UnregisterBrokerRecord):
+            self.ended[broker.broker_epoch] = broker.broker_id
             del self.by_id[record.broker_id]
-        elif record.fenced in {_FENCED, _UNFENCED}:
-            self.by_id[record.broker_id] = msgspec.structs.replace(broker, fenced=record.fenced == _FENCED)
+        else:
+            self._set(_changed(broker, record))
+
+    def _set(self, broker: RegisterBrokerRecord) -> None:
+        self.by_id[broker.broker_id] = broker
+        if broker.fenced:
+            self.ended[broker.broker_epoch] = broker.broker_id
+        else:
+            self.ended.pop(broker.broker_epoch, None)
+
+
+def _changed(broker: RegisterBrokerRecord, change: BrokerRegistrationChangeRecord) -> RegisterBrokerRecord:
+    fenced, leaving = broker.fenced, broker.in_controlled_shutdown
+    if change.fenced in {_YES, _NO}:
+        fenced = change.fenced == _YES
+    if change.in_controlled_shutdown in {_YES, _NO}:
+        leaving = change.in_controlled_shutdown == _YES
+    return msgspec.structs.replace(broker, fenced=fenced, in_controlled_shutdown=leaving)

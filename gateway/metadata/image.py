@@ -20,6 +20,7 @@ from gateway.metadata.records import (
     ClientQuotaRecord,
     ConfigRecord,
     DelegationTokenRecord,
+    FeatureLevelRecord,
     MetadataRecord,
     PartitionRecord,
     ProducerIdsRecord,
@@ -52,13 +53,16 @@ _NO_RESOURCES: Mapping[str, Mapping[str, str]] = {}
 
 @dataclass(slots=True)
 class PartitionImage:
-    """The replicas of a partition, its leader and its epochs."""
+    """The replicas of a partition, its leader and its epochs, and the move that was ordered (see `PartitionRecord`)."""
 
     replicas: tuple[int, ...]
     isr: tuple[int, ...]
     leader: int
     leader_epoch: int
     partition_epoch: int
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    next_leader: int = -1
 
 
 @dataclass(slots=True)
@@ -131,7 +135,11 @@ class MetadataImage:
         elif isinstance(record, ClientQuotaRecord):
             self._replay_client_quota(record)
         elif isinstance(
-            record, RegisterBrokerRecord | BrokerRegistrationChangeRecord | UnregisterBrokerRecord
+            record,
+            RegisterBrokerRecord
+            | BrokerRegistrationChangeRecord
+            | UnregisterBrokerRecord
+            | FeatureLevelRecord,
         ):
             self.brokers.replay(record)
         else:
@@ -150,7 +158,14 @@ class MetadataImage:
         if record.partition_id not in topic.partitions:
             self.partition_count += 1
         topic.partitions[record.partition_id] = PartitionImage(
-            record.replicas, record.isr, record.leader, record.leader_epoch, record.partition_epoch
+            record.replicas,
+            record.isr,
+            record.leader,
+            record.leader_epoch,
+            record.partition_epoch,
+            record.adding_replicas,
+            record.removing_replicas,
+            record.next_leader,
         )
 
     def _replay_removal(self, record: RemoveTopicRecord) -> None:

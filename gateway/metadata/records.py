@@ -29,7 +29,11 @@ class TopicRecord(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PartitionRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A partition of a topic was created, or its leadership was set."""
+    """A partition of a topic was created, its leadership was set, or a move of its leadership was ordered.
+
+    As in Kafka, `replicas` has the brokers of `adding_replicas` and of `removing_replicas` while the partition is reassigned. Its leader
+    hands the partition over to `next_leader`, and commits the end of the reassignment; -1 orders no move.
+    """
 
     partition_id: int
     topic_id: uuid.UUID
@@ -38,6 +42,9 @@ class PartitionRecord(msgspec.Struct, frozen=True, rename="camel"):
     leader: int
     leader_epoch: int
     partition_epoch: int = 0
+    adding_replicas: tuple[int, ...] = ()
+    removing_replicas: tuple[int, ...] = ()
+    next_leader: int = -1
 
 
 class RemoveTopicRecord(msgspec.Struct, frozen=True, rename="camel"):
@@ -151,7 +158,11 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker joined the cluster, or joined again: each time with a higher `broker_epoch`."""
+    """A broker joined the cluster, or joined again: each time with a higher `broker_epoch`.
+
+    `cluster_version` is the newest version of the cluster's formats that the broker's release can write, and `lease_ms` how long the broker
+    answers readers after its last confirmed object: others take it over only after that.
+    """
 
     broker_id: int
     incarnation_id: uuid.UUID
@@ -159,14 +170,21 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
     end_points: tuple[BrokerEndpoint, ...]
     rack: str | None = None
     fenced: bool = False
+    in_controlled_shutdown: bool = False
+    cluster_version: int = 0
+    lease_ms: int = 0
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, rename="camel"):
-    """A broker was fenced (1): it leads nothing until it is unfenced (-1). 0 changes nothing, as in Kafka."""
+    """A broker was fenced (1): it leads nothing until it is unfenced (-1). 0 changes nothing, as in Kafka.
+
+    With `in_controlled_shutdown` 1 the broker hands over all partitions that it leads, and gets no new ones until it registers again.
+    """
 
     broker_id: int
     broker_epoch: int
     fenced: int = 0
+    in_controlled_shutdown: int = 0
 
 
 class UnregisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
@@ -174,6 +192,13 @@ class UnregisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
 
     broker_id: int
     broker_epoch: int
+
+
+class FeatureLevelRecord(msgspec.Struct, frozen=True, rename="camel"):
+    """The level of a feature was set: all live brokers have it."""
+
+    name: str
+    feature_level: int
 
 
 MetadataRecord = (
@@ -192,6 +217,7 @@ MetadataRecord = (
     | RegisterBrokerRecord
     | BrokerRegistrationChangeRecord
     | UnregisterBrokerRecord
+    | FeatureLevelRecord
 )
 
 _TYPE_NAMES: dict[type[Any], str] = {
@@ -210,6 +236,7 @@ _TYPE_NAMES: dict[type[Any], str] = {
     RegisterBrokerRecord: "REGISTER_BROKER_RECORD",
     BrokerRegistrationChangeRecord: "BROKER_REGISTRATION_CHANGE_RECORD",
     UnregisterBrokerRecord: "UNREGISTER_BROKER_RECORD",
+    FeatureLevelRecord: "FEATURE_LEVEL_RECORD",
 }
 _TYPES: dict[str, type[Any]] = {name: record_type for record_type, name in _TYPE_NAMES.items()}
 _ID_FIELDS: dict[type[Any], tuple[str, ...]] = {
@@ -219,6 +246,8 @@ _ID_FIELDS: dict[type[Any], tuple[str, ...]] = {
     for record_type in _TYPE_NAMES
 }
 """The stored names of the fields that have ids, which are written as Kafka prints them."""
+_ONLY_IN_A_MOVE = ("addingReplicas", "removingReplicas", "nextLeader")
+"""The stored names of the fields that only a partition has whose move was ordered."""
 
 
 class _Envelope(msgspec.Struct, frozen=True):
@@ -246,7 +275,10 @@ def encode_record(record: MetadataRecord) -> bytes:
     data: dict[str, Any] = msgspec.to_builtins(record, builtin_types=(uuid.UUID,))
     for name in _ID_FIELDS[type(record)]:
         data[name] = topic_id_text(data[name])
-    if isinstance(record, ClientQuotaRecord):
+    if isinstance(record, PartitionRecord) and record.next_leader < 0 and not record.adding_replicas:
+        for name in _ONLY_IN_A_MOVE:
+            del data[name]
+    elif isinstance(record, ClientQuotaRecord):
         data["entity"] = [{"entityType": kind, "entityName": name} for kind, name in record.entity]
         if not math.isfinite(record.value):
             data["value"] = str(record.value)  # JSON has no such numbers

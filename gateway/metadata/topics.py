@@ -17,7 +17,7 @@ from gateway.config.config import Config
 from gateway.metadata.configs import topic_config_error
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage, TopicImage
-from gateway.metadata.placement import new_partition, new_partitions
+from gateway.metadata.placement import default_replication_factor, new_partition, new_partitions
 from gateway.metadata.records import (
     ConfigRecord,
     MetadataRecord,
@@ -96,7 +96,7 @@ def create_topics(
             continue
         unified[topic.name.replace(".", "_")] = topic.name
         configs = {name: value for name, value in topic.configs if value is not None}
-        partitions = list(_partitions(topic, topic_id, count, brokers))
+        partitions = list(_partitions(topic, topic_id, count, brokers, image.brokers.draining()))
         records.extend(_creation(topic.name, topic_id, configs, partitions))
         results.append(
             TopicResult(
@@ -123,7 +123,14 @@ def create_internal_topic(
     """Create a topic in which this gateway stores its own state, unless the topic exists."""
     if name in image.topics_by_name:
         return Decision((), None)
-    partitions = new_partitions(fresh_id, range(num_partitions), image.brokers.live(node_id))
+    brokers = image.brokers.live(node_id)
+    partitions = new_partitions(
+        fresh_id,
+        range(num_partitions),
+        brokers,
+        default_replication_factor(brokers),
+        image.brokers.draining(),
+    )
     return Decision(list(_creation(name, fresh_id, configs, partitions)), None)
 
 
@@ -275,13 +282,16 @@ class _Room:
 
 
 def _partitions(
-    topic: NewTopic, topic_id: uuid.UUID, count: int, brokers: Sequence[int]
+    topic: NewTopic, topic_id: uuid.UUID, count: int, brokers: Sequence[int], avoided: Sequence[int]
 ) -> Iterator[PartitionRecord]:
     if topic.assignments:
         return (
             new_partition(topic_id, index, tuple(replicas)) for index, replicas in sorted(topic.assignments)
         )
-    return new_partitions(topic_id, range(count), brokers, max(1, topic.replication_factor))
+    replication_factor = topic.replication_factor
+    if replication_factor == -1:
+        replication_factor = default_replication_factor(brokers)
+    return new_partitions(topic_id, range(count), brokers, replication_factor, avoided)
 
 
 def _creation(
@@ -316,12 +326,14 @@ def create_partitions(
             present = len(found.partitions)
             error = room.take(topic.count - present)
             if error is None:
-                records.extend(_added(found, topic, brokers))
+                records.extend(_added(found, topic, brokers, image.brokers.draining()))
         results.append(TopicResult(name=topic.name, error=error))
     return Decision(() if validate_only else records, results)
 
 
-def _added(found: TopicImage, topic: MorePartitions, brokers: Sequence[int]) -> Iterator[PartitionRecord]:
+def _added(
+    found: TopicImage, topic: MorePartitions, brokers: Sequence[int], avoided: Sequence[int]
+) -> Iterator[PartitionRecord]:
     present = len(found.partitions)
     if topic.assignments is not None:
         return (
@@ -329,7 +341,7 @@ def _added(found: TopicImage, topic: MorePartitions, brokers: Sequence[int]) -> 
             for index, replicas in enumerate(topic.assignments, start=present)
         )
     replication_factor = min(_replication_factor(found), len(brokers))
-    return new_partitions(found.topic_id, range(present, topic.count), brokers, replication_factor)
+    return new_partitions(found.topic_id, range(present, topic.count), brokers, replication_factor, avoided)
 
 
 def _replication_factor(topic: TopicImage) -> int:

@@ -26,6 +26,7 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
@@ -43,6 +44,7 @@ from gateway.runtime.topics.acl_access import open_access
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
+from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_journal import LocalJournal, MetadataJournal
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
@@ -83,8 +85,12 @@ async def compose(
     flusher: LogFlusher,
     metadata_log: MetadataLog,
     fetcher: Fetcher | None = None,
+    readiness: Readiness = ALWAYS_READY,
 ) -> Composition:
-    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks."""
+    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks.
+
+    `readiness` says of which partitions the records must come before they are served.
+    """
     access = open_access(config, metadata_log)
     node_id = config.int("node.id")
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
@@ -101,6 +107,7 @@ async def compose(
         partitions=partitions,
         flusher=flusher,
         recoveries=recoveries,
+        readiness=readiness,
     )
     await lifecycle.start()
     blocks = open_store(config, metadata_log, directory.environment.durability)
@@ -155,7 +162,7 @@ async def compose(
             ),
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
         ),
-        topics=TopicServices(metadata_log, lifecycle),
+        topics=TopicServices(metadata_log, lifecycle, ImageWaiters(metadata_log)),
         coordinators=CoordinatorServices(
             groups, group_configs, shares, transactions, elsewhere, producer_ids, StreamsTopics(machine.clock)
         ),

@@ -31,6 +31,7 @@ from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.quotas.client_quotas import ClientQuotas
 from gateway.runtime.topics.brokers import Brokers, Endpoint
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
+from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
@@ -102,6 +103,8 @@ class TopicServices:
 
     metadata_log: MetadataLog
     lifecycle: TopicLifecycle
+    waiters: ImageWaiters
+    """Requests that wait for a change of the metadata."""
 
 
 @dataclass(slots=True)

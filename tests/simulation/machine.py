@@ -147,6 +147,9 @@ class SimulatedMachine(Machine):
     def seconds(self) -> float:
         return self._loop.time()
 
+    def boot_seconds(self) -> float:
+        return self._loop.time()
+
     def objects(self, config: Config) -> ObjectStore:
         assert self._objects is not None
         return self._objects

@@ -12,15 +12,25 @@ from typing import Annotated, Final
 import typer
 
 from gateway.admin.cluster.messages import ClusterState, DamagedObject, Verification
-from gateway.admin.options import AsJson, ConfigFile, asking
+from gateway.admin.gateways.command import drain, gateways, move, print_gateways
+from gateway.admin.gateways.messages import GatewaysRequest
+from gateway.admin.options import (
+    AsJson,
+    CommandConfig,
+    ConfigFile,
+    OtherCluster,
+    asking,
+    needs_bootstrap,
+    reaching,
+)
 from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table, shown
 from gateway.config import Config
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-HELP = """Look at the bucket of a cluster, and move a data directory into one.
+HELP = """Look at the bucket of a cluster and at its gateways, move partitions, and copy a data directory into a bucket.
 
-The commands read the bucket itself, whether a gateway runs or not. `seqgate status` has what a running gateway counts.
+Commands with --cluster read the bucket itself, whether a gateway runs or not. `seqgate status` has what a running gateway counts.
 """
 PROGRESS_EVERY_S: Final = 1.0
 
@@ -54,10 +64,17 @@ def bucket_settings(
         yield client.config
 
 
+app.command("gateways")(gateways)
+app.command("move")(move)
+app.command("drain")(drain)
+
+
 @app.command("status")
 def status(
     address: Address = None,
     settings: Settings = None,
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
@@ -65,7 +82,17 @@ def status(
 
     The write-ahead logs shrink with each upload. An oldest object of more than twice `seqgate.cluster.upload.interval.ms` means that
     uploads fail: `seqgate status` shows why. Lists all objects: one request for each thousand.
+
+    With --bootstrap, asks the gateways instead: which of them are live, and how many partitions each leads.
     """
+    if bootstrap is not None:
+        with reaching(bootstrap, config_file, None, command_config) as cluster:
+            from gateway.admin.gateways import remote  # noqa: PLC0415 - slow to import
+
+            found = remote.gateways(cluster, GatewaysRequest())
+        print_json(found) if as_json else print_gateways(found)
+        return
+    needs_bootstrap(command_config)
     with bucket_settings(address, settings, config_file) as config:
         from gateway.admin.cluster import bucket  # noqa: PLC0415 - slow to import
 
@@ -93,6 +120,13 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
             f"{last.session} of node {last.node_id} on {shown(last.host)}, since {moment(last.registered_ms)}",
         ),
         ("", end),
+        *(
+            (
+                "ended session" if not number else "",
+                f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, {moment(ended.ended_ms)}: {shown(ended.reason)}",
+            )
+            for number, ended in enumerate(answer.ended)
+        ),
         (
             "history",
             f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, {count(answer.parts.size_bytes)} bytes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.admin.cluster.messages import ClusterState, Held, SessionState
+from gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
 from gateway.admin.request import ControlError
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, partition_of
@@ -15,6 +15,8 @@ from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identi
 
 US_DOLLARS_PER_GIB_MONTH: Final = 0.023
 """S3 Standard in us-east-1, the first 50 TB. Source: https://aws.amazon.com/s3/pricing, "Storage"."""
+ENDED_SHOWN: Final = 5
+"""The most ended sessions in an answer; each costs one listing."""
 MOST_IN_FLIGHT: Final = 64
 """The most objects that a session writes at once: behind its seal, or a missing object, there are no more."""
 
@@ -39,6 +41,7 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     size_bytes = sum(entry.size_bytes for entry in (*meta, *parts, *wal))
     manifests = [entry for entry in parts if _is_manifest(entry.key)]
     last = await _session(objects, known[-1])
+    ended = [await _ended(objects, session) for session in reversed(known[-ENDED_SHOWN:])]
     return ClusterState(
         address=address,
         cluster_id=known[0].cluster_id,
@@ -50,6 +53,7 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
         oldest_wal_ms=_oldest(wal, None if last.ended is not None else last.session),
         last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
+        ended=[session for session in ended if session is not None],
     )
 
 
@@ -98,6 +102,19 @@ async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionSta
         last_object_ms=newest[0].modified_ms if newest else None,
         ended=None if seal is None else seal.reason,
     )
+
+
+async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSession | None:
+    """Return how the session has ended; None while it has no seal. Raises StoreFailed, Refused, CorruptWalObject, IncompatibleFormat."""
+    folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
+    entries = [entry async for entry in objects.list(folder) if not entry.key.endswith("/boundary")]
+    for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
+        seal = await seal_at(objects, known, int(entry.key.removeprefix(folder)))
+        if seal is not None:
+            return EndedSession(
+                known.session, known.node_id, known.host, seal.by, seal.reason, entry.modified_ms
+            )
+    return None
 
 
 async def seal_at(objects: ObjectStore, known: RegisteredSession, seq: int) -> Seal | None:

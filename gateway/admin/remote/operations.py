@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
+from gateway.admin.gateways import remote as gateways
+from gateway.admin.gateways.messages import GatewaysRequest, MoveRequest
 from gateway.admin.groups import remote as groups
 from gateway.admin.groups import remote_reset
 from gateway.admin.groups.messages import (
@@ -33,6 +35,8 @@ from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, Remov
 A = TypeVar("A")
 
 OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
+    GatewaysRequest: gateways.gateways,
+    MoveRequest: gateways.move,
     ListProducersRequest: producers.list_producers,
     ListGroupsRequest: groups.list_groups,
     DescribeGroupRequest: groups.describe_group,

@@ -63,6 +63,8 @@ class SharedLog:
         """The number of the first object that was not taken."""
         self.next_offset = next_offset
         """The offset of the next record of the metadata."""
+        self.sessions: list[RegisteredSession] = []
+        """The sessions that were registered before `next_seq`, as far as they were read."""
 
     async def has_more(self) -> bool:
         """Return whether there is an object that was not taken. Raises StoreFailed, Refused."""
@@ -106,6 +108,8 @@ class SharedLog:
                     f"{registration_key(entry.seq)} begins at the offset {entry.base_offset}, and the changes before it end at {self.next_offset}."
                 )
             self.next_offset = entry.end_offset
+        else:
+            self.sessions.append(entry)
         self.next_seq += 1
 
     async def _get(self, seq: int) -> bytes | None:

@@ -9,7 +9,7 @@ any crash. A side file is written where its row comes; a later row of the same f
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -17,8 +17,8 @@ from gateway.cluster.metadata.change import CorruptChange, StoredChange
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.rebuild.history import History
-from gateway.cluster.rebuild.wal_reader import WalRange, read_objects
+from gateway.cluster.rebuild.restoring import Restored, restore
+from gateway.cluster.wal.ended import EndedSession, WalRange
 from log.rebuilding import RebuiltDirectory
 
 SEGMENT_BYTES: Final = 256 * 1024 * 1024
@@ -59,6 +59,7 @@ async def rebuild(
     directory: RebuiltDirectory,
     metadata: MetadataPlace,
     read_topics: ReadTopics,
+    wanted: Collection[PartitionKey] | None = None,
 ) -> Rebuilt:
     """Write all files, and name the partitions of topics that exist. The caller finishes the directory.
 
@@ -69,19 +70,14 @@ async def rebuild(
     `read_topics` raises.
     """
     own = PartitionKey(metadata.topic_id, 0)
-    history = History(objects, directory)
-    is_staged = tuple(own) in directory.staged
-    if is_staged:
-        history.leave_out(own)
+    ended = [EndedSession(wal.node_id, wal.session, wal.nonce, wal.end_seq) for wal in ranges]
+    if tuple(own) in directory.staged:
+        manifests: dict[PartitionKey, Manifest] = {}
+        size_bytes = 0
     else:
-        await history.restore(own)
-        history.check(own)
-    count = 0
-    async for wal_object in read_objects(objects, ranges):
-        await history.apply(wal_object)
-        count += 1
-    if not is_staged:
-        history.check(own)
+        stored = await restore(objects, ended, directory.partitions, [own])
+        _raise_first(stored)
+        manifests, size_bytes = dict(stored.manifests), stored.size_bytes
     topics: Mapping[uuid.UUID, StoredTopic] = {}
     if tuple(own) in directory.staged:
         topics = read_topics(directory.place(metadata.topic_id, 0, metadata.topic))
@@ -90,15 +86,23 @@ async def rebuild(
         for topic_id, topic in topics.items()
         for partition in range(topic.partitions)
     ]
-    await history.restore_all(existing)
-    for partition in existing:
-        history.check(partition)
+    if wanted is not None:
+        existing = [partition for partition in existing if partition in wanted]
+    restored = await restore(objects, ended, directory.partitions, existing)
+    _raise_first(restored)
     placed = 0
     for topic_id, index in directory.staged:
         if topic_id in topics:
             directory.place(topic_id, index, topics[topic_id].name)
             placed += 1
-    return Rebuilt(count, history.size_bytes, placed, history.restored)
+    manifests.update(restored.manifests)
+    return Rebuilt(restored.objects, size_bytes + restored.size_bytes, placed, manifests)
+
+
+def _raise_first(restored: Restored) -> None:
+    """Raise what is wrong with a partition, if anything is."""
+    for error in restored.failures.values():
+        raise error
 
 
 def write_metadata(
@@ -108,7 +112,7 @@ def write_metadata(
 
     Raises CorruptChange if a change does not follow on the one before it, OSError.
     """
-    directory.stage(metadata.topic_id, 0)
+    directory.partitions.stage(metadata.topic_id, 0)
     base = position = end_offset = 0
     for change in changes:
         if change.base_offset != end_offset:
@@ -117,7 +121,7 @@ def write_metadata(
             )
         if position and position + len(change.batch) > SEGMENT_BYTES:
             base, position = end_offset, 0
-        directory.write(metadata.topic_id, 0, base, position, change.batch)
+        directory.partitions.write(metadata.topic_id, 0, base, position, change.batch)
         position += len(change.batch)
         end_offset = change.end_offset
     return end_offset

@@ -1,11 +1,13 @@
-"""DescribeQuorum (key 55, versions 0-2): describe this node as the only voter of the metadata log.
+"""DescribeQuorum (key 55, versions 0-2): describe the gateways as the voters of the metadata log.
 
     request                                 answer
-    partition 0 of `__cluster_metadata`     leader and voter are this node; the log end offset is the newest change's
+    partition 0 of `__cluster_metadata`     the leader is the gateway that admin requests are sent to, and the voters are all live ones;
+                                            the log end offset is the newest change's
     anything else, or more than that        UNKNOWN_TOPIC_OR_PARTITION for each partition of the request
     without DESCRIBE on the cluster         CLUSTER_AUTHORIZATION_FAILED, and no partitions
 
-Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest.
+In a cluster there is no quorum: each gateway appends to one log in the bucket, so a change is durable for all of them at once, and
+every voter has the same offset. Source: Kafka's KafkaRaftClient.handleDescribeQuorumRequest.
 """
 
 from __future__ import annotations
@@ -72,23 +74,26 @@ def _metadata_partition(context: RequestContext[TopicServices], module: ModuleTy
     node = context.node
     end_offset = context.services.metadata_log.last_offset + 1
     now_ms = node.clock.now_ms()
-    voter = build(
-        module.ReplicaState,
-        replica_id=node.node_id,
-        replica_directory_id=None,
-        log_end_offset=end_offset,
-        last_fetch_timestamp=now_ms,
-        last_caught_up_timestamp=now_ms,
+    voters = tuple(
+        build(
+            module.ReplicaState,
+            replica_id=node_id,
+            replica_directory_id=None,
+            log_end_offset=end_offset,
+            last_fetch_timestamp=now_ms,
+            last_caught_up_timestamp=now_ms,
+        )
+        for node_id in node.brokers.live_ids
     )
     return build(
         module.PartitionData,
         partition_index=0,
         error_code=ErrorCode.none,
         error_message="",
-        leader_id=node.node_id,
+        leader_id=node.brokers.controller_id,
         leader_epoch=0,
         high_watermark=end_offset,
-        current_voters=(voter,),
+        current_voters=voters,
         observers=(),
     )
 
@@ -108,14 +113,21 @@ def _unknown_partition(module: ModuleType, index: int) -> Any:
 
 
 def _nodes(context: RequestContext[TopicServices], module: ModuleType, *, is_known: bool) -> tuple[Any, ...]:
-    """Return this node with the advertised address of each listener; no node when the request is refused."""
+    """Return the live gateways with the advertised addresses of their listeners; no node when the request is refused."""
     if not is_known:
         return ()
-    listeners = tuple(
-        build(module.Listener, name=name, host=endpoint.host, port=endpoint.port)
-        for name, endpoint in context.node.brokers.advertised.items()
+    brokers = context.node.brokers
+    return tuple(
+        build(
+            module.Node,
+            node_id=node_id,
+            listeners=tuple(
+                build(module.Listener, name=name, host=endpoint.host, port=endpoint.port)
+                for name, endpoint in brokers.endpoints_of(node_id).items()
+            ),
+        )
+        for node_id in brokers.live_ids
     )
-    return (build(module.Node, node_id=context.node.node_id, listeners=listeners),)
 
 
 API = Api(

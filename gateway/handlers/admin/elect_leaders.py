@@ -1,22 +1,27 @@
-"""ElectLeaders (key 43, versions 0-2): elect the leader of partitions; this node leads each one that it can open.
+"""ElectLeaders (key 43, versions 0-2): elect the leader of partitions.
 
     partition                           answer
-    led by this node                    ELECTION_NOT_NEEDED, for preferred and for unclean elections
-    without a usable log                PREFERRED_LEADER_NOT_AVAILABLE; unclean: ELIGIBLE_LEADERS_NOT_AVAILABLE
+    led by the elected gateway          ELECTION_NOT_NEEDED, for preferred and for unclean elections
+    led by another live gateway         the leader hands over to the preferred one; unclean: ELECTION_NOT_NEEDED
+    preferred one not live, or its log  PREFERRED_LEADER_NOT_AVAILABLE; unclean: ELIGIBLE_LEADERS_NOT_AVAILABLE
+    here without a usable log
     unknown                             UNKNOWN_TOPIC_OR_PARTITION
     any, without ALTER on the cluster   CLUSTER_AUTHORIZATION_FAILED, for the request and each partition
 
-A request without a list means all topics, and its answer lists only partitions whose election failed.
+A gateway alone leads each partition that it can open. An election waits until the metadata names the new leader, or the time is up
+(REQUEST_TIMED_OUT; the move goes on). A request without a list means all topics, and its answer lists no partition that needed no election.
 Source: Kafka's ReplicationControlManager.electLeaders, QuorumController.electLeaders.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import ModuleType
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.admin.preferred_elections import elect_preferred
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import places_to_answer
@@ -40,7 +45,6 @@ _NO_PREFERRED: Final = ApiError(
 _NO_ELIGIBLE: Final = ApiError(
     ErrorCode.eligible_leaders_not_available, "The log of the partition is offline; see `seqgate status`."
 )
-_FAILURES: Final = (_NO_PREFERRED, _NO_ELIGIBLE)
 
 
 async def handle(context: RequestContext[Services], request: Any) -> Any:
@@ -48,10 +52,13 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
     module = response_module(43, context.api_version)
     kind = request.election_type if context.api_version >= 1 else _PREFERRED
     refusal = cluster_refusal(context, Operation.ALTER) or _refusal(context, request, kind)
+    held: dict[tuple[str, int], ApiError] = {}
+    if refusal is None and kind == _PREFERRED and not context.node.brokers.is_alone:
+        held = await elect_preferred(context, request)
     if request.topic_partitions is None:
-        results = () if refusal else await _failed_elections(context, module, kind)
+        results = () if refusal else await _failed_elections(context, module, kind, held)
     else:
-        results = await _each(context, module, request.topic_partitions, kind, refusal)
+        results = await _each(context, module, request.topic_partitions, kind, refusal, held)
     return build(
         module.ElectLeadersResponse,
         error_code=refusal.error_code if refusal else ErrorCode.none,
@@ -70,27 +77,36 @@ def _refusal(context: RequestContext[Services], request: Any, kind: int) -> ApiE
 
 
 async def _failed_elections(
-    context: RequestContext[Services], module: ModuleType, kind: int
+    context: RequestContext[Services],
+    module: ModuleType,
+    kind: int,
+    held: Mapping[tuple[str, int], ApiError],
 ) -> tuple[Any, ...]:
-    """Return all topics, each with the partitions that have no leader."""
+    """Return all topics, each with the partitions that were elected, or have no leader."""
     topics = []
     async for topic in in_slices(list(context.services.topics.metadata_log.image.topics_by_name.values())):
         failed = [
             _row(module, index, outcome)
             async for index in in_slices(list(topic.partitions))
-            if (outcome := _outcome(context, topic.name, index, kind)) in _FAILURES
+            if (outcome := held.get((topic.name, index)) or _outcome(context, topic.name, index, kind))
+            is not _NOT_NEEDED
         ]
         topics.append(build(module.ReplicaElectionResult, topic=topic.name, partition_result=tuple(failed)))
     return tuple(topics)
 
 
 async def _each(
-    context: RequestContext[Services], module: ModuleType, asked: Any, kind: int, refusal: ApiError | None
+    context: RequestContext[Services],
+    module: ModuleType,
+    asked: Any,
+    kind: int,
+    refusal: ApiError | None,
+    held: Mapping[tuple[str, int], ApiError],
 ) -> tuple[Any, ...]:
     topics = []
     for topic, indexes in places_to_answer([(entry.topic, entry.partitions) for entry in asked]):
         rows = [
-            _row(module, index, refusal or _outcome(context, topic, index, kind))
+            _row(module, index, refusal or held.get((topic, index)) or _outcome(context, topic, index, kind))
             async for index in in_slices(indexes)
         ]
         topics.append(build(module.ReplicaElectionResult, topic=topic, partition_result=tuple(rows)))

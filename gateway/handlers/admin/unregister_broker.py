@@ -1,6 +1,6 @@
-"""UnregisterBroker (key 64, version 0): remove a broker from the cluster; this node is the only one, and stays.
+"""UnregisterBroker (key 64, version 0): remove a gateway that has ended from the cluster.
 
-Kafka unregisters a broker that runs as well. Here that would leave no broker, so the request gets INVALID_REQUEST.
+Kafka unregisters a broker that runs as well. A gateway that runs would serve on, so the request gets INVALID_REQUEST.
 The client needs ALTER on the cluster.
 Source: Kafka's ClusterControlManager.unregisterBroker.
 """
@@ -13,14 +13,17 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.metadata_change import change_metadata
 from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.decision import ApiError
+from gateway.metadata.membership import unregister_broker
 from gateway.protocol.messages import build, response_module
-from gateway.runtime.services import NodeServices
+from gateway.runtime.services import TopicServices
 from gateway.security.acls.codes import Operation
 
 
-async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
-    """Refuse: the broker is unknown, or it is this node."""
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Remove the broker, or refuse: it is unknown, or it runs."""
     module = response_module(64, context.api_version)
     denied = cluster_refusal(context, Operation.ALTER)
     if denied is not None:
@@ -28,14 +31,13 @@ async def handle(context: RequestContext[NodeServices], request: Any) -> Any:
             module.UnregisterBrokerResponse, error_code=denied.error_code, error_message=denied.message
         )
     broker = request.broker_id
-    code = ErrorCode.broker_id_not_registered
-    text = f"Broker ID {broker} is not currently registered"
     if broker == context.node.node_id:
         code = ErrorCode.invalid_request
-        text = (
-            f"Broker ID {broker} is this gateway, the only broker; to remove the gateway, stop the gateway."
-        )
-    return build(module.UnregisterBrokerResponse, error_code=code, error_message=text)
+        text = f"Broker ID {broker} is this gateway; to remove the gateway, stop the gateway."
+        return build(module.UnregisterBrokerResponse, error_code=code, error_message=text)
+    refused = await change_metadata(context, lambda image: unregister_broker(image, broker))
+    error = refused or ApiError(ErrorCode.none)
+    return build(module.UnregisterBrokerResponse, error_code=error.error_code, error_message=error.message)
 
 
 API = Api(
@@ -43,6 +45,6 @@ API = Api(
     name="UnregisterBroker",
     min_version=0,
     max_version=0,
-    reaches=reach.node,
+    reaches=reach.topics,
     handle=handle,
 )

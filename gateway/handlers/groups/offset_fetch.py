@@ -157,6 +157,8 @@ async def _committed(
     """
     if not context.may_group(Operation.DESCRIBE, group_id):
         return ErrorCode.group_authorization_failed
+    if context.services.partitions.registry.may_be_led_elsewhere:
+        return ErrorCode.not_coordinator
     try:
         name = producer_name(group_id)
         if name is not None:

@@ -272,13 +272,14 @@ def _read_partitions(
     left = max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
     rights = fetch_context.rights
+    is_deposed = context.services.registry.may_be_led_elsewhere
     for key, wanted in fetch_context.wanted():
         if rights is not None and rights.denies(key[0]):
             read.rows.append((key, error_row(key[1], ErrorCode.topic_authorization_failed)))
             yield
             continue
         partition, error = _resolve(context, key)
-        if partition is not None and request.replica_id >= 0:
+        if partition is not None and (request.replica_id >= 0 or is_deposed):
             # only a follower sends a replica id; there are no followers, so the sender has asked the wrong broker
             partition, error = None, ErrorCode.not_leader_or_follower
         if partition is None:

@@ -118,6 +118,8 @@ def _look_up(
     if entry.timestamp < EARLIEST_PENDING_UPLOAD:
         return _Found(ErrorCode.unsupported_version)
     partition = context.services.registry.get(topic, entry.partition_index)
+    if partition is not None and context.services.registry.may_be_led_elsewhere:
+        return _Found(ErrorCode.not_leader_or_follower)
     if partition is None:
         return _Found(context.services.registry.error_without(topic, entry.partition_index))
     current_leader_epoch = entry.current_leader_epoch if context.api_version >= 4 else -1

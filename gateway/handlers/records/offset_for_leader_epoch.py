@@ -71,6 +71,8 @@ def _end_offset(context: RequestContext[PartitionServices], module: Any, topic: 
     leader_epoch, end_offset = -1, -1
     if partition is None:
         error = context.services.registry.error_without(topic, entry.partition)
+    elif context.services.registry.may_be_led_elsewhere:
+        error = ErrorCode.not_leader_or_follower
     elif partition.log.offline:
         error = ErrorCode.kafka_storage_error
     else:

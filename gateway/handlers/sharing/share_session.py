@@ -118,7 +118,10 @@ def partition_of(context: RequestContext[Services], place: Place) -> Partition |
     topic = context.services.partitions.registry.by_id.get(place[0])
     if topic is None:
         return ErrorCode.unknown_topic_id
-    return topic.get(place[1]) or topic.error_without(place[1])
+    partition = topic.get(place[1])
+    if partition is not None and context.services.partitions.registry.may_be_led_elsewhere:
+        return ErrorCode.not_leader_or_follower
+    return partition or topic.error_without(place[1])
 
 
 def error_without(context: RequestContext[Services], place: Place) -> ErrorCode | None:

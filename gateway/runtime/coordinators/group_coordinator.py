@@ -155,6 +155,8 @@ class GroupCoordinator:
         """Return the shard that holds a group. Raises Unavailable, also for an id that represents a producer name."""
         if is_name_group(group_id):
             raise Unavailable(ErrorCode.invalid_group_id)
+        if self._partitions.may_be_led_elsewhere:
+            raise Unavailable(ErrorCode.not_coordinator)
         return self.shards.of(group_id)
 
     def loaded_shards(self) -> list[GroupShard]:
@@ -311,10 +313,7 @@ class GroupCoordinator:
         return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
     async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
-        """Return the result of `look` in the shard of a group, once all state that `look` may have read is durable.
-
-        Raises Unavailable.
-        """
+        """Return the result of `look` in the shard of a group, once all state that it may have read is durable. Raises Unavailable."""
         return await self.shards.run(self._loaded(group_id), lambda shard, _: Change(look(shard)))
 
     async def durable_shard(self, group_id: str) -> GroupShard:

@@ -23,6 +23,8 @@ SPARE_HANDLES: Final = 64
 """File handles kept for short-lived files, listeners, the event loop, and the compaction worker."""
 FEWEST_HANDLES: Final = 8
 """File handles that connections and data files each get however low the limit is."""
+_COUNTS_SUSPENSION: Final = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+"""Linux has a clock of its own for that; the monotonic clock of macOS counts the time of suspension anyway."""
 
 T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
@@ -109,6 +111,10 @@ class Machine:
     def seconds(self) -> float:
         """Return seconds of a clock that is never set, for durations."""
         return time.perf_counter()
+
+    def boot_seconds(self) -> float:
+        """Return seconds of a clock that is never set, and that counts the time in which the machine is suspended: for leases."""
+        return time.clock_gettime(_COUNTS_SUSPENSION)
 
     def workers(self, name: str, count: int, work: Callable[[T], None]) -> Workers[T]:
         """Start `count` threads that call `work`, which must not raise."""

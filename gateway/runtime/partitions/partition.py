@@ -14,12 +14,18 @@ from kio.schema.errors import ErrorCode
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.waiting import Waiting
-from log import Appended, FlushTicket, PartitionLog, StorageFailed
+from log import Appended, FlushTicket, LogError, PartitionLog, StorageFailed
 from log.format.compression import Compression
 from log.markers import end_marker
 
 FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
+
+
+class HandedOver(LogError):
+    """The partition is being handed over to another gateway, so nothing is appended here any more."""
+
+    kafka_error_code = int(ErrorCode.not_leader_or_follower)
 
 
 class Partition:
@@ -40,6 +46,7 @@ class Partition:
         "flush_ms",
         "gate",
         "index",
+        "is_handed_over",
         "leader_epoch",
         "log",
         "topic",
@@ -69,6 +76,8 @@ class Partition:
         self.delayed_gate: ProduceGate | None = None
         """The gate that producers must pass after batches were refused because too many delayed records wait."""
         self.closed = False
+        self.is_handed_over = False
+        """Whether another gateway is about to lead the partition: a record that is appended now would be lost."""
         self._flusher = flusher
         self._unflushed: tuple[int, int] | None = None
         """The recovery point, and the time at which records after it were first seen."""
@@ -89,7 +98,9 @@ class Partition:
         is_client: bool = True,
         begins_at_zero: bool = False,
     ) -> Appended:
-        """Append one batch with `PartitionLog.append`, and start its flush. Raises LogError."""
+        """Append one batch with `PartitionLog.append`, and start its flush. Raises LogError, HandedOver."""
+        if self.is_handed_over:
+            raise HandedOver(f"{self.topic}-{self.index} is being handed over to another gateway")
         log = self.log
         try:
             info = log.append(

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
+from gateway.cluster.membership.lease import Lease
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
@@ -27,7 +28,10 @@ class PartitionSource(Protocol):
         """Whether the partition certainly has no records; opens nothing."""
 
     def leads(self, topic: str, index: int) -> bool:
-        """Whether this node leads the partition."""
+        """Whether this node leads the partition, and has its records."""
+
+    def is_awaited(self, topic: str, index: int) -> bool:
+        """Whether this node leads the partition, and does not have its records yet."""
 
 
 class TopicPartitions:
@@ -81,6 +85,10 @@ class TopicPartitions:
         """Yield the indexes of the partitions that this node leads; opens nothing."""
         return (index for index in range(self.count) if self._source.leads(self.name, index))
 
+    def is_awaited(self, index: int) -> bool:
+        """Return whether this node leads a partition, and does not have its records yet."""
+        return self._source.is_awaited(self.name, index)
+
     def peek(self, index: int) -> Partition | None:
         """Return the partition if it is open."""
         return self._partitions[index] if self.has(index) else None
@@ -88,6 +96,8 @@ class TopicPartitions:
     def take(self, index: int) -> Partition | None:
         """Return the partition if it is open, and forget it: the next request opens it again if this node leads it then."""
         partition = self.peek(index)
+        self.failed.discard(index)
+        self.gates.pop(index, None)
         if partition is not None:
             self._partitions[index] = None
         return partition
@@ -131,6 +141,8 @@ class Partitions:
         """The topics by name and by the 16 bytes of the topic id, as requests name topics."""
         self.flushed_by_time: dict[Partition, None] = {}
         """The open partitions that have a `flush.ms`."""
+        self.lease: Lease | None = None
+        """The lease of this gateway; None where no other gateway can take its partitions over."""
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
@@ -141,6 +153,13 @@ class Partitions:
         """
         self.when_closed: list[Callable[[Partition], None]] = []
         """Called for each open partition that is closed, so that no reference keeps its log in memory."""
+        self.when_ready: list[Callable[[str, int], None]] = []
+        """Called with topic and index of each partition whose records have come after this node began to lead it."""
+
+    @property
+    def may_be_led_elsewhere(self) -> bool:
+        """Whether another gateway may lead these partitions by now, so that nothing is answered as the latest."""
+        return self.lease is not None and self.lease.is_over()
 
     def get(self, topic: str, index: int) -> Partition | None:
         """Return the partition, opened if it was not; None when there is none, another node leads it, or it can't be opened."""
@@ -164,6 +183,16 @@ class Partitions:
         """Return the error for a partition that `get` did not return."""
         found = self.by_name.get(topic)
         return ErrorCode.unknown_topic_or_partition if found is None else found.error_without(index)
+
+    def is_awaited(self, topic: str, index: int) -> bool:
+        """Return whether this node leads a partition, and does not have its records yet."""
+        found = self.by_name.get(topic)
+        return found is not None and found.is_awaited(index)
+
+    def became_ready(self, topic: str, index: int) -> None:
+        """Note that the records of a partition have come."""
+        for begin in self.when_ready:
+            begin(topic, index)
 
     def register(self, name: str, topic_id: uuid.UUID, count: int, source: PartitionSource) -> None:
         """Serve the first `count` partitions of a topic, which may already be registered with fewer."""
@@ -189,7 +218,7 @@ class Partitions:
     def release(self, name: str, index: int) -> None:
         """Stop serving a partition that another node leads now: requests that wait for it are answered with that.
 
-        Records that wait for their flush are still acknowledged, because they were appended before. The log stays open.
+        Records that wait for their flush are still acknowledged, because they were appended before. `Readiness` decides about the log.
         """
         topic = self.by_name.get(name)
         partition = None if topic is None else topic.take(index)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from gateway.config import Config, Listener
@@ -59,11 +59,29 @@ class Brokers:
         self._rack = rack
         self.advertised: dict[str, Endpoint] = {}
         """The advertised address of each listener of this gateway, by its name."""
+        self.withheld: set[tuple[str, int]] = set()
+        """The partitions that this gateway leads, and is handing over to other gateways: it serves them no more."""
 
     @property
     def is_alone(self) -> bool:
         """Whether no broker is registered, so that this gateway leads everything."""
         return not self._stored.by_id
+
+    @property
+    def live_ids(self) -> Sequence[int]:
+        """The node ids of the gateways that may lead partitions, in order."""
+        return self._stored.live(self._node_id)
+
+    def endpoints_of(self, node_id: int) -> Mapping[str, Endpoint]:
+        """Return the advertised address of each listener of a gateway, by name; none for an unknown one."""
+        if node_id == self._node_id:
+            return self.advertised
+        stored = self._stored.by_id.get(node_id)
+        return (
+            {}
+            if stored is None
+            else {place.name: Endpoint(place.host, place.port) for place in stored.end_points}
+        )
 
     @property
     def controller_id(self) -> int:
@@ -126,6 +144,10 @@ class Brokers:
     def leads(self, partition: PartitionImage) -> bool:
         """Return whether this gateway leads the partition."""
         return self.is_alone or partition.leader == self._node_id
+
+    def serves(self, topic: str, index: int, partition: PartitionImage) -> bool:
+        """Return whether this gateway leads the partition, and is not handing it over."""
+        return (topic, index) not in self.withheld and self.leads(partition)
 
     def replicas_of(self, partition: PartitionImage) -> tuple[int, ...]:
         """Return the node ids of the partition's replicas: the gateways that are chosen first to lead it."""

@@ -119,6 +119,9 @@ def test_a_broker_has_the_fields_of_kafkas_tools() -> None:
         "endPoints": [{"name": "TLS", "host": "host", "port": 9093, "securityProtocol": 1}],
         "rack": "a",
         "fenced": False,
+        "inControlledShutdown": False,
+        "clusterVersion": 0,
+        "leaseMs": 0,
     }
 
 

@@ -70,6 +70,8 @@ def keys(bucket: Path, prefix: str) -> list[str]:
 def test_the_status_of_a_bucket(bucket: Path) -> None:
     state = answer("status", bucket, ClusterState)
     assert (state.sessions, state.last.session, state.last.ended) == (1, 0, "the gateway stopped")
+    (ended,) = state.ended
+    assert (ended.session, ended.node_id, ended.by, ended.reason) == (0, 1, 1, "the gateway stopped")
     assert state.partitions == 1
     assert state.parts.objects == len(keys(bucket, "parts"))
     assert state.wal.objects == len(keys(bucket, "wal"))
@@ -81,6 +83,7 @@ def test_the_status_of_a_bucket(bucket: Path) -> None:
     assert state.us_dollars_per_month == pytest.approx(stored / 2**30 * 0.023)
     shown = run("status", bucket).stdout
     assert "ended: the gateway stopped" in shown
+    assert "0 of node 1 on" in shown
     assert "1 partition" in shown
     manifests = [key for key in keys(bucket, "parts") if key.endswith("/manifest")]
     assert state.last_upload_ms == max(modified_ms(bucket / key) for key in manifests)

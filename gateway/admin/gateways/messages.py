@@ -1,0 +1,69 @@
+"""The requests about the gateways of a cluster, and what `seqgate cluster` prints of them with --json."""
+
+from __future__ import annotations
+
+import msgspec
+
+from gateway.admin.request import Request
+
+
+class GatewayRow(msgspec.Struct, frozen=True):
+    """A gateway. `state` is live, draining or ended; `session` is None where a cluster does not report it.
+
+    `leaders` are the partitions that it leads, `preferred` those that prefer it as the leader.
+    """
+
+    node_id: int
+    address: str
+    rack: str | None
+    state: str
+    session: int | None
+    leaders: int
+    preferred: int
+
+
+class Gateways(msgspec.Struct, frozen=True):
+    """The gateways of a cluster. `leaderless` counts the partitions without a live leader, `moving` those that a move was ordered for."""
+
+    cluster_id: str
+    gateways: list[GatewayRow]
+    leaderless: int
+    moving: int | None
+
+
+class GatewaysRequest(Request[Gateways], tag="cluster.gateways"):
+    """The gateways of the cluster, and how many partitions each leads."""
+
+
+class Moved(msgspec.Struct, frozen=True):
+    """A partition, and the node id of its leader now."""
+
+    topic: str
+    partition: int
+    leader: int
+
+
+class MoveRequest(Request[Moved], tag="cluster.move"):
+    """Make a gateway the leader of a partition, and its preferred one. Answers when it leads, or fails after `timeout_ms`."""
+
+    topic: str
+    partition: int
+    node_id: int
+    timeout_ms: int = 30_000
+
+
+class Drained(msgspec.Struct, frozen=True):
+    """A gateway that is drained, and how many partitions it still leads."""
+
+    node_id: int
+    leaders: int
+
+
+class DrainRequest(Request[Drained], tag="cluster.drain"):
+    """Order a gateway to hand over all partitions that it leads. New partitions avoid it until it starts again.
+
+    Answers when it leads nothing any more, or with what is left after `timeout_ms`.
+    """
+
+    node_id: int
+    timeout_ms: int = 30_000

@@ -1,0 +1,117 @@
+"""The gateways of a cluster over the Kafka protocol, and a move of a partition. Every function raises ControlError."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from datetime import timedelta
+from typing import Any, Final
+
+from kio.schema.alter_partition_reassignments.v0.request import (
+    AlterPartitionReassignmentsRequest,
+    ReassignablePartition,
+    ReassignableTopic,
+)
+from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse
+from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v2.response import DescribeClusterResponse
+from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
+from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
+from kio.schema.errors import ErrorCode
+from kio.schema.types import BrokerId, TopicName
+from kio.static.primitive import i8, i32, i32Timedelta
+
+from gateway.admin.gateways.messages import GatewayRow, Gateways, GatewaysRequest, Moved, MoveRequest
+from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.errors import refusal
+from gateway.admin.remote.names import metadata
+from gateway.admin.remote.requests import TIMEOUT_S, ask_broker
+from gateway.admin.request import ControlError
+
+_BROKERS: Final = i8(1)
+_PREFERRED: Final = i8(0)
+_MOVED: Final = {ErrorCode.none, ErrorCode.election_not_needed}
+
+
+def gateways(cluster: Cluster, _: GatewaysRequest) -> Gateways:
+    """Return the gateways of the cluster, those that have ended, too."""
+    request = DescribeClusterRequest(
+        include_cluster_authorized_operations=False, endpoint_type=_BROKERS, include_fenced_brokers=True
+    )
+    described = ask_broker(cluster.reached, request, DescribeClusterResponse)
+    _check(described.error_code, described.error_message, "the gateways can't be listed")
+    found = metadata(cluster.reached, TIMEOUT_S)
+    rows = [row for topic in found.topics for row in topic.partitions]
+    leaders = Counter(int(row.leader_id) for row in rows)
+    preferred = Counter(int(row.replica_nodes[0]) for row in rows if row.replica_nodes)
+    listed = [
+        GatewayRow(
+            node_id=int(broker.broker_id),
+            address=f"{broker.host}:{broker.port}",
+            rack=broker.rack or None,
+            state="ended" if broker.is_fenced else "live",
+            session=None,
+            leaders=leaders[int(broker.broker_id)],
+            preferred=preferred[int(broker.broker_id)],
+        )
+        for broker in sorted(described.brokers, key=lambda broker: int(broker.broker_id))
+    ]
+    return Gateways(str(described.cluster_id), listed, leaders[-1], None)
+
+
+def move(cluster: Cluster, request: MoveRequest) -> Moved:
+    """Make a gateway the preferred leader of a partition by AlterPartitionReassignments, and elect it."""
+    place = f"{request.topic}-{request.partition}"
+    deadline_s = time.monotonic() + request.timeout_ms / 1000
+    replicas = _replicas(cluster, request)
+    wanted = (request.node_id, *(node for node in replicas if node != request.node_id))[: len(replicas)]
+    _reassign(cluster, request, wanted)
+    left_ms = max(1, round((deadline_s - time.monotonic()) * 1000))
+    limit = i32Timedelta.parse(timedelta(milliseconds=left_ms))
+    elect = ElectLeadersRequest(
+        election_type=_PREFERRED,
+        topic_partitions=(
+            TopicPartitions(topic=TopicName(request.topic), partitions=(i32(request.partition),)),
+        ),
+        timeout=limit,
+    )
+    answer = ask_broker(
+        cluster.reached, elect, ElectLeadersResponse, timeout_s=TIMEOUT_S + request.timeout_ms / 1000
+    )
+    _check(answer.error_code, None, f"{place} can't be moved")
+    for topic in answer.replica_election_results:
+        for row in topic.partition_result:
+            if row.error_code not in _MOVED:
+                _check(row.error_code, row.error_message, f"{place} can't be moved")
+    return Moved(request.topic, request.partition, request.node_id)
+
+
+def _replicas(cluster: Cluster, request: MoveRequest) -> list[int]:
+    for topic in metadata(cluster.reached, TIMEOUT_S).topics:
+        for row in topic.partitions:
+            if (topic.name, row.partition_index) == (request.topic, request.partition):
+                return [int(node_id) for node_id in row.replica_nodes]
+    raise ControlError(f"there is no partition {request.topic}-{request.partition}")
+
+
+def _reassign(cluster: Cluster, request: MoveRequest, replicas: tuple[int, ...]) -> None:
+    row = ReassignablePartition(
+        partition_index=i32(request.partition), replicas=tuple(BrokerId(node) for node in replicas)
+    )
+    answer = ask_broker(
+        cluster.reached,
+        AlterPartitionReassignmentsRequest(
+            topics=(ReassignableTopic(name=TopicName(request.topic), partitions=(row,)),)
+        ),
+        AlterPartitionReassignmentsResponse,
+    )
+    what = f"{request.topic}-{request.partition} can't be moved"
+    _check(answer.error_code, answer.error_message, what)
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            _check(partition.error_code, partition.error_message, what)
+
+
+def _check(code: ErrorCode, message: Any, what: str) -> None:
+    if code is not ErrorCode.none:
+        raise ControlError(f"{what}: {message or refusal(code.value)}")

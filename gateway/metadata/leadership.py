@@ -1,0 +1,297 @@
+"""Decisions about the leaders of partitions: give those of a gateway that is gone to live ones, move one, reassign replicas.
+
+All gateways read all records from the bucket, so every live one can lead every partition. The replicas of a partition are the
+gateways that are to lead it first; the first of them is preferred. Source for the shape of a reassignment: Kafka's
+PartitionReassignmentReplicas.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
+from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
+from gateway.metadata.records import PartitionRecord
+from gateway.metadata.topics import replicas_error
+
+NO_MOVE: Final = -1
+
+
+class Move(NamedTuple):
+    """A partition that its leader hands over."""
+
+    topic_id: uuid.UUID
+    partition: int
+    leader: int
+    leader_epoch: int
+    to: int
+
+
+class Loads:
+    """How many partitions each of the brokers leads, of all topics and of one topic at a time."""
+
+    def __init__(self, image: MetadataImage, brokers: Collection[int]) -> None:
+        self.brokers = brokers
+        self.in_all: Counter[int] = Counter(
+            partition.leader
+            for topic in image.topics_by_id.values()
+            for partition in topic.partitions.values()
+        )
+        self.of_topic: Counter[int] = Counter()
+
+    def begin(self, topic: TopicImage) -> None:
+        """Count the leaders of this topic from now on."""
+        self.of_topic = Counter(partition.leader for partition in topic.partitions.values())
+
+    def least(self, preferred: Sequence[int]) -> int:
+        """Return the broker that leads the fewest partitions of the topic, then of all; a preferred one where several lead as few."""
+        return min(
+            self.brokers,
+            key=lambda broker: (
+                self.of_topic[broker],
+                self.in_all[broker],
+                broker not in preferred,
+                broker,
+            ),
+        )
+
+    def move(self, leader: int, to: int) -> None:
+        """Count one partition of the topic for another leader."""
+        for counts in (self.of_topic, self.in_all):
+            counts[leader] -= 1
+            counts[to] += 1
+
+
+def candidates(live: Collection[int], draining: Collection[int]) -> Sequence[int]:
+    """Return the live brokers that may get partitions: those that are not about to leave, if there are any."""
+    return sorted(set(live) - set(draining)) or sorted(live)
+
+
+def failover(
+    image: MetadataImage, live: Collection[int], draining: Collection[int]
+) -> Iterator[PartitionRecord]:
+    """Yield a new leader, in the next epochs, for each partition whose leader is not live; for none where no broker is live.
+
+    The brokers that lead the fewest partitions get more, so that leaders stay spread. A partition that a live broker leads stays.
+    """
+    if not live:
+        return
+    live = frozenset(live)
+    loads: Loads | None = None
+    for topic in image.topics_by_id.values():
+        is_counted = False
+        for index, partition in topic.partitions.items():
+            if partition.leader in live:
+                continue
+            loads = loads or Loads(image, candidates(live, draining))
+            if not is_counted:
+                loads.begin(topic)
+                is_counted = True
+            target = reassigned_replicas(partition)
+            ordered = partition.next_leader if partition.next_leader in live else None
+            leader = loads.least(target) if ordered is None else ordered
+            loads.move(partition.leader, leader)
+            yield _led(topic.topic_id, index, partition, leader, _with(target, leader), live)
+
+
+def redirected(image: MetadataImage, live: Collection[int]) -> Iterator[PartitionRecord]:
+    """Yield the partitions that a live leader was ordered to hand over to a broker that is not live: they go to a live one of the
+    replicas, or the order is taken back.
+    """
+    for topic in image.topics_by_id.values():
+        for index, partition in topic.partitions.items():
+            to = partition.next_leader
+            if to == NO_MOVE or to in live or partition.leader not in live:
+                continue
+            target = reassigned_replicas(partition)
+            others = [replica for replica in target if replica in live and replica != partition.leader]
+            if others:
+                yield _ordered(
+                    topic.topic_id,
+                    index,
+                    partition,
+                    adding_replicas=partition.adding_replicas,
+                    removing_replicas=partition.removing_replicas,
+                    next_leader=others[0],
+                )
+            else:
+                replicas = _with(target, partition.leader)
+                yield _ordered(topic.topic_id, index, partition, replicas=replicas)
+
+
+def move(
+    image: MetadataImage, topic_id: uuid.UUID, index: int, *, leader: int, leader_epoch: int, to: int
+) -> Decision[bool]:
+    """Make `to` the leader of a partition; only its present leader, in its present epoch, decides this. The answer says whether it moves.
+
+    Ends the reassignment in progress. Without one, `to` is the preferred replica from now on.
+    """
+    topic = image.topics_by_id.get(topic_id)
+    partition = None if topic is None else topic.partitions.get(index)
+    live = image.brokers.live(leader)
+    if partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch):
+        return Decision((), False)
+    if to == leader or to not in live:
+        return Decision((), False)
+    replicas = reassigned_replicas(partition)
+    if not is_reassigned(partition):
+        replicas = (to, *(replica for replica in replicas if replica != to))[: len(replicas)]
+    return Decision((_led(topic_id, index, partition, to, _with(replicas, to), live),), True)
+
+
+def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
+    """Carry out moves of different partitions in one change, each as `move` does."""
+    decisions = [
+        move(image, topic_id, index, leader=leader, leader_epoch=leader_epoch, to=to)
+        for topic_id, index, leader, leader_epoch, to in moves
+    ]
+    return Decision(
+        [record for decision in decisions for record in decision.records],
+        [decision.answer for decision in decisions],
+    )
+
+
+def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -> Decision[ApiError | None]:
+    """Order the leader of a partition to hand the partition over to `to`."""
+    topic = image.topics_by_id.get(topic_id)
+    partition = None if topic is None else topic.partitions.get(index)
+    if partition is None:
+        return Decision((), ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE))
+    if to not in image.brokers.live(to):
+        text = f"Broker {to} is not live."
+        return Decision((), ApiError(ErrorCode.preferred_leader_not_available, text))
+    if partition.leader == to:
+        text = "Leader election not needed for topic partition."
+        return Decision((), ApiError(ErrorCode.election_not_needed, text))
+    if partition.next_leader == to:
+        return Decision((), None)
+    ordered = _ordered(
+        topic_id,
+        index,
+        partition,
+        adding_replicas=partition.adding_replicas,
+        removing_replicas=partition.removing_replicas,
+        next_leader=to,
+    )
+    return Decision((ordered,), None)
+
+
+def reassign(
+    image: MetadataImage, name: str, index: int, replicas: Sequence[int] | None, node_id: int
+) -> Decision[ApiError | None]:
+    """Reassign a partition to other replicas; None ends the reassignment in progress. `node_id` is the gateway that decides.
+
+    The reassignment is complete at once unless the leader is none of the new replicas: then the leader hands over to the first live one.
+    """
+    topic = image.topics_by_name.get(name)
+    if topic is None:
+        return Decision((), ApiError(ErrorCode.unknown_topic_or_partition, UNKNOWN_TOPIC_MESSAGE))
+    partition = topic.partitions.get(index)
+    if partition is None:
+        return Decision(
+            (), ApiError(ErrorCode.unknown_topic_or_partition, "The topic has no such partition.")
+        )
+    if replicas is None:
+        return _cancelled(topic.topic_id, index, partition)
+    live = image.brokers.live(node_id)
+    error = replicas_error(replicas, live)
+    if error is not None or not image.brokers.by_id:
+        return Decision((), error)
+    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    target = tuple(replicas)
+    removing = tuple(replica for replica in before if replica not in target)
+    if partition.leader in target or partition.leader not in live:
+        changed = _ordered(topic.topic_id, index, partition, replicas=target, isr=target)
+    else:
+        adding = tuple(replica for replica in target if replica not in before)
+        changed = _ordered(
+            topic.topic_id,
+            index,
+            partition,
+            replicas=target + removing,
+            isr=partition.isr,
+            adding_replicas=adding,
+            removing_replicas=removing,
+            next_leader=target[0],
+        )
+    is_same = changed.replicas == partition.replicas and changed.next_leader == partition.next_leader
+    return Decision(() if is_same else (changed,), None)
+
+
+def is_reassigned(partition: PartitionImage) -> bool:
+    """Whether a reassignment of the partition is in progress."""
+    return bool(partition.adding_replicas or partition.removing_replicas)
+
+
+def reassigned_replicas(partition: PartitionImage) -> tuple[int, ...]:
+    """Return the replicas that the partition has once the reassignment in progress has ended; its present ones without any."""
+    if not partition.removing_replicas:
+        return partition.replicas
+    return tuple(replica for replica in partition.replicas if replica not in partition.removing_replicas)
+
+
+def _cancelled(topic_id: uuid.UUID, index: int, partition: PartitionImage) -> Decision[ApiError | None]:
+    if not is_reassigned(partition):
+        return Decision((), ApiError(ErrorCode.no_reassignment_in_progress))
+    before = tuple(replica for replica in partition.replicas if replica not in partition.adding_replicas)
+    # The leader is first, as it was when the reassignment began or became so since.
+    first = tuple(replica for replica in before if replica == partition.leader)
+    replicas = first + tuple(replica for replica in before if replica != partition.leader)
+    return Decision((_ordered(topic_id, index, partition, replicas=replicas, isr=replicas),), None)
+
+
+def _with(replicas: tuple[int, ...], leader: int) -> tuple[int, ...]:
+    """Return as many replicas with the leader among them; the preferred one stays the first if it can."""
+    if leader in replicas:
+        return replicas
+    return (*replicas[:-1], leader)
+
+
+def _led(
+    topic_id: uuid.UUID,
+    index: int,
+    partition: PartitionImage,
+    leader: int,
+    replicas: tuple[int, ...],
+    live: Collection[int],
+) -> PartitionRecord:
+    return PartitionRecord(
+        index,
+        topic_id,
+        replicas,
+        tuple(replica for replica in replicas if replica in live),
+        leader,
+        partition.leader_epoch + 1,
+        partition.partition_epoch + 1,
+    )
+
+
+def _ordered(
+    topic_id: uuid.UUID,
+    index: int,
+    partition: PartitionImage,
+    *,
+    replicas: tuple[int, ...] | None = None,
+    isr: tuple[int, ...] | None = None,
+    adding_replicas: tuple[int, ...] = (),
+    removing_replicas: tuple[int, ...] = (),
+    next_leader: int = NO_MOVE,
+) -> PartitionRecord:
+    """Return the record of a partition that keeps its leader, with a move that is ordered, or without one."""
+    return PartitionRecord(
+        index,
+        topic_id,
+        partition.replicas if replicas is None else replicas,
+        partition.isr if isr is None else isr,
+        partition.leader,
+        partition.leader_epoch,
+        partition.partition_epoch + 1,
+        adding_replicas,
+        removing_replicas,
+        next_leader,
+    )

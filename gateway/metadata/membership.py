@@ -1,0 +1,153 @@
+"""Decisions about the gateways of a cluster: they register, end, are drained, and are removed.
+
+The epoch of a broker is the number of its session, so a later session of a node has a higher one. Each decision that takes a gateway
+away gives its partitions to live ones in the same change. Deciding again on a newer image is safe: every decision names the session that
+it is about. Source: Kafka's ClusterControlManager, ReplicationControlManager.handleBrokerFenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.metadata.brokers import CLUSTER_VERSION_FEATURE
+from gateway.metadata.decision import ApiError, Decision
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.leadership import failover, redirected
+from gateway.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    FeatureLevelRecord,
+    MetadataRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+LOWEST_NODE_ID: Final = 1
+ANY_EPOCH: Final = -2
+NOT_REGISTERED: Final = -1
+
+
+def free_node_id(image: MetadataImage) -> tuple[int, int]:
+    """Return the lowest node id without a live broker, and the epoch of its last registration: NOT_REGISTERED without any.
+
+    The id of a gateway that has ended is free: if that gateway starts again, it gets another one.
+    """
+    node_id = LOWEST_NODE_ID
+    brokers = image.brokers.by_id
+    while node_id in brokers and not brokers[node_id].fenced:
+        node_id += 1
+    return node_id, epoch_of(image, node_id)
+
+
+def choose_node_id(image: MetadataImage, *, kept: int | None, last_session: int | None) -> tuple[int, int]:
+    """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
+
+    `kept` is the id in its data directory, and `last_session` the session that used the directory last. The gateway keeps its id unless another
+    one is live under it by now.
+    """
+    if kept is None:
+        return free_node_id(image)
+    epoch = epoch_of(image, kept)
+    if image.brokers.is_current(kept, epoch) and epoch != last_session:
+        return free_node_id(image)
+    return kept, epoch
+
+
+def epoch_of(image: MetadataImage, node_id: int) -> int:
+    """Return the epoch of the broker's last registration, or NOT_REGISTERED."""
+    broker = image.brokers.by_id.get(node_id)
+    return NOT_REGISTERED if broker is None else broker.broker_epoch
+
+
+def register_broker(
+    image: MetadataImage, broker: RegisterBrokerRecord, *, replaces: int = ANY_EPOCH
+) -> Decision[ApiError | None]:
+    """Register a session of a gateway, and give it its share of the partitions that no live gateway leads.
+
+    `replaces` is the epoch of the registration that the gateway knows of its node id: another one means that another gateway has taken the
+    id meanwhile. The partitions of an earlier session of the node stay its own.
+    """
+    known = image.brokers.by_id.get(broker.broker_id)
+    if known is not None and known.incarnation_id == broker.incarnation_id:
+        return Decision((), None)
+    refusal = _refusal(image, broker, replaces)
+    if refusal is not None:
+        return Decision((), refusal)
+    others = {node_id for node_id in image.brokers.by_id if node_id != broker.broker_id}
+    live = {node_id for node_id in others if not image.brokers.by_id[node_id].fenced} | {broker.broker_id}
+    records: list[MetadataRecord] = [broker]
+    versions = [image.brokers.by_id[node_id].cluster_version for node_id in live & others]
+    records += _raised(image, [*versions, broker.cluster_version])
+    records += failover(image, live, image.brokers.draining())
+    return Decision(records, None)
+
+
+def _refusal(image: MetadataImage, broker: RegisterBrokerRecord, replaces: int) -> ApiError | None:
+    required = image.brokers.cluster_version
+    if broker.cluster_version < required:
+        text = (
+            f"the cluster uses version {required} of its formats, and this release knows {broker.cluster_version}; start the release "
+            "that the other gateways run, or a later one"
+        )
+        return ApiError(ErrorCode.unsupported_version, text)
+    known_epoch = epoch_of(image, broker.broker_id)
+    if replaces not in {ANY_EPOCH, known_epoch}:
+        text = f"another gateway has taken the node id {broker.broker_id} in session {known_epoch}"
+        return ApiError(ErrorCode.duplicate_broker_registration, text)
+    if known_epoch >= broker.broker_epoch:
+        text = f"a later session, {known_epoch}, of node {broker.broker_id} is registered"
+        return ApiError(ErrorCode.stale_broker_epoch, text)
+    return None
+
+
+def end_session(image: MetadataImage, node_id: int, broker_epoch: int) -> Decision[bool]:
+    """Fence a broker whose session is sealed, and give its partitions to live ones. The answer says whether this ended the session.
+
+    Call this only after the seal: a gateway whose session is not sealed may go on to acknowledge records.
+    """
+    if not image.brokers.is_current(node_id, broker_epoch):
+        return Decision((), False)
+    live = set(image.brokers.live(node_id)) - {node_id}
+    records: list[MetadataRecord] = [BrokerRegistrationChangeRecord(node_id, broker_epoch, fenced=1)]
+    records += _raised(image, [image.brokers.by_id[other].cluster_version for other in live])
+    records += failover(image, live, image.brokers.draining())
+    records += redirected(image, live)
+    return Decision(records, True)
+
+
+def drain_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
+    """Order a live broker to hand over all partitions that it leads; new ones avoid it until it registers again."""
+    live = image.brokers.live(node_id) if image.brokers.by_id else ()
+    if node_id not in live:
+        return Decision(
+            (), ApiError(ErrorCode.broker_id_not_registered, f"no live gateway has the node id {node_id}")
+        )
+    if not set(live) - {node_id} - set(image.brokers.draining()):
+        text = f"no other live gateway can take the partitions of node {node_id}"
+        return Decision((), ApiError(ErrorCode.invalid_request, text))
+    broker = image.brokers.by_id[node_id]
+    if broker.in_controlled_shutdown:
+        return Decision((), None)
+    change = BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, in_controlled_shutdown=1)
+    return Decision((change,), None)
+
+
+def unregister_broker(image: MetadataImage, node_id: int) -> Decision[ApiError | None]:
+    """Remove a broker that has ended from the list of brokers."""
+    broker = image.brokers.by_id.get(node_id)
+    if broker is None:
+        text = f"Broker ID {node_id} is not currently registered"
+        return Decision((), ApiError(ErrorCode.broker_id_not_registered, text))
+    if not broker.fenced:
+        text = f"Broker ID {node_id} is a live gateway; to remove the gateway, stop the gateway first."
+        return Decision((), ApiError(ErrorCode.invalid_request, text))
+    return Decision((UnregisterBrokerRecord(node_id, broker.broker_epoch),), None)
+
+
+def _raised(image: MetadataImage, versions: Collection[int]) -> Iterator[FeatureLevelRecord]:
+    """Yield the new version of the cluster's formats, if all live brokers know a newer one."""
+    newest = min(versions, default=0)
+    if newest > image.brokers.cluster_version:
+        yield FeatureLevelRecord(CLUSTER_VERSION_FEATURE, newest)

@@ -1,0 +1,206 @@
+"""Hands partitions that this gateway leads over to other gateways: ordered ones at once, others to spread leaders after a join.
+
+A partition moves in these steps, and nobody leads it between the first and the last:
+
+    1. withhold: appends and reads get NOT_LEADER_OR_FOLLOWER
+    2. flush: all records are in the session's log in the bucket, and acknowledged
+    3. upload: the bucket has the whole history of the partition, so the new leader needs no log of this session
+    4. commit: the metadata names the new leader, in the next leader epoch
+
+If a step fails, this gateway serves the partition again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+from uuid import UUID
+
+from gateway.config import Config
+from gateway.metadata.balance import planned_moves
+from gateway.metadata.leadership import NO_MOVE, Move, move_all
+from gateway.metadata.records import (
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+)
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.brokers import Brokers
+from gateway.runtime.topics.metadata_log import MetadataLog
+from log import StorageFailed
+
+logger = logging.getLogger(__name__)
+
+RETRIED_AFTER_S: Final = 2.0
+"""How long a gateway waits after moves that failed, before it plans again."""
+
+
+class HandOvers(Protocol):
+    """Makes partitions ready for another leader."""
+
+    async def hand_over(self, topic: str, index: int) -> None:
+        """Serve a partition no more, and upload the rest of its history; nothing is appended any more. Raises errors of the log and the store."""
+
+    def keep(self, topic_id: UUID, index: int) -> None:
+        """Serve a partition again that was handed over, and that no other gateway leads."""
+
+
+class PartitionMoves:
+    """The moves of the partitions that this gateway leads."""
+
+    def __init__(
+        self,
+        config: Config,
+        node_id: int,
+        metadata_log: MetadataLog,
+        brokers: Brokers,
+        partitions: Partitions,
+        flusher: LogFlusher,
+        hand_overs: HandOvers,
+        seconds: Callable[[], float],
+    ) -> None:
+        self._config = config
+        self._node_id = node_id
+        self._metadata_log = metadata_log
+        self._brokers = brokers
+        self._partitions = partitions
+        self._flusher = flusher
+        self._hand_overs = hand_overs
+        self._seconds = seconds
+        self._wake = asyncio.Event()
+        self._balance_at_s: float | None = None
+        """When leaders are spread next; None while no gateway has joined or ended."""
+        self._task: asyncio.Task[None] | None = None
+        self.moved = 0
+        """The partitions handed over since the start."""
+
+    def start(self) -> None:
+        """Follow the metadata, and carry out moves from now on."""
+        self._balance_later()
+        self._metadata_log.add_listener(self._changed)
+        self._wake.set()
+        self._task = asyncio.create_task(self._run(), name="moves of partitions")
+
+    async def stop(self) -> None:
+        """Stop planning; moves in progress end or are given up."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _changed(self, records: Sequence[MetadataRecord]) -> None:
+        for record in records:
+            if isinstance(record, RegisterBrokerRecord | BrokerRegistrationChangeRecord):
+                self._balance_later()
+                self._wake.set()
+            elif isinstance(record, PartitionRecord) and record.next_leader != NO_MOVE:
+                self._wake.set()
+
+    def _balance_later(self) -> None:
+        if self._config.bool("seqgate.cluster.balance.enable"):
+            self._balance_at_s = self._seconds() + self._config.int("seqgate.cluster.balance.delay.ms") / 1000
+
+    async def _run(self) -> None:
+        while True:
+            self._wake.clear()
+            is_balanced = self._balance_at_s is not None and self._seconds() >= self._balance_at_s
+            moves = planned_moves(self._metadata_log.image, self._node_id, is_balanced=is_balanced)
+            if is_balanced and not moves:
+                self._balance_at_s = None
+            if moves:
+                await self._carry_out(moves)
+            else:
+                await self._rest()
+
+    async def _rest(self) -> None:
+        """Wait until there may be something to move."""
+        left_s = None if self._balance_at_s is None else max(0.0, self._balance_at_s - self._seconds())
+        try:
+            async with asyncio.timeout(left_s):
+                await self._wake.wait()
+        except TimeoutError:
+            pass
+
+    async def _carry_out(self, moves: Sequence[Move]) -> None:
+        """Hand partitions over in groups, until all are, or gateways came or went so that the plan is old."""
+        at_once = self._config.int("seqgate.cluster.moves.at.once")
+        for first in range(0, len(moves), at_once):
+            group = [move for move in moves[first : first + at_once] if self._is_wanted(move)]
+            try:
+                moved = await self.hand_over(group)
+            except Exception:
+                logger.exception("partitions can't be handed over")
+                moved = 0
+            if group and not moved:
+                await asyncio.sleep(RETRIED_AFTER_S)
+                return
+            if self._wake.is_set():
+                return
+
+    def _is_wanted(self, move: Move) -> bool:
+        image = self._metadata_log.image
+        topic = image.topics_by_id.get(move.topic_id)
+        partition = None if topic is None else topic.partitions.get(move.partition)
+        if partition is None or (partition.leader, partition.leader_epoch) != (
+            move.leader,
+            move.leader_epoch,
+        ):
+            return False
+        return move.to in image.brokers.live(self._node_id)
+
+    async def hand_over(self, moves: Sequence[Move]) -> int:
+        """Hand partitions over that this gateway leads; return how many have moved. Raises StorageFailed if the metadata can't be changed."""
+        by_id = self._metadata_log.image.topics_by_id
+        places = [(by_id[move.topic_id].name, move.partition) for move in moves]
+        try:
+            withheld = [self._withhold(place) for place in places]
+            results = await asyncio.gather(*map(self._finish, withheld), return_exceptions=True)
+            ready = []
+            for move, place, result in zip(moves, places, results, strict=True):
+                if isinstance(result, BaseException):
+                    logger.error("%s-%d can't be handed over: %s", *place, result)
+                else:
+                    ready.append(move)
+            moved = await self._commit(ready)
+        except BaseException:
+            self._keep(moves)
+            raise
+        finally:
+            self._brokers.withheld.difference_update(places)
+        self._keep(move for move, has_moved in zip(ready, moved, strict=True) if not has_moved)
+        self.moved += sum(moved)
+        return sum(moved)
+
+    def _keep(self, moves: Iterable[Move]) -> None:
+        for move in moves:
+            self._hand_overs.keep(move.topic_id, move.partition)
+
+    def _withhold(self, place: tuple[str, int]) -> Partition | None:
+        """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be opened."""
+        partition = self._partitions.get(*place)
+        if partition is not None:
+            partition.is_handed_over = True
+        self._brokers.withheld.add(place)
+        self._partitions.release(*place)
+        return partition
+
+    async def _commit(self, moves: Sequence[Move]) -> list[bool]:
+        """Name the new leaders in the metadata; return which of the partitions have moved. Raises StorageFailed."""
+        if not moves:
+            return []
+        return await self._metadata_log.commit(lambda image: move_all(image, moves))
+
+    async def _finish(self, partition: Partition | None) -> None:
+        """Make the bucket have the whole history of a withheld partition. Raises LogError, and errors of the store."""
+        if partition is None:
+            raise StorageFailed("its log can't be opened")
+        log = partition.log
+        if log.offline:
+            raise StorageFailed("its log is offline")
+        if log.recovery_point < log.log_end_offset:
+            await self._flusher.flushed(log)
+        await self._hand_overs.hand_over(partition.topic, partition.index)

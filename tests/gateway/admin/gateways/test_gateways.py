@@ -1,0 +1,76 @@
+"""The gateways of a cluster, moves and drains, as a running gateway carries them out."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.admin.gateways.messages import (
+    Drained,
+    DrainRequest,
+    GatewayRow,
+    GatewaysRequest,
+    Moved,
+    MoveRequest,
+)
+from gateway.admin.request import ControlError
+from tests.gateway.admin.answers import answer
+from tests.gateway.handlers.support import open_node
+from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, commit, node_of_two, partition
+
+
+async def test_lists_the_gateways(tmp_path: Path) -> None:
+    async with node_of_two(tmp_path) as node:
+        found = await answer(node, GatewaysRequest())
+        assert found.gateways == [
+            GatewayRow(THIS, "gateway.example:9092", "r1", "live", 1, 1, 1),
+            GatewayRow(OTHER, "other.example:19092", "r2", "live", 1, 1, 1),
+        ]
+        assert (found.leaderless, found.moving) == (0, 0)
+
+
+async def test_a_move_waits_until_the_new_leader_leads(tmp_path: Path) -> None:
+    async with node_of_two(tmp_path) as node:
+        moving = asyncio.create_task(answer(node, MoveRequest("t", 0, OTHER)))
+        image = node.services.topics.metadata_log.image
+        assert await node.services.topics.waiters.until(
+            lambda image: image.topics_by_id[TOPIC_ID].partitions[0].next_leader == OTHER, 30.0
+        )
+        assert not moving.done()
+        assert (await answer(node, GatewaysRequest())).moving == 1
+        await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
+        assert await moving == Moved("t", 0, OTHER)
+        assert image.topics_by_id[TOPIC_ID].partitions[0].next_leader == -1
+
+
+async def test_a_drain_says_what_is_left(tmp_path: Path) -> None:
+    async with node_of_two(tmp_path) as node:
+        assert await answer(node, DrainRequest(THIS, timeout_ms=1)) == Drained(THIS, 1)
+        assert (await answer(node, GatewaysRequest())).gateways[0].state == "draining"
+        await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
+        assert await answer(node, DrainRequest(THIS)) == Drained(THIS, 0)
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (MoveRequest("t", 9, OTHER), "there is no partition t-9"),
+        (MoveRequest("t", 0, 7), "Broker 7 is not live"),
+        (MoveRequest("t", 0, OTHER, timeout_ms=1), "t-0 has not moved in 0 s"),
+        (DrainRequest(7), "no live gateway has the node id 7"),
+    ],
+)
+async def test_what_can_not_be_done_is_refused(
+    tmp_path: Path, request_: MoveRequest | DrainRequest, reason: str
+) -> None:
+    async with node_of_two(tmp_path) as node:
+        with pytest.raises(ControlError, match=reason):
+            await answer(node, request_)
+
+
+async def test_a_gateway_alone_has_no_cluster(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        with pytest.raises(ControlError, match="serves alone"):
+            await answer(node, GatewaysRequest())

@@ -1,0 +1,120 @@
+"""Reassignments, elections and the quorum tool where several gateways are live."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from tests.gateway.handlers.asking import Asking
+from tests.gateway.handlers.support import Node
+from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, commit, node_of_two, partition
+
+TIMEOUT_MS = 30_000
+NO_LEADER_MS = 1
+
+
+@pytest.fixture
+async def node(tmp_path: Path) -> AsyncIterator[Node]:
+    async with node_of_two(tmp_path) as node:
+        yield node
+
+
+async def reassign(node: Node, *wanted: tuple[int, list[int] | None]) -> list[int]:
+    rows = [{"partition_index": index, "replicas": replicas} for index, replicas in wanted]
+    answer = await Asking(node).ask(
+        "alter_partition_reassignments", 0, timeout=TIMEOUT_MS, topics=[{"name": "t", "partitions": rows}]
+    )
+    return [row["error_code"] for row in answer["responses"][0]["partitions"]]
+
+
+async def listed(node: Node, topics: Any = None) -> Any:
+    answer = await Asking(node).ask("list_partition_reassignments", 0, timeout=TIMEOUT_MS, topics=topics)
+    return answer["topics"]
+
+
+async def elect(
+    node: Node, *indexes: int, timeout_ms: int = TIMEOUT_MS, every: bool = False
+) -> dict[int, int]:
+    asked = None if every else [{"topic": "t", "partitions": list(indexes)}]
+    answer = await Asking(node).ask(
+        "elect_leaders", 2, election_type=0, topic_partitions=asked, timeout=timeout_ms
+    )
+    assert answer["error_code"] == 0
+    return {
+        row["partition_id"]: row["error_code"]
+        for topic in answer["replica_election_results"]
+        for row in topic["partition_result"]
+    }
+
+
+async def test_a_reassignment_is_in_progress_until_the_leader_hands_over(node: Node) -> None:
+    assert await reassign(node, (0, [OTHER])) == [0]
+    expected = [
+        {
+            "name": "t",
+            "partitions": [
+                {
+                    "partition_index": 0,
+                    "replicas": [OTHER, THIS],
+                    "adding_replicas": [OTHER],
+                    "removing_replicas": [THIS],
+                }
+            ],
+        }
+    ]
+    assert await listed(node) == expected
+    assert await listed(node, [{"name": "t", "partition_indexes": [0, 1]}]) == expected
+    assert await listed(node, [{"name": "t", "partition_indexes": [1]}]) == []
+    await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
+    assert await listed(node) == []
+
+
+async def test_a_reassignment_is_cancelled(node: Node) -> None:
+    assert await reassign(node, (0, [OTHER])) == [0]
+    assert await reassign(node, (0, None), (1, None)) == [0, int(ErrorCode.no_reassignment_in_progress)]
+    assert await listed(node) == []
+
+
+async def test_only_live_gateways_are_replicas(node: Node) -> None:
+    invalid = int(ErrorCode.invalid_replica_assignment)
+    assert await reassign(node, (0, [7]), (0, []), (0, [THIS, OTHER])) == [invalid, invalid, 0]
+    image = node.services.topics.metadata_log.image.topics_by_id[TOPIC_ID]
+    assert image.partitions[0].replicas == (THIS, OTHER)
+
+
+async def test_an_election_waits_until_the_preferred_replica_leads(node: Node) -> None:
+    await reassign(node, (0, [OTHER, THIS]))
+    electing = asyncio.create_task(elect(node, 0, 1))
+    assert await node.services.topics.waiters.until(
+        lambda image: image.topics_by_id[TOPIC_ID].partitions[0].next_leader == OTHER, 30.0
+    )
+    assert not electing.done()
+    await commit(node, partition(TOPIC_ID, 0, OTHER, 4))
+    assert await electing == {0: 0, 1: int(ErrorCode.election_not_needed)}
+
+
+async def test_an_election_that_takes_too_long_goes_on(node: Node) -> None:
+    await reassign(node, (0, [OTHER, THIS]))
+    assert await elect(node, 0, timeout_ms=50) == {0: int(ErrorCode.request_timed_out)}
+    image = node.services.topics.metadata_log.image.topics_by_id[TOPIC_ID]
+    assert image.partitions[0].next_leader == OTHER
+
+
+async def test_an_election_of_all_topics_names_only_what_was_elected(node: Node) -> None:
+    assert await elect(node, every=True) == {}
+
+
+async def test_the_quorum_has_all_live_gateways(node: Node) -> None:
+    topics = [{"topic_name": "__cluster_metadata", "partitions": [{"partition_index": 0}]}]
+    answer = await Asking(node).ask("describe_quorum", 2, topics=topics)
+    quorum = answer["topics"][0]["partitions"][0]
+    assert quorum["leader_id"] == THIS
+    assert [voter["replica_id"] for voter in quorum["current_voters"]] == [THIS, OTHER]
+    assert {voter["log_end_offset"] for voter in quorum["current_voters"]} == {quorum["high_watermark"]}
+    addresses = [(row["node_id"], row["listeners"][0]["host"]) for row in answer["nodes"]]
+    assert addresses == [(THIS, "gateway.example"), (OTHER, "other.example")]

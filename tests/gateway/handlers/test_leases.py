@@ -1,0 +1,110 @@
+"""A gateway whose lease is over answers nothing as the latest, until an object of its session is confirmed again."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from kio.schema.errors import ErrorCode
+
+from gateway.cluster.membership.lease import Lease
+from gateway.metadata.records import TopicRecord
+from tests.gateway.handlers.asking import Asking
+from tests.gateway.handlers.support import Node
+from tests.gateway.handlers.two_brokers import (
+    NOT_LEADER,
+    OFFSETS_ID,
+    THIS,
+    commit,
+    fetch,
+    node_of_two,
+    partition,
+)
+
+NOT_COORDINATOR = int(ErrorCode.not_coordinator)
+
+
+class Log:
+    last_confirmed_sent_s = 0.0
+
+
+def give_lease(node: Node) -> Log:
+    """Give the node a lease of one second; return the log that begins it anew."""
+    log = Log()
+    registry = node.services.partitions.registry
+    registry.lease = Lease(log, 1.0, lambda: 0.5)
+    return log
+
+
+def end_lease(log: Log) -> None:
+    log.last_confirmed_sent_s = -10.0
+
+
+async def answers(node: Node) -> dict[str, int]:
+    """Return the error of each request that reads the latest state."""
+    asking = Asking(node)
+    _, fetched = await fetch(node, 12, 0)
+    listed = await asking.ask(
+        "list_offsets",
+        7,
+        replica_id=-1,
+        isolation_level=0,
+        topics=[
+            {"name": "t", "partitions": [{"partition_index": 0, "current_leader_epoch": -1, "timestamp": -1}]}
+        ],
+    )
+    ended = await asking.ask(
+        "offset_for_leader_epoch",
+        4,
+        replica_id=-1,
+        topics=[
+            {"topic": "t", "partitions": [{"partition": 0, "current_leader_epoch": -1, "leader_epoch": 3}]}
+        ],
+    )
+    offsets = await asking.ask(
+        "offset_fetch",
+        8,
+        groups=[{"group_id": "g", "topics": [{"name": "t", "partition_indexes": [0]}]}],
+        require_stable=False,
+    )
+    beat = await asking.ask(
+        "heartbeat", 4, group_id="g", generation_id=1, member_id="m", group_instance_id=None
+    )
+    return {
+        "fetch": fetched["error_code"],
+        "list_offsets": listed["topics"][0]["partitions"][0]["error_code"],
+        "offset_for_leader_epoch": ended["topics"][0]["partitions"][0]["error_code"],
+        "offset_fetch": offsets["groups"][0]["error_code"],
+        "heartbeat": beat["error_code"],
+    }
+
+
+def test_a_gateway_whose_lease_is_over_answers_nothing_as_the_latest(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with node_of_two(tmp_path) as node:
+            await commit(node, TopicRecord("__consumer_offsets", OFFSETS_ID), partition(OFFSETS_ID, 0, THIS))
+            log = give_lease(node)
+            before = await answers(node)
+            assert NOT_LEADER not in before.values()
+            assert NOT_COORDINATOR not in before.values()
+            end_lease(log)
+            assert await answers(node) == {
+                "fetch": NOT_LEADER,
+                "list_offsets": NOT_LEADER,
+                "offset_for_leader_epoch": NOT_LEADER,
+                "offset_fetch": NOT_COORDINATOR,
+                "heartbeat": NOT_COORDINATOR,
+            }
+            log.last_confirmed_sent_s = 0.0
+            assert await answers(node) == before
+
+    asyncio.run(scene())
+
+
+def test_a_gateway_without_a_cluster_has_no_lease(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with node_of_two(tmp_path) as node:
+            assert node.services.partitions.registry.lease is None
+            assert not node.services.partitions.registry.may_be_led_elsewhere
+
+    asyncio.run(scene())

@@ -1,0 +1,109 @@
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.metadata.balance import planned_moves
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.leadership import Move, move, order_move
+from gateway.metadata.membership import drain_broker, end_session, register_broker
+from tests.gateway.metadata.clusters import add_topic, broker, carry_out, cluster, leaders
+
+
+def plan(image: MetadataImage, *, is_balanced: bool = True) -> list[Move]:
+    return [
+        planned
+        for node in image.brokers.live(0)
+        for planned in planned_moves(image, node, is_balanced=is_balanced)
+    ]
+
+
+def make(image: MetadataImage, planned: Move) -> None:
+    topic_id, index, leader, leader_epoch, to = planned
+    assert carry_out(image, move(image, topic_id, index, leader=leader, leader_epoch=leader_epoch, to=to))
+
+
+def spread(image: MetadataImage) -> int:
+    led = Counter(leaders(image).values())
+    counts = [led[node] for node in image.brokers.live(0)]
+    return max(counts) - min(counts)
+
+
+@given(st.integers(1, 5), st.integers(1, 3), st.lists(st.integers(1, 12), min_size=1, max_size=6), st.data())
+def test_joins_end_with_leaders_spread_evenly_by_few_moves(
+    before: int, joined: int, sizes: list[int], data: st.DataObject
+) -> None:
+    image = cluster(range(1, before + 1), sizes)
+    for node in range(before + 1, before + joined + 1):
+        carry_out(image, register_broker(image, broker(node, 50 + node)))
+    expected = len(plan(image))
+    made = 0
+    while planned := plan(image):
+        make(image, data.draw(st.sampled_from(planned)))
+        made += 1
+        assert made <= expected + len(sizes)
+    assert spread(image) <= 1
+    for topic in image.topics_by_id.values():
+        led = Counter(partition.leader for partition in topic.partitions.values())
+        counts = [led[node] for node in image.brokers.live(0)]
+        assert max(counts) - min(counts) <= 1
+        assert all(partition.leader == partition.replicas[0] for partition in topic.partitions.values())
+    partitions = sum(sizes)
+    share = -(-partitions // (before + joined))
+    assert made <= share * joined + len(sizes) * (before + joined)
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=6))
+def test_an_even_cluster_moves_nothing_within_topics(sizes: list[int]) -> None:
+    image = cluster([1, 2, 3], [3 * size for size in sizes], 3)
+    assert plan(image) == []
+
+
+def test_a_gateway_that_comes_back_gets_back_what_it_led() -> None:
+    image = cluster([1, 2, 3], [6, 5, 4], 3)
+    before = leaders(image)
+    carry_out(image, end_session(image, 2, 2))
+    carry_out(image, register_broker(image, broker(2, 9)))
+    while planned := plan(image):
+        make(image, planned[0])
+    assert leaders(image) == before or spread(image) <= 1
+    assert sum(leaders(image)[place] == 2 for place in before) >= sum(led == 2 for led in before.values()) - 1
+
+
+def test_a_drained_gateway_hands_everything_over() -> None:
+    image = cluster([1, 2, 3], [6, 5], 2)
+    carry_out(image, drain_broker(image, 2))
+    while planned := plan(image, is_balanced=False):
+        assert {made.leader for made in planned} == {2}
+        make(image, planned[0])
+    assert 2 not in leaders(image).values()
+    assert plan(image) == [] or all(made.to != 2 for made in plan(image))
+    add_topic(image, 9, 1)
+
+
+def test_an_ordered_move_is_planned_first_and_without_balancing() -> None:
+    image = cluster([1, 2, 3], [6, 6], 3)
+    topic = image.topics_by_name["t2"]
+    leader = topic.partitions[3].leader
+    to = next(node for node in (1, 2, 3) if node != leader)
+    assert carry_out(image, order_move(image, topic.topic_id, 3, to)) is None
+    assert plan(image, is_balanced=False) == [Move(topic.topic_id, 3, leader, 0, to)]
+    assert planned_moves(image, leader)[0] == Move(topic.topic_id, 3, leader, 0, to)
+
+
+def test_a_gateway_alone_moves_nothing() -> None:
+    image = cluster([1], [6])
+    assert plan(image) == []
+
+
+def test_ten_thousand_partitions_are_planned_quickly() -> None:
+    image = cluster([1, 2], [5000, *[1] * 5000], 2)
+    carry_out(image, register_broker(image, broker(3, 9)))
+    begun_s = time.process_time()
+    planned = planned_moves(image, 1)
+    assert time.process_time() - begun_s < 2.0
+    assert planned
+    assert 3 in {made.to for made in planned}

@@ -1,0 +1,180 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from kio.schema.errors import ErrorCode
+
+from gateway.metadata.decision import ApiError
+from gateway.metadata.image import MetadataImage, PartitionImage
+from gateway.metadata.leadership import is_reassigned, move, order_move, reassign, reassigned_replicas
+from gateway.metadata.membership import end_session, register_broker
+from tests.gateway.metadata.clusters import broker, carry_out, cluster
+
+NAME = "t1"
+
+
+def partition(image: MetadataImage, index: int = 0) -> PartitionImage:
+    return image.topics_by_name[NAME].partitions[index]
+
+
+def moved(image: MetadataImage, to: int, index: int = 0) -> bool:
+    topic = image.topics_by_name[NAME]
+    led = topic.partitions[index]
+    return carry_out(
+        image, move(image, topic.topic_id, index, leader=led.leader, leader_epoch=led.leader_epoch, to=to)
+    )
+
+
+def code(answer: ApiError | None) -> ErrorCode:
+    return ErrorCode.none if answer is None else answer.error_code
+
+
+def test_only_the_present_leader_in_its_epoch_moves_a_partition() -> None:
+    image = cluster([1, 2], [1])
+    topic_id = image.topics_by_name[NAME].topic_id
+    leader = partition(image).leader
+    other = 3 - leader
+    for wrong in (
+        move(image, topic_id, 0, leader=other, leader_epoch=0, to=leader),
+        move(image, topic_id, 0, leader=leader, leader_epoch=1, to=other),
+        move(image, topic_id, 0, leader=leader, leader_epoch=0, to=7),
+        move(image, topic_id, 0, leader=leader, leader_epoch=0, to=leader),
+        move(image, topic_id, 5, leader=leader, leader_epoch=0, to=other),
+    ):
+        assert wrong.records == ()
+        assert not wrong.answer
+    assert moved(image, other)
+    assert (partition(image).leader, partition(image).leader_epoch) == (other, 1)
+    assert partition(image).replicas == (other,)
+
+
+def test_a_moved_partition_prefers_its_new_leader() -> None:
+    image = cluster([1, 2, 3, 4], [1], 3)
+    replicas = partition(image).replicas
+    outside = next(node for node in (1, 2, 3, 4) if node not in replicas)
+    assert moved(image, outside)
+    assert partition(image).replicas == (outside, *replicas[:2])
+    assert moved(image, replicas[1])
+    assert partition(image).replicas == (replicas[1], outside, replicas[0])
+
+
+def test_a_reassignment_to_replicas_with_the_leader_is_complete_at_once() -> None:
+    image = cluster([1, 2, 3], [1], 2)
+    leader = partition(image).leader
+    other = next(node for node in (1, 2, 3) if node not in partition(image).replicas)
+    assert code(carry_out(image, reassign(image, NAME, 0, [other, leader], 1))) is ErrorCode.none
+    assert partition(image).replicas == (other, leader)
+    assert (partition(image).leader, partition(image).leader_epoch) == (leader, 0)
+    assert not is_reassigned(partition(image))
+
+
+def test_a_reassignment_without_the_leader_lasts_until_the_leader_hands_over() -> None:
+    image = cluster([1, 2, 3], [1], 2)
+    before = partition(image).replicas
+    other = next(node for node in (1, 2, 3) if node not in before)
+    assert code(carry_out(image, reassign(image, NAME, 0, [other], 1))) is ErrorCode.none
+    assert is_reassigned(partition(image))
+    assert partition(image).adding_replicas == (other,)
+    assert partition(image).removing_replicas == before
+    assert partition(image).next_leader == other
+    assert reassigned_replicas(partition(image)) == (other,)
+    assert reassign(image, NAME, 0, [other], 1).records == (), "deciding again changes nothing"
+    assert moved(image, other)
+    assert partition(image).replicas == (other,)
+    assert not is_reassigned(partition(image))
+    assert partition(image).next_leader == -1
+
+
+def test_a_reassignment_is_cancelled() -> None:
+    image = cluster([1, 2, 3], [1], 2)
+    before = partition(image).replicas
+    other = next(node for node in (1, 2, 3) if node not in before)
+    assert code(carry_out(image, reassign(image, NAME, 0, None, 1))) is ErrorCode.no_reassignment_in_progress
+    carry_out(image, reassign(image, NAME, 0, [other], 1))
+    assert code(carry_out(image, reassign(image, NAME, 0, None, 1))) is ErrorCode.none
+    assert partition(image).replicas == before
+    assert partition(image).next_leader == -1
+    assert not is_reassigned(partition(image))
+
+
+def test_a_reassignment_ends_when_its_leader_ends() -> None:
+    image = cluster([1, 2, 3], [1], 2)
+    before = partition(image).replicas
+    other = next(node for node in (1, 2, 3) if node not in before)
+    carry_out(image, reassign(image, NAME, 0, [other], 1))
+    leader = partition(image).leader
+    carry_out(image, end_session(image, leader, image.brokers.by_id[leader].broker_epoch))
+    assert partition(image).leader == other
+    assert partition(image).replicas == (other,)
+    assert not is_reassigned(partition(image))
+
+
+def test_an_order_to_a_gateway_that_ends_is_taken_back() -> None:
+    image = cluster([1, 2, 3], [1], 1)
+    leader = partition(image).leader
+    to = next(node for node in (1, 2, 3) if node != leader)
+    topic_id = image.topics_by_name[NAME].topic_id
+    assert carry_out(image, order_move(image, topic_id, 0, to)) is None
+    assert partition(image).next_leader == to
+    carry_out(image, end_session(image, to, image.brokers.by_id[to].broker_epoch))
+    assert partition(image).next_leader == -1
+    assert partition(image).leader == leader
+
+
+@pytest.mark.parametrize(
+    ("to", "expected"),
+    [(7, ErrorCode.preferred_leader_not_available), (None, ErrorCode.election_not_needed)],
+)
+def test_an_order_that_can_not_be_carried_out_is_refused(to: int | None, expected: ErrorCode) -> None:
+    image = cluster([1, 2], [1])
+    topic_id = image.topics_by_name[NAME].topic_id
+    answer = order_move(image, topic_id, 0, partition(image).leader if to is None else to).answer
+    assert code(answer) is expected
+
+
+def test_an_unknown_partition_is_refused() -> None:
+    image = cluster([1, 2], [1])
+    topic_id = image.topics_by_name[NAME].topic_id
+    assert code(order_move(image, topic_id, 4, 1).answer) is ErrorCode.unknown_topic_or_partition
+    assert code(reassign(image, NAME, 4, [1], 1).answer) is ErrorCode.unknown_topic_or_partition
+    assert code(reassign(image, "no", 0, [1], 1).answer) is ErrorCode.unknown_topic_or_partition
+    assert code(reassign(image, NAME, 0, [1, 1], 1).answer) is ErrorCode.invalid_replica_assignment
+
+
+@given(st.data())
+def test_epochs_only_grow_and_the_leader_is_always_a_replica(data: st.DataObject) -> None:
+    image = cluster([1, 2, 3, 4], [3], 2)
+    topic_id = image.topics_by_name[NAME].topic_id
+    session = 10
+    for _ in range(data.draw(st.integers(1, 12))):
+        index = data.draw(st.integers(0, 2))
+        node = data.draw(st.integers(1, 4))
+        before = [
+            (p.leader_epoch, p.partition_epoch, p.leader)
+            for p in image.topics_by_name[NAME].partitions.values()
+        ]
+        what = data.draw(st.sampled_from(["move", "order", "reassign", "cancel", "end", "join"]))
+        if what == "move":
+            moved(image, node, index)
+        elif what == "order":
+            carry_out(image, order_move(image, topic_id, index, node))
+        elif what == "reassign":
+            targets = data.draw(st.lists(st.integers(1, 4), min_size=1, max_size=3, unique=True))
+            carry_out(image, reassign(image, NAME, index, targets, 1))
+        elif what == "cancel":
+            carry_out(image, reassign(image, NAME, index, None, 1))
+        elif what == "end":
+            epoch = image.brokers.by_id[node].broker_epoch
+            carry_out(image, end_session(image, node, epoch))
+        else:
+            session += 1
+            carry_out(image, register_broker(image, broker(node, session)))
+        after = image.topics_by_name[NAME].partitions.values()
+        for (leader_epoch, partition_epoch, leader), now in zip(before, after, strict=True):
+            assert now.leader_epoch == leader_epoch + (now.leader != leader)
+            assert partition_epoch <= now.partition_epoch <= partition_epoch + 2
+            assert now.leader in now.replicas
+            assert len(set(now.replicas)) == len(now.replicas)
+            if image.brokers.live(0):
+                assert now.leader in image.brokers.live(0)

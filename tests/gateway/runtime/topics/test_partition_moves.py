@@ -1,0 +1,152 @@
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.metadata.balance import planned_moves
+from gateway.metadata.leadership import order_move
+from gateway.metadata.membership import drain_broker
+from gateway.runtime.partitions.partition import HandedOver
+from gateway.runtime.topics.partition_moves import PartitionMoves
+from log import LogDirectory
+from tests.gateway.handlers.support import NOW_MS, Node
+from tests.gateway.handlers.two_brokers import (
+    NOT_LEADER,
+    OTHER,
+    THIS,
+    TOPIC_ID,
+    broker,
+    commit,
+    fetch,
+    node_of_two,
+    partition,
+    produce,
+)
+from tests.support.batches import Batch, records
+
+PATIENCE_S = 30.0
+
+
+class Uploads:
+    """The uploads of the histories of partitions; each waits for `may_end`."""
+
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self.kept: list[int] = []
+        self.uploaded: list[tuple[int, int]] = []
+        self.begun = asyncio.Event()
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        self.error: Exception | None = None
+
+    async def hand_over(self, topic: str, index: int) -> None:
+        log = self._directory.get(topic, index)
+        assert log is not None
+        self.begun.set()
+        await self.may_end.wait()
+        if self.error is not None:
+            raise self.error
+        assert log.recovery_point == log.log_end_offset
+        self.uploaded.append((index, log.log_end_offset))
+
+    def keep(self, topic_id: uuid.UUID, index: int) -> None:
+        self.kept.append(index)
+
+
+@asynccontextmanager
+async def moves(path: Path) -> AsyncIterator[tuple[Node, PartitionMoves, Uploads]]:
+    """Open a node of two whose moves are not started; it spreads leaders at once after a join."""
+    async with node_of_two(path) as node:
+        services = node.services
+        uploads = Uploads(services.partitions.log_directory)
+        config = services.node.config
+        made = PartitionMoves(
+            config,
+            THIS,
+            services.topics.metadata_log,
+            services.node.brokers,
+            services.partitions.registry,
+            services.partitions.flusher,
+            uploads,
+            lambda: 0.0,
+        )
+        yield node, made, uploads
+        await made.stop()
+
+
+def leader(node: Node, index: int = 0) -> tuple[int, int]:
+    image = node.services.topics.metadata_log.image.topics_by_id[TOPIC_ID].partitions[index]
+    return image.leader, image.leader_epoch
+
+
+async def until(node: Node, condition: Callable[[], bool]) -> None:
+    assert await node.services.topics.waiters.until(lambda _: condition(), PATIENCE_S)
+
+
+async def test_an_ordered_move_hands_the_partition_over(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, uploads):
+        await produce(node, 9, 0)
+        made.start()
+        await node.services.topics.metadata_log.commit(lambda image: order_move(image, TOPIC_ID, 0, OTHER))
+        await until(node, lambda: leader(node) == (OTHER, 4))
+        assert uploads.uploaded == [(0, 1)]
+        _, row = await produce(node, 9, 0)
+        assert row["error_code"] == NOT_LEADER
+
+
+async def test_nothing_is_appended_and_read_while_a_partition_is_handed_over(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, uploads):
+        held = node.services.partitions.registry.get("t", 0)
+        assert held is not None
+        uploads.may_end.clear()
+        made.start()
+        await node.services.topics.metadata_log.commit(lambda image: order_move(image, TOPIC_ID, 0, OTHER))
+        await uploads.begun.wait()
+        assert leader(node) == (THIS, 3)
+        for answered in (await produce(node, 9, 0), await fetch(node, 12, 0)):
+            assert answered[1]["error_code"] == NOT_LEADER
+        with pytest.raises(HandedOver) as refused:
+            held.append(Batch(records(1), base_timestamp=NOW_MS).encode(), NOW_MS)
+        assert refused.value.kafka_error_code == ErrorCode.not_leader_or_follower
+        uploads.may_end.set()
+        await until(node, lambda: leader(node) == (OTHER, 4))
+
+
+async def test_a_partition_whose_upload_fails_is_served_again(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, uploads):
+        uploads.error = OSError("the store refuses")
+        topics = node.services.topics
+        await topics.metadata_log.commit(lambda image: order_move(image, TOPIC_ID, 0, OTHER))
+        assert await made.hand_over(planned_moves(topics.metadata_log.image, THIS)) == 0
+        assert leader(node) == (THIS, 3)
+        _, row = await produce(node, 9, 0)
+        assert row["error_code"] == 0
+
+
+async def test_a_join_spreads_leaders_after_the_delay(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, uploads):
+        await commit(node, *(partition(TOPIC_ID, index, THIS) for index in range(2, 6)))
+        now_s = [0.0]
+        made._seconds = lambda: now_s[0]
+        made.start()
+        await asyncio.sleep(0)
+        assert not uploads.uploaded
+        now_s[0] = 100.0
+        await commit(node, broker(OTHER, epoch=9))
+        now_s[0] = 200.0
+        made._wake.set()
+        await until(node, lambda: sum(leader(node, index)[0] == OTHER for index in range(6)) == 3)
+
+
+async def test_a_drained_gateway_hands_everything_over_without_a_delay(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, _):
+        await commit(node, *(partition(TOPIC_ID, index, THIS) for index in range(2, 5)))
+        made.start()
+        await node.services.topics.metadata_log.commit(lambda image: drain_broker(image, THIS))
+        await until(node, lambda: all(leader(node, index)[0] == OTHER for index in range(5)))
