@@ -69,7 +69,8 @@ async def rebuild_directory(
     shared = SharedLog(objects, session, next_seq=known.end_seq, next_offset=end_offset)
     if not is_whole:
         logger.info("the metadata of the cluster, which an older release has written, is copied to meta/")
-        await copy_log(shared, stored_batches(storage, path / f"{METADATA_TOPIC}-0"))
+        place = path / f"{METADATA_TOPIC}-0"
+        await copy_log(shared, stored_batches(storage, place) if storage.exists(str(place)) else ())
     logger.info(
         "%s: rebuilt from the bucket: sessions %d, objects %d, bytes %d, partitions %d, in %.2f s",
         path,
