@@ -212,7 +212,6 @@ class BucketHome:
 
     async def begin(self, services: Services) -> None:
         """Begin to upload the history of partitions, join the cluster, and adopt partitions that this gateway begins to lead."""
-        assert self._journal is not None
         clock, image, shared = self._machine.clock, services.topics.metadata_log.image, self._started.shared
 
         async def registered() -> Sequence[RegisteredSession]:
@@ -246,9 +245,12 @@ class BucketHome:
         self._uploads.start()
         self.readiness.start(services, self._objects, self._machine.storage, sessions, self._uploads)
         services.upkeep.uploads = self._uploads
-        self._tail = MetadataTail(self._journal.has_more, services.topics.metadata_log.catch_up, self._poll_s)
-        self._tail.start()
         self._cache.serve(services.partitions.log_directory)
+        if self._journal is None:
+            return
+        has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
+        self._tail = MetadataTail(has_more, catch_up, self._poll_s)
+        self._tail.start()
         self._membership = ClusterMembership(
             self._config, self._machine, self._objects, self.wal, services, self.readiness, self._fenced
         )
