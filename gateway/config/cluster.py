@@ -136,14 +136,6 @@ CLUSTER_SETTINGS = (
         maximum=60_000,
     ),
     _number(
-        "seqgate.cluster.metadata.poll.ms",
-        500,
-        "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: topics, configurations, users, "
-        "access control. A change by this gateway itself, and the answer to a request that would change something, wait for no look.",
-        minimum=10,
-        maximum=60_000,
-    ),
-    _number(
         "seqgate.cluster.upload.interval.ms",
         600_000,
         "Milliseconds after which the gateway uploads new records of all partitions as parts of their segments, and deletes the objects "

@@ -233,7 +233,7 @@ def led(topic_id: uuid.UUID, index: int, leader: int, leader_epoch: int) -> Part
 @asynccontextmanager
 async def members(tmp_path: Path, objects: Callable[[], ObjectStore] | None = None) -> AsyncIterator[Members]:
     """Open a cluster without gateways; its bucket is a directory, unless `objects` opens another one."""
-    (tmp_path / "bucket").mkdir(exist_ok=True)
+    (tmp_path / "bucket").mkdir(parents=True, exist_ok=True)
     made = Members(tmp_path, objects or (lambda: DirectoryObjects(tmp_path / "bucket")))
     try:
         yield made

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
-
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey
-from gateway.cluster.rebuild import history, wal_reader
+from gateway.cluster.rebuild import history, restoring
 from gateway.cluster.uploads.collection import Collection
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
+from gateway.cluster.wal import ended_rows
 from gateway.cluster.wal.keys import object_key
+from gateway.cluster.wal.wal_object import Row
 from gateway.homes import bucket_home
 from log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault
@@ -77,7 +77,10 @@ def missing_object_taken_for_damage() -> list[Change]:
     async def read_boundary(*_: object) -> int:
         return 0
 
-    return [(wal_reader, "read_boundary", read_boundary)]
+    return [
+        (restoring, "read_boundary", read_boundary),
+        (ended_rows, "read_boundary", read_boundary),
+    ]
 
 
 @bucket_fault
@@ -93,22 +96,11 @@ def covered_by_one_partition() -> list[Change]:
 @bucket_fault
 def rows_replayed_over_parts() -> list[Change]:
     """a start writes rows of the write-ahead log over the segments of a manifest, although a compaction has moved their records"""
-    apply = history.History.apply
 
-    async def always(self: history.History, wal_object: Any) -> None:
-        known = self._manifests
-        for row in wal_object.rows:
-            await self.restore(PartitionKey(row.topic_id, row.partition))
-        self._manifests = {
-            partition: None if manifest is None else msgspec.structs.replace(manifest, end_offset=-1)
-            for partition, manifest in known.items()
-        }
-        try:
-            await apply(self, wal_object)
-        finally:
-            self._manifests = known
+    def wants(self: history.History, row: Row) -> bool:
+        return PartitionKey(row.topic_id, row.partition) in self._manifests
 
-    return [(history.History, "apply", always)]
+    return [(history.History, "wants", wants)]
 
 
 @bucket_fault
