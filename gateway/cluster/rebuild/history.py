@@ -106,10 +106,11 @@ class History:
         restoring = [asyncio.create_task(one(partition)) for partition in self._wanted]
         try:
             await asyncio.gather(*restoring)
-        finally:
+        except (Exception, asyncio.CancelledError):
             for task in restoring:
                 task.cancel()
             await asyncio.gather(*restoring, return_exceptions=True)
+            raise
 
     async def _manifest_content(self, partition: PartitionKey) -> bytes | None:
         try:

@@ -7,6 +7,7 @@ happens to an object that is needed, a manifest has its rows by then, and everyt
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -60,7 +61,7 @@ async def restore(
                 return await _restore(objects, ended, staged, partitions, run_files)
             except Collected:
                 await _discard(staged, partitions, run_files)
-    except BaseException:
+    except (Exception, asyncio.CancelledError):
         await _discard(staged, partitions, at_once)
         raise
 

@@ -166,7 +166,8 @@ class EndedLogs:
                     data.append(await self._rows.data(RowAt(wal, seq, each)) if is_start else b"")
                 log.coverage.put(seq, [each.row for each in placed], data)
             log.known_end = seqs.stop
-        finally:
+        except (Exception, asyncio.CancelledError):
             for task in reading:
                 task.cancel()
             await asyncio.gather(*reading, return_exceptions=True)
+            raise

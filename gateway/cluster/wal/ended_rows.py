@@ -82,10 +82,14 @@ class EndedRows:
                     yield await ahead.popleft()
             while ahead:
                 yield await ahead.popleft()
-        finally:
+        except (Exception, asyncio.CancelledError):
             for task in ahead:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
+            raise
+        finally:
+            for task in ahead:
+                task.cancel()
 
     async def index(self, wal: WalRange, seq: int) -> tuple[Index, bytes]:
         """Return the index of an object, and the end of the object that was read for it. Raises as `read`."""

@@ -60,7 +60,7 @@ def test_after_the_interval(walk: Walk) -> None:
     walk.end()
 
 
-def test_soon_after_a_start_that_finds_records_in_logs_of_ended_sessions(walk: Walk) -> None:
+def test_soon_after_a_start_that_finds_logs_of_earlier_sessions(walk: Walk) -> None:
     walk.append(PartitionKey(PLAIN, 0), 3)
     walk.run(walk.flusher.idle())
     end = walk.plain.log.log_end_offset
