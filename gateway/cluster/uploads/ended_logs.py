@@ -71,19 +71,25 @@ class EndedLogs:
         self._deletions = Deletions(objects)
         self._logs: dict[int, _EndedLog] = {}
         """The logs whose indexes are known, by the number of their session."""
+        self._turn = asyncio.Lock()
         self._done: set[int] = set()
         """The sessions whose logs have no object left but the seal, from the boundary of sessions on."""
 
     async def uncovered(self) -> Collection[PartitionKey]:
         """Return the partitions that no manifest covers so far. Raises as `collect`."""
-        await self._look()
-        return {key for log in self._logs.values() for key in log.coverage.partitions()}
+        async with self._turn:
+            await self._look()
+            return {key for log in self._logs.values() for key in log.coverage.partitions()}
 
     async def collect(self) -> int:
         """Delete what is not needed; return how many objects. Waits until the store answers.
 
         Raises CorruptWalObject for a boundary, CorruptRegistration, IncompatibleFormat, Refused.
         """
+        async with self._turn:
+            return await self._collect()
+
+    async def _collect(self) -> int:
         await self._look()
         deleted = 0
         for log in list(self._logs.values()):
