@@ -30,6 +30,7 @@ from gateway.admin.sweep import command as sweep
 from gateway.admin.topics import command as topics
 from gateway.admin.transactions import command as transactions
 from gateway.admin.users import command as users
+from gateway.config.worker_settings import MOST_WORKERS
 from gateway.serving import Options
 from gateway.serving import serve as run_gateway
 
@@ -68,6 +69,17 @@ Cluster = Annotated[
         "--cluster",
         metavar="ADDRESS",
         help="The bucket, or the directory, in which records are durable: s3://BUCKET/PREFIX or file:///DIRECTORY.",
+        show_default=False,
+    ),
+]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Serve the data directory with N processes, each a broker on the next port. [default: 1]",
+        min=1,
+        max=MOST_WORKERS,
         show_default=False,
     ),
 ]
@@ -112,12 +124,13 @@ def serve(
     ] = None,
     data_dir: DataDir = None,
     cluster: Cluster = None,
+    workers: Workers = None,
     settings: Settings = None,
     config_file: ConfigFile = None,
     guide: Annotated[bool, typer.Option("--guide", help="Also print a first command to try.")] = False,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
-    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide, cluster))
+    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide, cluster, workers))
     if code:
         raise typer.Exit(code)
 

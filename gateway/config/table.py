@@ -35,6 +35,7 @@ from gateway.config.tls import TLS_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
 from gateway.config.transactions import TRANSACTION_SETTINGS
 from gateway.config.users import USER_SETTINGS
+from gateway.config.worker_settings import WORKER_SETTINGS
 
 SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
@@ -48,6 +49,7 @@ SETTINGS: tuple[Setting, ...] = (
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *CLIENT_QUOTA_SETTINGS,
+    *WORKER_SETTINGS,
     *CLUSTER_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
