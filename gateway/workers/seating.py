@@ -57,8 +57,8 @@ def unregistered(image: MetadataImage, besides: Collection[int] = ()) -> Iterato
 
 def died(image: MetadataImage, node_id: int) -> Iterator[MetadataRecord]:
     """Yield the record that fences a worker which has died, so that clients wait for its partitions."""
-    broker = image.brokers.by_id[node_id]
-    if not broker.fenced:
+    broker = image.brokers.by_id.get(node_id)
+    if broker is not None and not broker.fenced:
         yield BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, fenced=FENCED)
 
 

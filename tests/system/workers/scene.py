@@ -85,7 +85,12 @@ class Load(threading.Thread):
         self.longest_gap_s: dict[int, float] = defaultdict(float)
         self._stopping = threading.Event()
         self._producer = Producer(
-            {"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 2, "retry.backoff.ms": 20}
+            {
+                "bootstrap.servers": bootstrap,
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "retry.backoff.ms": 20,
+            }
         )
 
     def run(self) -> None:
@@ -140,7 +145,9 @@ def stored(bootstrap: str, name: str = TOPIC, partitions: int = PARTITIONS) -> d
     found: dict[int, list[bytes]] = defaultdict(list)
     ends = {}
     for partition in range(partitions):
-        ends[partition] = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=DEADLINE_S)[1]
+        ends[partition] = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=DEADLINE_S)[
+            1
+        ]
     consumer.assign([TopicPartition(name, partition, 0) for partition in range(partitions)])
     deadline = time.monotonic() + DEADLINE_S
     while any(len(found[partition]) < ends[partition] for partition in ends):
