@@ -74,6 +74,7 @@ def run_workers(config: Config, *, guide: bool = False) -> None:
         raise StartFailed(f"the data directory {root} can't be opened: {in_words(error)}") from error
     _warn_of_readers(str(root))
     gc.freeze()  # workers share the memory of what is not written to
+    gc.enable()
     try:
         Supervisor(config, shared, run_worker).run(
             lambda workers: _announce_workers(config, workers, guide=guide)
@@ -95,6 +96,7 @@ def _close(shared: SharedDirectory) -> None:
 
 def run_worker(config: Config, seat: Seat) -> int:
     """Run one worker in this process, a copy of its supervisor's, until SIGTERM. Return the exit code."""
+    gc.disable()
     log_output.name_worker(seat.number)
     try:
         uvloop.run(_serve(config, guide=False, seat=seat))

@@ -6,6 +6,7 @@ Nothing runs by itself: the caller starts the coordinators with `start_coordinat
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import NamedTuple
 
 from gateway.config import Config
@@ -88,7 +89,7 @@ async def compose(
         recoveries=recoveries,
     )
     await lifecycle.start()
-    blocks = open_store(config, metadata_log, directory.environment.durability)
+    blocks = open_store(config, metadata_log, Path(directory.files), directory.environment.durability)
     producer_ids = open_producer_ids(config, blocks, machine.clock)
     group_configs = GroupConfigs(config, metadata_log)
     internal_topics = InternalTopics(metadata_log, partitions, brokers, node_id)

@@ -6,7 +6,7 @@ while any of them lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -14,10 +14,12 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import RegisterBrokerRecord
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_log import open_metadata_log
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
 from gateway.workers.seating import leader_of, seats, spread, unregistered
 from log import DirectoryShare, LocalDurability, LogDirectory, Storage
 from log.sharing import WORKERS, hold, is_shared, merge, release, split
+from pid_allocator.seen_file import newest_content
 
 METADATA: Final = "metadata"
 """The name under which the supervisor has the facts about the metadata log."""
@@ -50,6 +52,8 @@ def make_whole(storage: Storage, root: Path, now_ms: Callable[[], int]) -> None:
     writer = MetadataWriter(storage, str(root), str(root / WORKERS / METADATA), now_ms)
     writer.change(list(unregistered(writer.image)))
     writer.close()
+    seen = [root, *((root / WORKERS / name) for name in storage.list_directory(str(root / WORKERS)))]
+    _write_seen(storage, _newest_seen(storage, seen), [root])
     merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(writer.image, None, *key))
 
 
@@ -107,6 +111,8 @@ class SharedDirectory:
             [METADATA, *map(str, node_ids)],
             lambda *key: _owner(metadata.image, self._first_id, *key),
         )
+        seen = _newest_seen(self._storage, [self._root])
+        _write_seen(self._storage, seen, [own_files(self._root, node_id) for node_id in node_ids])
 
     def close(self) -> None:
         """Make the directory whole after all workers have ended, and release it. Raises LogError, IncompatibleFormat, OSError."""
@@ -115,6 +121,17 @@ class SharedDirectory:
             make_whole(self._storage, self._root, self._now_ms)
         finally:
             release(self._storage, str(self._root))
+
+
+def _newest_seen(storage: Storage, directories: Iterable[Path]) -> bytes | None:
+    """Return the newest view of a shared store of producer ids that a process has noted; None without any."""
+    paths = [str(directory / SEEN_FILE) for directory in directories]
+    return newest_content([storage.read_file(path) for path in paths if storage.exists(path)])
+
+
+def _write_seen(storage: Storage, content: bytes | None, directories: Iterable[Path]) -> None:
+    for directory in directories if content is not None else ():
+        LocalDurability(storage).replace(str(directory / SEEN_FILE), content or b"")
 
 
 def _owner(image: MetadataImage, otherwise: int | None, topic: str, partition: int) -> str | None:

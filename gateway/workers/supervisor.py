@@ -81,17 +81,27 @@ class Supervisor:
         self._shared.share_out([self._registration(number) for number in self._configs])
         self._metadata.when_changed.append(self._tell)
         with Signals() as signals:
-            self._selector.register(signals.wakes, selectors.EVENT_READ)
-            for number in self._configs:
-                self._start(number)
-            while self._workers or (self._due_s and self._stop_by_s is None):
-                self._turn(signals)
-                if not self._is_announced and self._all_ready():
-                    self._is_announced = True
-                    announce(list(self._workers.values()))
-        self._selector.close()
+            try:
+                self._selector.register(signals.wakes, selectors.EVENT_READ)
+                for number in self._configs:
+                    self._start(number)
+                while self._workers or (self._due_s and self._stop_by_s is None):
+                    self._turn(signals)
+                    if not self._is_announced and self._all_ready():
+                        self._is_announced = True
+                        announce(list(self._workers.values()))
+            finally:
+                self._end_all()
         if self._failure is not None:
             raise WorkersFailed(self._failure)
+
+    def _end_all(self) -> None:
+        """Kill the workers that an unexpected error has left: nobody may make the directory whole while a worker runs."""
+        for worker in self._workers.values():
+            worker.kill()
+            worker.await_end()
+            worker.close()
+        self._selector.close()
 
     # --- one turn
 

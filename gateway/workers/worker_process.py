@@ -111,6 +111,11 @@ class WorkerProcess:
         pid, status = os.waitpid(self.pid, os.WNOHANG)
         return None if pid == 0 else os.waitstatus_to_exitcode(status)
 
+    def await_end(self) -> None:
+        """Wait until the process has ended."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
     def close(self) -> None:
         """Close the stream."""
         self.connection.close()
