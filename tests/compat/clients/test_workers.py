@@ -28,7 +28,7 @@ def test_the_tools_of_the_jvm(gateway: GatewayProcess) -> None:
         *("kafka-console-producer", "--bootstrap-server", gateway.bootstrap, "--topic", TOPIC),
         *("--reader-property", "parse.key=true", "--reader-property", "key.separator=:"),
         *("--command-property", "enable.idempotence=true"),
-        input_text=sent,
+        stdin=sent,
     )
     produced.expect_success()
     kill(pids(gateway)[-1])  # readers and groups meet a worker that has just started again
