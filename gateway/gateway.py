@@ -276,6 +276,7 @@ class Gateway:
         services.partitions.recompressor.stop()
         await self._jobs.stop()
         await services.node.tasks.stop()
+        await services.node.peers.close()
         services.node.audit.close()
         await services.coordinators.producer_ids.close()
         await services.topics.metadata_log.close()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from gateway.config.config import Config, unknown_setting
 from gateway.config.errors import ConfigError
+from gateway.config.inter_broker_login import inter_broker_complaint
 from gateway.config.logins import login_complaint
 from gateway.config.rules import broker_conflict
 from gateway.config.setting import EmptyItemError, InvalidValueError, RefusedValueError, SettingValue
@@ -133,6 +134,9 @@ def _check_together(static: Mapping[str, SettingValue]) -> None:
     unable = login_complaint(config)
     if unable:
         raise ConfigError(f"Clients can't log in: {unable}.")
+    unable = inter_broker_complaint(config)
+    if unable:
+        raise ConfigError(f"Gateways can't reach each other: {unable}.")
     for advertised in config.advertised_listeners:
         if advertised.name not in names:
             raise ConfigError(

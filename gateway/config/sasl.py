@@ -45,7 +45,8 @@ SASL_SETTINGS = (
         sensitive=True,
         check=jaas_complaint,
         doc="Kafka's JAAS line of a mechanism, always with the prefix `listener.name.NAME.MECHANISM.` in lower case. The options "
-        '`user_NAME="PASSWORD"` of the line for `plain` are the users of PLAIN; other options do nothing.',
+        '`user_NAME="PASSWORD"` of the line for `plain` are the users of PLAIN. '
+        "The options `username` and `password` are the user as which this gateway logs in to other gateways; other options do nothing.",
     ),
     _setting(
         name=USERS_FILE,

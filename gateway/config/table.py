@@ -21,6 +21,7 @@ from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
 from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
+from gateway.config.inter_broker import INTER_BROKER_SETTINGS
 from gateway.config.log_lines import LOGGING_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.oauthbearer import OAUTHBEARER_SETTINGS
@@ -51,6 +52,7 @@ SETTINGS: tuple[Setting, ...] = (
     *CLIENT_QUOTA_SETTINGS,
     *WORKER_SETTINGS,
     *CLUSTER_SETTINGS,
+    *INTER_BROKER_SETTINGS,
     *STORAGE_SETTINGS,
     *READ_SETTINGS,
     *DISK_SETTINGS,

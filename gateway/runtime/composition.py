@@ -6,10 +6,13 @@ Nothing runs by itself: the caller starts the coordinators with `start_coordinat
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
 from gateway.config import Config
+from gateway.config.inter_broker_login import inter_broker_listener
+from gateway.peer.peers import Peers
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
@@ -17,6 +20,7 @@ from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transaction_markers import TransactionMarkers
+from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.loop.clock_changes import ClockChanges
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
@@ -76,6 +80,8 @@ async def compose(
     access = open_access(config, metadata_log)
     node_id = config.int("node.id")
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
+    peers = Peers(config, node_id, partial(brokers.peer_address, inter_broker_listener(config)))
+    metadata_log.add_listener(peers.metadata_changed)
     partitions = Partitions()
     recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
@@ -99,13 +105,17 @@ async def compose(
     )
     shares = ShareCoordinator(config, clock, partitions, internal_topics, group_configs, groups, flusher)
     clock.listeners += [groups.clock_was_set, shares.clock_was_set]
+    markers = TransactionMarkers(machine.clock, partitions, metadata_log.image, brokers, peers, node_id)
+    elsewhere = TransactionsElsewhere(node_id, brokers, internal_topics, peers)
+    markers.listeners.append(elsewhere.transaction_ended)
+    metadata_log.add_listener(markers.metadata_changed)
     transactions = TransactionCoordinator(
         config,
         machine.clock,
         partitions,
         internal_topics,
         producer_ids,
-        TransactionMarkers(machine.clock, partitions, metadata_log.image),
+        markers,
         flusher,
     )
     quotas = ClientQuotas(config, machine.clock, machine.seconds)
@@ -119,6 +129,7 @@ async def compose(
             directory.cluster_id,
             quotas,
             brokers,
+            peers,
             access=access,
         ),
         partitions=PartitionServices(
@@ -136,7 +147,7 @@ async def compose(
         ),
         topics=TopicServices(metadata_log, lifecycle, ImageWaiters(metadata_log)),
         coordinators=CoordinatorServices(
-            groups, group_configs, shares, transactions, producer_ids, StreamsTopics(machine.clock)
+            groups, group_configs, shares, transactions, elsewhere, producer_ids, StreamsTopics(machine.clock)
         ),
         upkeep=UpkeepServices(
             backlog=Backlog(config, machine.clock, partitions, directory, metadata_log, groups, shares),

@@ -11,12 +11,14 @@ from dataclasses import dataclass, field
 
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.config import Config
+from gateway.peer.peers import Peers
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.group_configs import GroupConfigs
 from gateway.runtime.coordinators.group_coordinator import GroupCoordinator
 from gateway.runtime.coordinators.share_coordinator import ShareCoordinator
 from gateway.runtime.coordinators.streams_topics import StreamsTopics
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.loop.audit import AuditLog
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import TaskList
@@ -52,6 +54,8 @@ class NodeServices:
     """The client quotas that requests are charged to."""
     brokers: Brokers
     """This gateway's advertised addresses, and the other brokers."""
+    peers: Peers
+    """The client that asks the other gateways."""
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)
@@ -111,6 +115,8 @@ class CoordinatorServices:
     group_configs: GroupConfigs
     shares: ShareCoordinator
     transactions: TransactionCoordinator
+    elsewhere: TransactionsElsewhere
+    """The transactions that another gateway coordinates."""
     producer_ids: ProducerIdAllocator
     streams_topics: StreamsTopics
 

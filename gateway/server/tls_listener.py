@@ -13,10 +13,11 @@ from gateway.config import Config
 from gateway.config.principal_rules import NoRuleMatches, Rule, parse_rules, principal_name
 from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.security.certificate_age import age_warning
+from gateway.security.configured_stores import configured_stores
 from gateway.security.errors import StoreError
 from gateway.security.identity import AllowedChanges, Identity, change_complaint, identity_of
 from gateway.security.principals import ANONYMOUS, Unidentified, user
-from gateway.security.stores import KeyPair, Store, read_authorities
+from gateway.security.stores import KeyPair, read_authorities
 from gateway.security.subject import subject_text
 from gateway.security.tls_context import TlsSettings, build_context
 
@@ -224,29 +225,14 @@ def _file_states(settings: TlsSettings) -> tuple[_FileState, ...]:
 def tls_settings(config: Config, name: str) -> TlsSettings:
     """Return the TLS settings of the listener of this name."""
 
-    def text(setting: str) -> str | None:
-        value = config.of_listener(name, setting)
-        return str(value) if value else None
-
     def texts(setting: str) -> tuple[str, ...]:
         value = config.of_listener(name, setting)
         return value if isinstance(value, tuple) else ()
 
+    key_store, trust_store = configured_stores(config, name)
     return TlsSettings(
-        key_store=Store(
-            text("ssl.keystore.location"),
-            text("ssl.keystore.type"),
-            text("ssl.keystore.password"),
-            text("ssl.keystore.key"),
-            text("ssl.keystore.certificate.chain"),
-            text("ssl.key.password"),
-        ),
-        trust_store=Store(
-            text("ssl.truststore.location"),
-            text("ssl.truststore.type"),
-            text("ssl.truststore.password"),
-            certificates=text("ssl.truststore.certificates"),
-        ),
+        key_store=key_store,
+        trust_store=trust_store,
         client_auth=_client_auth(config, name),
         versions=texts("ssl.enabled.protocols"),
         cipher_suites=texts("ssl.cipher.suites"),

@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.cluster.messages import ClusterState, Verification
+from gateway.admin.cluster.messages import ClusterState, DamagedObject, Verification
 from gateway.admin.gateways.command import drain, gateways, move, print_gateways
 from gateway.admin.gateways.messages import GatewaysRequest
 from gateway.admin.options import (
@@ -159,10 +159,16 @@ def verify(
     raise typer.Exit(1 if found.damaged else 0)
 
 
+def _without_key(damage: DamagedObject) -> str:
+    """Return what is damaged, without the key with which the sentence begins: the row has it already."""
+    return damage.reason.removeprefix(damage.key).lstrip(": ")
+
+
 def _print(found: Verification) -> None:
     if found.damaged:
         print_table(
-            (Column("object"), Column("damage")), [(row.key, shown(row.reason)) for row in found.damaged]
+            (Column("object"), Column("damage")),
+            [(row.key, shown(_without_key(row))) for row in found.damaged],
         )
     read = (
         f"{counted(found.partitions, 'partition')}, {counted(found.parts, 'part')}, "

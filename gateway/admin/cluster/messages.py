@@ -6,7 +6,11 @@ import msgspec
 
 
 class SessionState(msgspec.Struct, frozen=True):
-    """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and after a crash."""
+    """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and after a crash.
+
+    `last_object_ms` is the time of its newest object, or that of its boundary when uploads have deleted all objects; None for a
+    session that has written nothing.
+    """
 
     session: int
     node_id: int

@@ -80,18 +80,21 @@ def _held(entries: Sequence[Entry]) -> Held:
 
 
 async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionState:
+    """Return what is known of a session. Its boundary tells of objects that were deleted: an upload may leave none."""
     folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
-    entries = [entry async for entry in objects.list(folder) if not entry.key.endswith("/boundary")]
+    listed = [entry async for entry in objects.list(folder)]
+    entries = [entry for entry in listed if not entry.key.endswith("/boundary")]
     seal = None
     for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
         seal = await seal_at(objects, known, int(entry.key.removeprefix(folder))) or seal
+    newest = (entries or listed)[-1:]
     return SessionState(
         session=known.session,
         node_id=known.node_id,
         host=known.host,
         release=known.release,
         registered_ms=known.registered_ms,
-        last_object_ms=entries[-1].modified_ms if entries else None,
+        last_object_ms=newest[0].modified_ms if newest else None,
         ended=None if seal is None else seal.reason,
     )
 

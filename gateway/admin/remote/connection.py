@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import socket
 import ssl
 import struct
@@ -16,11 +15,12 @@ from kio.schema.sasl_authenticate.v2.request import SaslAuthenticateRequest
 from kio.schema.sasl_authenticate.v2.response import SaslAuthenticateResponse
 from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
 from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
-from kio.serial import entity_reader, entity_writer
+from kio.serial import entity_reader
 
 from gateway.admin.remote.addresses import shown_address
 from gateway.admin.remote.client_security import OPEN, ClientSecurity
 from gateway.admin.request import ControlError
+from gateway.protocol.outgoing import encode_request
 
 _CLIENT_ID: Final = b"seqgate"
 _SOFTWARE: Final = "seqgate"
@@ -130,33 +130,34 @@ def _agree_on_mechanism(connection: socket.socket, address: BrokerAddress) -> No
 
 
 def _authenticate(connection: socket.socket, address: BrokerAddress) -> None:
-    """Exchange messages with kafka-python's client of the mechanism until both sides are satisfied."""
-    from kafka.net.sasl import get_sasl_mechanism  # noqa: PLC0415 - slow to import, and few commands log in
+    """Exchange messages until both sides are satisfied."""
+    # most commands don't log in, and need no cryptography for their start
+    from gateway.security.sasl.client_login import client_login  # noqa: PLC0415
+    from gateway.security.sasl.exchange import LoginRefused  # noqa: PLC0415
 
     security = address.security
-    client = get_sasl_mechanism(security.mechanism)(host=address.host, **security.client_settings())
+    login = client_login(security.mechanism, security.username, security.password)
+    message: bytes | None = login.first()
     for _ in range(_MOST_STEPS):
-        asked = SaslAuthenticateRequest(auth_bytes=client.auth_bytes())
+        asked = SaslAuthenticateRequest(auth_bytes=message or b"")
         answer = exchange(connection, asked, SaslAuthenticateResponse)
         if answer.error_code.value:
             reason = answer.error_message or answer.error_code.name
             raise ControlError(f"{address.shown} refuses the login of {security.username}: {reason}")
-        client.receive(answer.auth_bytes)
-        if client.is_done():
+        try:
+            message = login.step(answer.auth_bytes)
+        except LoginRefused as error:
+            raise ControlError(
+                f"the login of {security.username} at {address.shown} failed: {error}"
+            ) from None
+        if message is None:
             return
     raise ControlError(f"{address.shown} does not end the login of {security.username}")
 
 
 def exchange(connection: socket.socket, request: Any, response_type: type[R]) -> R:
     """Send a request and return its answer. Raises OSError."""
-    frame = io.BytesIO()
-    frame.write(struct.pack(">hhi", request.__api_key__, request.__version__, _CORRELATION_ID))
-    frame.write(struct.pack(">h", len(_CLIENT_ID)) + _CLIENT_ID)
-    if request.__flexible__:
-        frame.write(b"\0")
-    entity_writer(type(request))(frame, request)
-    content = frame.getvalue()
-    connection.sendall(_LENGTH.pack(len(content)) + content)
+    connection.sendall(encode_request(request, _CORRELATION_ID, _CLIENT_ID))
     (size,) = _LENGTH.unpack(_read(connection, _LENGTH.size))
     if not 0 <= size <= _MOST_ANSWER_BYTES:
         raise ConnectionResetError("the broker's answer is not of the Kafka protocol")

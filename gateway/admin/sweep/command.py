@@ -55,8 +55,8 @@ def sweep(
     """Find orphaned files and state.
 
     In a running gateway: files and directories without a topic, a partition or a segment, temporary files that were never
-    renamed, and state of groups and transactions for topics that are gone. The gateway serves requests meanwhile. In a data
-    directory that no gateway has open: only files.
+    renamed, state of groups and transactions for topics that are gone, and objects of a bucket (--cluster). The gateway serves
+    requests meanwhile. In a data directory that no gateway has open: only files.
 
     \b
     Kinds:
@@ -68,6 +68,7 @@ def sweep(
       left to be deleted               renamed to be deleted, but nothing waits to delete it
       unknown                          no name that is used here; removed only with --unknown
       ... without a topic              offsets, share groups and transactions of topics that are gone
+      object of the bucket             with --cluster: what a crash amid an upload left, and no manifest names
 
     Exits with 1 when orphaned files or state remain.
     """  # noqa: D301 - \b keeps the lines of the list apart

@@ -117,7 +117,7 @@ def list_transactions(
     with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         gateway, pages = client.ask_or_read_all(request)
     rows = [row for page in pages for row in page.transactions]
-    listing = TransactionListing(gateway, rows, pages[-1].offline_partitions)
+    listing = TransactionListing(gateway, rows, pages[-1].offline_partitions, pages[-1].partitions_elsewhere)
     if as_json:
         print_json(listing)
     else:

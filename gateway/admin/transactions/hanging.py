@@ -19,6 +19,7 @@ from gateway.admin.coordinators import offline_partitions
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import find_topic, partitions_after
 from gateway.admin.request import ControlError
+from gateway.admin.transactions.elsewhere import check_all_here
 from gateway.admin.transactions.live import taking_part
 from gateway.admin.transactions.messages import (
     AbortHangingRequest,
@@ -42,6 +43,7 @@ from seq_validator import ProducerEntry
 async def find_hanging(gateway: LiveGateway, request: FindHangingRequest) -> HangingPage:
     """Return one page of the hanging transactions. Raises ControlError."""
     services = gateway.services
+    check_all_here(services)
     offline = offline_partitions(services.partitions.registry, TRANSACTION_STATE_TOPIC)
     find = known_producers(services.coordinators)
     now_ms = services.node.clock.now_ms()
@@ -79,6 +81,7 @@ async def abort_hanging(gateway: LiveGateway, request: AbortHangingRequest) -> T
     Raises ControlError.
     """
     services = gateway.services
+    check_all_here(services)
     partition, name = _partition(services, request), f"{request.topic}-{request.partition}"
     producer_id = next(
         (

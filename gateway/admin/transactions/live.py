@@ -6,6 +6,7 @@ from gateway.admin.coordinators import as_control_error, offline_partitions
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.operation import page
 from gateway.admin.request import ControlError
+from gateway.admin.transactions.elsewhere import check_is_here, partitions_elsewhere
 from gateway.admin.transactions.messages import (
     AbortTransactionRequest,
     DescribeTransactionRequest,
@@ -34,7 +35,10 @@ def list_transactions(gateway: LiveGateway, request: ListTransactionsRequest) ->
     now_ms = services.node.clock.now_ms()
     rows, complete = rows_of_ids(services.coordinators.transactions.all(), request, now_ms, request.limit)
     return TransactionPage(
-        rows, complete, offline_partitions(services.partitions.registry, TRANSACTION_STATE_TOPIC)
+        rows,
+        complete,
+        offline_partitions(services.partitions.registry, TRANSACTION_STATE_TOPIC),
+        partitions_elsewhere(services),
     )
 
 
@@ -129,6 +133,7 @@ def taking_part(partitions: Partitions, place: TopicPartition, producer_id: int)
 def _find(services: Services, transactional_id: str) -> Transaction:
     if TRANSACTION_STATE_TOPIC not in services.partitions.registry.by_name:
         raise ControlError(f"there is no transactional id {transactional_id}")
+    check_is_here(services, transactional_id)
     with as_control_error(f"transactional id {transactional_id}", TRANSACTION_STATE_TOPIC):
         found = services.coordinators.transactions.find(transactional_id)
     if found is None:

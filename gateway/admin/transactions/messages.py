@@ -50,12 +50,14 @@ class TransactionRow(msgspec.Struct, frozen=True):
 class TransactionPage(msgspec.Struct, frozen=True):
     """Some of the transactional ids; `complete`: no id comes after the last row.
 
-    `offline_partitions` are the partitions of `__transaction_state` that are out of service; their ids are missing.
+    `offline_partitions` are the partitions of `__transaction_state` that are out of service, and `partitions_elsewhere` those that
+    other gateways lead; their ids are missing.
     """
 
     transactions: list[TransactionRow]
     complete: bool
     offline_partitions: list[int]
+    partitions_elsewhere: list[int] = []
 
 
 class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.list"):
@@ -79,20 +81,21 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
 
 
 class TransactionListing(msgspec.Struct, frozen=True):
-    """All requested transactional ids. `gateway` is "running" or "stopped"; `offline_partitions` as in
-    `TransactionPage`.
+    """All requested transactional ids. `gateway` is "running" or "stopped"; the ids of `offline_partitions` and of
+    `partitions_elsewhere` are missing.
     """
 
     gateway: str
     transactions: list[TransactionRow]
     offline_partitions: list[int]
+    partitions_elsewhere: list[int] = []
 
 
 class TransactionPartition(msgspec.Struct, frozen=True):
     """A partition that a transaction writes to; `first_offset` is the offset of its first record there, None without one.
 
     Readers of committed records wait at `last_stable_offset`, other readers at `high_watermark`. Both are None when the partition
-    is gone or the gateway is stopped.
+    is gone, another gateway leads it, or the gateway is stopped.
     """
 
     topic: str

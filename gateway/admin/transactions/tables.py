@@ -56,6 +56,11 @@ def print_transactions(listing: TransactionListing) -> None:
     )
     print_lines(f"{counted(len(listing.transactions), 'transactional id')}.")
     _print_offline("Transactional ids are missing", listing.offline_partitions)
+    if listing.partitions_elsewhere:
+        led = counted(len(listing.partitions_elsewhere), "partition")
+        print_lines(
+            f"Transactional ids are missing: other gateways lead {led} of __transaction_state; ask the cluster with --bootstrap."
+        )
     _print_stopped(listing.gateway)
 
 

@@ -14,7 +14,7 @@ Values are written as v1. A null value deletes. Source: Kafka's TransactionLogKe
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from struct import Struct
 from typing import Final, NamedTuple
 
@@ -96,7 +96,7 @@ def encode(record: TransactionRecord) -> tuple[bytes, bytes | None]:
     )
 
 
-def by_topic(partitions: frozenset[TopicPartition]) -> dict[str, list[int]]:
+def by_topic(partitions: Iterable[TopicPartition]) -> dict[str, list[int]]:
     """Return the partitions of each topic, both in order."""
     found: dict[str, list[int]] = {}
     for topic, partition in sorted(partitions):

@@ -16,7 +16,6 @@ Source: Kafka's KafkaApis.handleProduceRequest, ReplicaManager.appendRecords, Pr
 from __future__ import annotations
 
 import logging
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Final
@@ -35,6 +34,7 @@ from gateway.handlers.records.produce_append import (
     log_refusal,
 )
 from gateway.handlers.records.produce_door import refusal_of_all
+from gateway.handlers.records.produce_entries import entries_by_topic
 from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
 from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
@@ -42,6 +42,7 @@ from gateway.handlers.records.produce_recompression import LateBatch, Recompress
 from gateway.handlers.records.produce_refusal import missing, refuse_acks, refuse_or_close
 from gateway.handlers.records.produce_rights import split_by_right, split_in_slices
 from gateway.handlers.records.produce_services import ProduceServices
+from gateway.handlers.records.produce_verification import Verification, must_ask
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import (
     PartitionRecords,
@@ -49,6 +50,7 @@ from gateway.protocol.produce_codec import (
     ProduceRow,
     produce_reader,
 )
+from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
@@ -182,7 +184,9 @@ class _Appending:
         self._pending: PendingAnswer | None = None
         self._late: list[LateBatch] = []
         """The batches that must be recompressed, and are appended after that."""
-        self._left = _entries_by_topic(context, request)
+        self._unverified: list[LateBatch] = []
+        """The batches that wait for the gateway that coordinates their transaction."""
+        self._left = entries_by_topic(context.services.partitions, request)
 
     def steps(self) -> Iterator[None]:
         """Append the batch of one partition after the other; yield after each."""
@@ -211,7 +215,7 @@ class _Appending:
     def left_bytes(self) -> int:
         """Return the size in bytes of the records that are not appended yet."""
         left = [entry for _, _, entries in self._left for entry in entries]
-        left += [batch.entry for batch in self._late]
+        left += [batch.entry for batch in (*self._late, *self._unverified)]
         return sum(len(entry.records or b"") for entry in left)
 
     def go_on_later(self) -> None:
@@ -219,6 +223,7 @@ class _Appending:
         for _, _, entries in self._left:
             entries.extend([kept_entry(entries.popleft()) for _ in range(len(entries))])
         self._late = [batch._replace(entry=kept_entry(batch.entry)) for batch in self._late]
+        self._unverified = [batch._replace(entry=kept_entry(batch.entry)) for batch in self._unverified]
 
     def _append(
         self,
@@ -246,6 +251,14 @@ class _Appending:
             return
         compression = partition.compression
         if (
+            request.transactional_id
+            and topic is not None
+            and must_ask(context, partition, entry.records, request.transactional_id)
+        ):
+            self._unverified.append(LateBatch(rows, len(rows), key, topic, partition, compression, entry))
+            rows.append(ProduceRow(entry.partition, 0, -1, -1, -1))
+            return
+        if (
             compression is not None
             and topic is not None
             and must_recompress(context.api_version, partition, compression.codec, entry.records, now_ms)
@@ -272,11 +285,24 @@ class _Appending:
                 pending = self._pending = PendingAnswer(context, self._topics)
             pending.wait(rows, len(rows) - 1, partition, info.answer_after)
 
-    def _append_late(self, batch: LateBatch, outcome: Outcome) -> None:
-        """Append a batch that was recompressed, unless its topic was deleted meanwhile."""
+    def _append_verified(self, batch: LateBatch, took_part: TookPart) -> None:
+        """Append a batch whose coordinator has answered, or leave it to the threads that recompress."""
+        batch = batch._replace(took_part=took_part)
+        compression, partition = batch.compression, batch.partition
+        version, now_ms = self._context.api_version, self._context.node.clock.now_ms()
+        if compression is not None and must_recompress(
+            version, partition, compression.codec, batch.entry.records, now_ms
+        ):
+            self._late.append(batch)
+        else:
+            self._append_late(batch)
+
+    def _append_late(self, batch: LateBatch, outcome: Outcome | None = None) -> None:
+        """Append a batch that waited, unless its topic was deleted or another gateway leads the partition now."""
         context, request, partition = self._context, self._request, batch.partition
-        if context.services.partitions.by_key.get(batch.key) is not batch.topic:
-            code = missing(batch.key, None, partition.index)
+        topic = context.services.partitions.by_key.get(batch.key)
+        if topic is not batch.topic or partition.closed:
+            code = missing(batch.key, topic if topic is batch.topic else None, partition.index)
             batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
             return
         info = append_batch(
@@ -287,6 +313,7 @@ class _Appending:
             request.transactional_id,
             context.node.clock.now_ms(),
             outcome,
+            batch.took_part,
         )
         if isinstance(info, ProduceRow):
             batch.rows[batch.position] = info
@@ -298,12 +325,19 @@ class _Appending:
             self._pending.wait(batch.rows, batch.position, partition, info.answer_after)
 
     def _answer_late(self) -> Answer | Deferred | None:
-        """Return the future of an answer that must wait for recompression.
+        """Return the future of an answer that must wait for a coordinator, or for recompression.
 
         Without room for that, refuse the batches.
         """
-        late, self._late = self._late, []
-        deferred = Recompression(self._context, late, self._append_late, self.answer).begin()
+        deferred: Deferred | None
+        if self._unverified:
+            late, self._unverified = self._unverified, []
+            deferred = Verification(
+                self._context, self._request, late, self._append_verified, self.answer
+            ).begin()
+        else:
+            late, self._late = self._late, []
+            deferred = Recompression(self._context, late, self._append_late, self.answer).begin()
         if deferred is not None:
             return deferred
         max_refused = self._context.node.config.int("seqgate.backlog.refused.producers.max")
@@ -329,7 +363,7 @@ class _Appending:
 
     def answer(self) -> Answer | Deferred | None:
         """Return the answer once all steps are done. Raises CloseConnection."""
-        if self._late:
+        if self._unverified or self._late:
             return self._answer_late()
         if self._request.acks == 0:
             close_on_error(self._topics)
@@ -351,22 +385,6 @@ def _answer(
     if pending is not None:
         return pending.complete()
     return produce_frame(context, topics)
-
-
-def _entries_by_topic(
-    context: RequestContext[ProduceServices], request: ProduceRequest
-) -> list[tuple[str | bytes, TopicPartitions | None, deque[PartitionRecords]]]:
-    """Return the entries of the partitions by topic.
-
-    Of a partition named twice only the last entry counts, as in Kafka.
-    """
-    partitions = context.services.partitions
-    grouped: dict[str | bytes, dict[int, PartitionRecords]] = {}
-    for key, entries in request.topics:
-        last = grouped.setdefault(key, {})
-        for entry in entries:
-            last[entry.partition] = entry
-    return [(key, partitions.by_key.get(key), deque(last.values())) for key, last in grouped.items()]
 
 
 API = Api(

@@ -20,6 +20,7 @@ from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, pro
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow
+from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
@@ -164,11 +165,12 @@ def append_batch(
     transactional_id: str | None,
     now_ms: int,
     outcome: Outcome | None = None,
+    took_part: TookPart | None = None,
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it.
 
     `records` are checked as they were sent. After recompression, `outcome` is appended in their place, or refuses them as the
-    log would.
+    log would. `took_part` is the answer of the gateway that coordinates the transaction, where that is another one.
     """
     if records is None:
         return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
@@ -182,7 +184,7 @@ def append_batch(
     if attributes & SPECIAL_BITS:
         row = _refuse_by_codec(api_version, partition, attributes)
         if row is None and attributes & TRANSACTIONAL_BIT:
-            row = _take_part(services, api_version, partition, records, transactional_id)
+            row = _take_part(services, api_version, partition, records, transactional_id, took_part)
             begins_at_zero = api_version >= FIRST_PRODUCE_THAT_ADDS
         if row is not None:
             return row
@@ -276,6 +278,7 @@ def _take_part(
     partition: Partition,
     records: memoryview,
     transactional_id: str | None,
+    took_part: TookPart | None,
 ) -> ProduceRow | None:
     """Add the partition to the batch's transaction; return the refusing row if that fails."""
     if transactional_id is None:
@@ -289,15 +292,35 @@ def _take_part(
         return row
     if not transactional_id:
         return refused_row(partition, int(ErrorCode.invalid_request), _NO_TRANSACTIONAL_ID, appended=False)
-    client_version = VERSION_2 if api_version >= FIRST_PRODUCE_THAT_ADDS else 0
-    place = partition.topic, partition.index
     try:
-        services.transactions.verify_or_add(transactional_id, producer, place, client_version)
+        _check_transaction(services, api_version, partition, producer, transactional_id, took_part)
     except (TransactionRefused, Unavailable) as error:
         code = produce_error_code(error, api_version)
         message = f"the transaction of {transactional_id} can't be written to: {error}"
         return refused_row(partition, int(code), message, appended=False)
     return None
+
+
+def _check_transaction(
+    services: ProduceServices,
+    api_version: int,
+    partition: Partition,
+    producer: Producer,
+    transactional_id: str,
+    took_part: TookPart | None,
+) -> None:
+    """Check that the partition belongs to the transaction, or add it (version 2). Raises TransactionRefused, Unavailable."""
+    adds = api_version >= FIRST_PRODUCE_THAT_ADDS
+    if took_part is not None:
+        took_part.check()
+        return
+    elsewhere = services.elsewhere
+    if elsewhere.coordinator_of(transactional_id) is not None and (
+        elsewhere.is_open_in(partition, producer) or not (adds or services.transactions.verifies)
+    ):
+        return
+    place = partition.topic, partition.index
+    services.transactions.verify_or_add(transactional_id, producer, place, VERSION_2 if adds else 0)
 
 
 def _refuse_before_taking_part(

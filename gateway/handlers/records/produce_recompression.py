@@ -19,6 +19,7 @@ from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_quota import kept_entry
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRow
+from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
@@ -36,15 +37,18 @@ their turns.
 
 
 class LateBatch(NamedTuple):
-    """A batch that is appended after its recompression, and the place of its row in the answer."""
+    """A batch that is appended after its recompression, or after the answer of a coordinator, and the place of its row in the answer."""
 
     rows: list[ProduceRow]
     position: int
     key: str | bytes
     topic: TopicPartitions
     partition: Partition
-    compression: Compression
+    compression: Compression | None
+    """The codec in which the batch is stored; None stores the batch as it was sent."""
     entry: PartitionRecords
+    took_part: TookPart | None = None
+    """The answer of the gateway that coordinates the transaction, where that is another one."""
 
 
 def must_recompress(
@@ -91,6 +95,7 @@ class Recompression:
 
     def _put_next(self) -> None:
         batch = self._waiting.popleft()
+        assert batch.compression is not None
         self._context.services.recompressor.put(
             batch.entry.records or memoryview(b""),
             batch.compression,

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
+from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import BatchCounters, NodeServices, Services
@@ -20,6 +21,7 @@ class ProduceServices:
     partitions: Partitions
     counters: BatchCounters
     transactions: TransactionCoordinator
+    elsewhere: TransactionsElsewhere
     backlog: Backlog
     disk_room: DiskRoom
     recompressor: Recompressor
@@ -32,6 +34,7 @@ class ProduceServices:
             partitions=services.partitions.registry,
             counters=services.partitions.counters,
             transactions=services.coordinators.transactions,
+            elsewhere=services.coordinators.elsewhere,
             backlog=services.upkeep.backlog,
             disk_room=services.upkeep.disk_room,
             recompressor=services.partitions.recompressor,

@@ -118,6 +118,10 @@ async def _verify(
             except (TransactionRefused, Unavailable) as refused:
                 error = refused.error_code
             errors[topic.name, index] = error if transactional_id else ErrorCode.invalid_request
+    # Another gateway acknowledges a batch by this answer, so the record that added the partition must be durable.
+    newest = context.services.coordinators.transactions.unpersisted(transactional_id)
+    if newest is not None and not await newest[0].persisted(newest[1]):
+        return dict.fromkeys(errors, ErrorCode.not_coordinator)
     return errors
 
 

@@ -21,6 +21,7 @@ from gateway.handlers.answering.offset_metadata import metadata_fits
 from gateway.handlers.answering.rights import refused_topics
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
+from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import Services
@@ -100,11 +101,15 @@ async def _commit(
             request.group_id, request.generation_id, request.member_id, request.group_instance_id
         )
     producer = Producer(request.producer_id, request.producer_epoch)
+    client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
+    took_part = await _ask_elsewhere(context, request, producer, client_version)
 
     def take_part(place: TopicPartition) -> tuple[Partition, int] | None:
         if not request.transactional_id:
             raise TransactionRefused(ErrorCode.invalid_request)
-        client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
+        if took_part is not None:
+            took_part.check()
+            return None
         return context.services.coordinators.transactions.verify_or_add(
             request.transactional_id, producer, place, client_version
         )
@@ -120,6 +125,28 @@ async def _commit(
         if is_loading and version < FIRST_WITH_LOADING:
             return ErrorCode.coordinator_not_available
         return error.error_code
+
+
+async def _ask_elsewhere(
+    context: RequestContext[Services], request: Any, producer: Producer, client_version: int
+) -> TookPart | None:
+    """Ask the gateway that coordinates the transaction whether the group's partition takes part, or to add it.
+
+    None where this gateway coordinates the transaction, or the group's partition is not here.
+    """
+    coordinators = context.services.coordinators
+    elsewhere = coordinators.elsewhere
+    if not request.transactional_id or elsewhere.coordinator_of(request.transactional_id) is None:
+        return None
+    try:
+        partition = coordinators.groups.shards.of(request.group_id).partition
+    except Unavailable:
+        return None  # the commit is refused for that
+    is_unchecked = client_version < VERSION_2 and not coordinators.transactions.verifies
+    if is_unchecked or elsewhere.is_open_in(partition, producer):
+        return TookPart(partition, producer)
+    (answer,) = await elsewhere.ask(request.transactional_id, producer, [partition], client_version)
+    return answer
 
 
 def _response(version: int, request: Any, errors: Errors) -> Any:

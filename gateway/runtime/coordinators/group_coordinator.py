@@ -313,10 +313,7 @@ class GroupCoordinator:
         return self._loaded(group_id).shard.commits.check_fetch(group_id, member_id, member_epoch)
 
     async def read(self, group_id: str, look: Callable[[GroupShard], T]) -> T:
-        """Return the result of `look` in the shard of a group, once all state that `look` may have read is durable.
-
-        Raises Unavailable.
-        """
+        """Return the result of `look` in the shard of a group, once all state that it may have read is durable. Raises Unavailable."""
         return await self.shards.run(self._loaded(group_id), lambda shard, _: Change(look(shard)))
 
     async def durable_shard(self, group_id: str) -> GroupShard:

@@ -77,6 +77,7 @@ class CoordinatorShards(Generic[S]):
         self._loaded: dict[int, LoadedShard[S]] = {}
         self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
         self._tasks: set[asyncio.Task[None]] = set()
+        partitions.when_closed.append(self._forget)
 
     def __iter__(self) -> Iterator[LoadedShard[S]]:
         return iter(list(self._loaded.values()))
@@ -162,6 +163,13 @@ class CoordinatorShards(Generic[S]):
             loaded.lost = True
             self._operations.refuse(loaded)
             self._on_lost(loaded)
+
+    def _forget(self, partition: Partition) -> None:
+        """Drop the shard of a partition that another gateway leads now, or that was deleted."""
+        if partition.topic == self.topic.name:
+            loaded = self._loaded.get(partition.index)
+            if loaded is not None and loaded.partition is partition:
+                self.lose(loaded)
 
     def lose_all(self) -> None:
         """Drop every shard, because the gateway stops."""

@@ -121,7 +121,8 @@ class TransactionCoordinator:
         """
         self._open_at_start = open_in_partitions(self._partitions)
         self.shards.load_at_start()
-        warn_of_strangers(self._open_at_start, [loaded.shard for loaded in self.shards])
+        if self.coordinates_all:
+            warn_of_strangers(self._open_at_start, [loaded.shard for loaded in self.shards])
         self._open_at_start = None
         config = self._config
         interval = config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms")
@@ -129,11 +130,20 @@ class TransactionCoordinator:
         interval = config.int("transaction.remove.expired.transaction.cleanup.interval.ms")
         self._repeat("forget", interval, self.forget_expired)
 
+    @property
+    def coordinates_all(self) -> bool:
+        """Whether this gateway coordinates every transactional id. Otherwise a producer id unknown here may belong to another gateway."""
+        return self._internal_topics.leads_all(TRANSACTION_STATE_TOPIC)
+
     def stop(self) -> None:
         """Stop serving; ends that were decided continue with the next start."""
         for timer in self._timers.values():
             timer.cancel()
         self.shards.lose_all()
+
+    def load_led(self) -> None:
+        """Load the shards that are led here and not loaded, after a change of leaders: so the ends that were decided are finished."""
+        self.shards.load_stored()
 
     def _repeat(self, name: str, interval_ms: int, work: Callable[[], None]) -> None:
         def run() -> None:
@@ -355,7 +365,7 @@ class TransactionCoordinator:
 
         Shards that were lost with their log are loaded again here at the latest, so that every decided end is finished.
         """
-        self.shards.load_stored()
+        self.load_led()
         now_ms = self._clock.now_ms()
         for loaded in self.shards:
             if not loaded.is_current:

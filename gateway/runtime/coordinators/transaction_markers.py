@@ -1,15 +1,17 @@
 """Writes the markers that end a transaction into each of its partitions.
 
-All markers are appended in one turn of the event loop and share a flush. A partition that can't be written delays only its own
-transactions: the write is retried at growing intervals. A deleted partition needs no marker.
+All markers are appended in one turn of the event loop and share a flush. Other gateways are asked for the markers in partitions that
+they lead. A partition that can't be written delays only its own transactions: the write is retried at growing intervals, and when the
+metadata changes, at the partition's leader of that moment. A deleted partition needs no marker.
 Source: Kafka's `TransactionMarkerChannelManager`.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from gateway.coordinator.places import TopicPartition
@@ -18,9 +20,12 @@ from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer
 from gateway.coordinator.transaction.states import PREPARE_COMMIT
 from gateway.metadata.image import MetadataImage
+from gateway.peer.asking import AsksPeers
+from gateway.runtime.coordinators.remote_markers import RemoteMarkers
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 from log import InvalidProducerEpoch, LogError, TransactionCoordinatorFenced
 
 logger = logging.getLogger(__name__)
@@ -37,11 +42,29 @@ commits.
 class TransactionMarkers:
     """Appends markers and waits until they are durable."""
 
-    def __init__(self, clock: Clock, partitions: Partitions, image: MetadataImage) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        partitions: Partitions,
+        image: MetadataImage,
+        brokers: Brokers,
+        peers: AsksPeers,
+        node_id: int,
+    ) -> None:
         self._clock = clock
         self._partitions = partitions
         self._image = image
+        self._brokers = brokers
+        self._node_id = node_id
+        self._elsewhere = RemoteMarkers(peers)
+        self._changed = asyncio.Event()
+        """Set when the metadata changes, and replaced then."""
         self.listeners: list[MarkerListener] = []
+
+    async def metadata_changed(self, records: Sequence[object]) -> None:  # noqa: ARG002 - a listener of the metadata log
+        """Retry at once what waits for a leader."""
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
 
     def append(
         self, partition: Partition, producer: Producer, *, commit: bool, coordinator_epoch: int
@@ -68,8 +91,15 @@ class TransactionMarkers:
                 len(due),
                 *min(due),
             )
-            await asyncio.sleep(delay_s)
+            await self._pause(delay_s)
             delay_s = min(2 * delay_s, LAST_RETRY_S)
+
+    async def _pause(self, delay_s: float) -> None:
+        """Wait until the next attempt: at least FIRST_RETRY_S, at most `delay_s`, less when the metadata changes."""
+        changed = self._changed
+        await asyncio.sleep(FIRST_RETRY_S)
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(changed.wait(), delay_s - FIRST_RETRY_S)
 
     async def _write_once(
         self, decided: Transaction, due: Iterable[TopicPartition], coordinator_epoch: int
@@ -77,11 +107,15 @@ class TransactionMarkers:
         """Write all markers that can be written; return the partitions that must be retried."""
         written: list[tuple[TopicPartition, Partition, int]] = []
         left = set()
+        elsewhere: dict[int, list[TopicPartition]] = {}
         for place in sorted(due):
             partition = self._partitions.get(*place)
             if partition is None or partition.closed:
-                if self._exists(place):
+                leader = self._leader_of(place)
+                if leader in {NO_LEADER, self._node_id}:
                     left.add(place)
+                elif leader is not None:
+                    elsewhere.setdefault(leader, []).append(place)
                 continue
             try:
                 offset = self._append_unless_ended(partition, decided, coordinator_epoch)
@@ -91,14 +125,26 @@ class TransactionMarkers:
                 continue
             if offset is not None:
                 written.append((place, partition, offset))
-        for place, partition, offset in written:
-            if not await partition.persisted(offset):
-                left.add(place)
+        asked = [
+            asyncio.ensure_future(self._elsewhere.write(leader, decided, places, coordinator_epoch))
+            for leader, places in elsewhere.items()
+        ]
+        try:
+            for place, partition, offset in written:
+                if not await partition.persisted(offset):
+                    left.add(place)
+            for answer in asked:
+                left |= await answer
+        finally:
+            for answer in asked:
+                answer.cancel()
         return frozenset(left)
 
-    def _exists(self, place: TopicPartition) -> bool:
+    def _leader_of(self, place: TopicPartition) -> int | None:
+        """Return the node id of a partition's leader, or NO_LEADER; None for a partition that does not exist."""
         topic = self._image.topics_by_name.get(place[0])
-        return topic is not None and place[1] in topic.partitions
+        partition = None if topic is None else topic.partitions.get(place[1])
+        return None if partition is None else self._brokers.leader_of(partition)
 
     def _append_unless_ended(
         self, partition: Partition, decided: Transaction, coordinator_epoch: int

@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 
 from gateway.config import Config, Listener
 from gateway.metadata.image import MetadataImage, PartitionImage
+from gateway.peer.address import PeerAddress
 
 NO_LEADER: Final = -1
 EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
@@ -112,6 +113,11 @@ class Brokers:
         """Return a broker as `find` does; None for a fenced one, too."""
         broker = self.find(node_id, listener_name)
         return None if broker is None or broker.is_fenced else broker
+
+    def peer_address(self, listener_name: str, node_id: int) -> PeerAddress | None:
+        """Return the address at which this gateway reaches a live broker, on the listener between brokers; None without one."""
+        found = self.find_live(node_id, listener_name)
+        return None if found is None else PeerAddress(found.host, found.port)
 
     def leader_of(self, partition: PartitionImage) -> int:
         """Return the node id of the partition's leader; -1 while its gateway is fenced."""

@@ -62,6 +62,13 @@ class InternalTopics:
             return NO_LEADER
         return self._brokers.leader_of(self._metadata_log.image.topics_by_name[name].partitions[index])
 
+    def leads_all(self, name: str) -> bool:
+        """Return whether this gateway leads every partition of a topic; True while there is no such topic."""
+        topic = self._metadata_log.image.topics_by_name.get(name)
+        if topic is None or self._brokers.is_alone:
+            return True
+        return all(self._brokers.leads(partition) for partition in topic.partitions.values())
+
     async def ensure(self, name: str, *, num_partitions: int, segment_bytes: int) -> None:
         """Create the topic unless it exists. Raises LogError."""
         if name in self._partitions.by_name:

@@ -43,9 +43,9 @@ class TwoGateways:
         ]
 
     async def begin(self) -> None:
-        """Register both brokers, and give every second partition of `lines` and of the groups' state to each."""
+        """Register both brokers, and give every second partition of `lines` and of the coordinators' state to each."""
         records: list[Any] = [*self._brokers]
-        for name in ("lines", "__consumer_offsets"):
+        for name in ("lines", "__consumer_offsets", "__transaction_state"):
             topic_id = uuid.uuid5(uuid.NAMESPACE_OID, name)
             records.append(TopicRecord(name, topic_id))
             for index in range(PARTITIONS):

@@ -257,14 +257,18 @@ class Peer:
         created = self.wire.call("create_topics", 7, topics=[wanted], timeout=10_000).fields["topics"][0]
         if created["error_code"] != 0:
             raise Refused(f"creating the topic is refused with error {created['error_code']}")
-        return self.existing(suffix, partitions=partitions)
+        return self.existing(suffix, partitions=partitions, topic_id=created["topic_id"])
 
-    def existing(self, suffix: str = "t", *, partitions: int = 1) -> Topic:
-        """Wait until a topic of this scenario is served with this number of partitions."""
+    def existing(self, suffix: str = "t", *, partitions: int = 1, topic_id: str | None = None) -> Topic:
+        """Wait until a topic of this scenario is served with this number of partitions, and not a deleted one of
+        the same name but another id.
+        """
         name = self.name(suffix)
 
         def ready(answer: Plain) -> bool:
             found = answer["topics"][0]
+            if topic_id not in {None, found["topic_id"]}:
+                return False
             return len(found["partitions"]) >= partitions and not any(
                 partition["error_code"] for partition in found["partitions"]
             )

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import Scenario
+from tests.compat.differential.settling import await_applied
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain
 
@@ -45,6 +46,7 @@ def alter(peer: Peer, topic: Topic, **values: object) -> None:
     ]
     resources = [{"resource_type": 2, "resource_name": topic.name, "configs": configs}]
     peer.call("incremental_alter_configs", 0, resources=resources, validate_only=False)
+    await_applied(peer)
 
 
 def delete_records(peer: Peer, topic: Topic, offset: int) -> None:

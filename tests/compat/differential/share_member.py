@@ -9,6 +9,7 @@ from itertools import chain
 from typing import Any
 
 from tests.compat.differential.peer import Peer, Topic
+from tests.compat.differential.settling import await_applied
 from tests.support.batches import Batch, Record
 from tests.support.wire import NO_TOPIC_ID, Plain
 
@@ -165,11 +166,12 @@ class ShareMember:
 
 
 def share_group(peer: Peer, suffix: str = "g") -> str:
-    """Return the id of a new share group that reads from the log start, once its coordinator answers."""
+    """Return the id of a new share group that reads from the log start, once its coordinator knows that and all topics."""
     group_id = peer.group(suffix)
     change = {"name": "share.auto.offset.reset", "config_operation": 0, "value": "earliest"}
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group_id, "configs": [change]}
     peer.wire.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    await_applied(peer)
     return group_id
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from tests.compat.differential.peer import SETTLE_TIMEOUT_S, Peer, Topic, Unsettled
 from tests.compat.differential.scenarios.consumer_groups import assignable_topic
+from tests.compat.differential.settling import await_applied
 from tests.support.group_configs import GROUP_RESOURCE
 from tests.support.wire import Plain
 
@@ -158,13 +159,16 @@ def describe(peer: Peer, *group_ids: str, operations: bool = False) -> Plain:
 
 
 def configure(peer: Peer, group_id: str, **configs: str) -> None:
-    """Set `streams.*` configs of a group without recording it; names are given with underscores."""
+    """Set `streams.*` configs of a group without recording it, and wait until they are in effect; names are given with
+    underscores.
+    """
     rows = [
         {"name": f"streams.{name.replace('_', '.')}", "config_operation": 0, "value": value}
         for name, value in configs.items()
     ]
     resource = {"resource_type": GROUP_RESOURCE, "resource_name": group_id, "configs": rows}
     peer.wire.call("incremental_alter_configs", 1, resources=[resource], validate_only=False)
+    await_applied(peer)
 
 
 def stateless(peer: Peer, *, partitions: int = 4, **more: Any) -> tuple[Topic, StreamsMember]:

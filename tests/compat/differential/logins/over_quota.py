@@ -12,6 +12,7 @@ from typing import Any
 
 from tests.compat.differential.logins.visit import Table, Visit
 from tests.compat.differential.peer import Peer, Topic, fetch_request, produce_request
+from tests.compat.differential.settling import await_applied
 from tests.support.batches import Batch, Record
 from tests.support.wire import Answer, Plain
 
@@ -45,6 +46,7 @@ def _limit(visit: Visit, user: str, key: str, value: float) -> None:
         ),
         {"components": [component], "strict": True},
     )
+    await_applied(visit.admin)
 
 
 def _measured(client: Peer, api: str, version: int, request: Plain, *, least_ms: int = 200) -> Plain:
@@ -221,6 +223,7 @@ def most_specific(visit: Visit) -> None:
         lambda answer: bool(answer["entries"]),
         {"components": components, "strict": True},
     )
+    await_applied(visit.admin)
     _measured(visit.known(user), "produce", 9, produce_request(topic, _batch(OVER)))
 
 

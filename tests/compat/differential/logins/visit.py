@@ -9,6 +9,7 @@ from typing import Any
 from gateway.security.sasl.scram_credential import ScramHash, salt_password
 from tests.compat.differential.logins.endpoints import SESSION_MS, SUPER_USER, Endpoint, password_of
 from tests.compat.differential.peer import Peer, Refused, Transcript, Unsettled
+from tests.compat.differential.settling import await_applied
 from tests.support.sasl_login import plain_token
 from tests.support.scram import SALT
 from tests.support.wire import Answer, Plain
@@ -82,6 +83,7 @@ class Visit:
             lambda answer: len(answer["results"][0]["credential_infos"]) == len(hashes),
             {"users": [{"name": user}]},
         )
+        await_applied(self.admin)
         return user
 
 

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
 from tests.compat.differential.peer import Peer, Topic, Transcript
 from tests.compat.differential.rights.endpoints import Endpoint
+from tests.compat.differential.settling import await_applied
 from tests.support.wire import Answer, Plain
 
 CLUSTER_NAME: Final = "kafka-cluster"
@@ -104,6 +105,11 @@ class Stage:
     def topics(self) -> tuple[str, str, str, str]:
         """The names of four topics: open, closed, and two that do not exist, of which entries name the first."""
         return self.open.name, self.closed.name, self.name("missing"), self.name("hidden")
+
+    def make_known(self) -> None:
+        """Create both topics, and wait until the coordinators of groups know them."""
+        assert self.topics
+        await_applied(self.admin)
 
     @property
     def groups(self) -> tuple[str, str]:

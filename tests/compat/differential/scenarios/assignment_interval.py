@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.scenario import scenario
 from tests.compat.differential.scenarios.consumer_groups import Member, assignable_topic, describe
+from tests.compat.differential.settling import await_applied
 from tests.compat.differential.share_member import ShareMember, share_group
 from tests.compat.differential.share_member import describe as describe_share_group
 from tests.support.wire import Plain
@@ -27,6 +28,7 @@ def _set_interval(peer: Peer, group_id: str, name: str, value: str) -> None:
 
     wanted = {"resource_type": GROUP, "resource_name": group_id, "configuration_keys": [name]}
     peer.eventually("describe_configs", 4, shows, resources=[wanted])
+    await_applied(peer)
 
 
 def _two_topics(peer: Peer) -> tuple[str, str]:

@@ -8,6 +8,7 @@ from tests.compat.differential.group_member import GroupMember, committed, ownin
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.compat.differential.scenarios.consumer_groups import Member, alone, assignable_topic, two
+from tests.compat.differential.settling import await_applied
 from tests.compat.differential.transactional import COMMIT, TransactionalProducer
 from tests.support.wire import NO_TOPIC_ID, Plain
 
@@ -152,7 +153,8 @@ def topic_that_is_made_again(peer: Peer) -> None:
     topic, first, _ = two(peer)
     kept = _owned(first)
     peer.call("delete_topics", 6, topics=[{"name": topic.name, "topic_id": NO_TOPIC_ID}], timeout=5_000)
-    again = peer.topic(partitions=4)
+    await_applied(peer)
+    again = assignable_topic(peer, partitions=4)
     _commit(peer, first, again, 2, *kept)
     _commit(peer, first, again, 2, *kept, version=10)
     _commit(peer, first, topic, 2, *kept, version=10)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.settling import await_applied
 from tests.compat.differential.share_member import (
     ACCEPT,
     FINAL,
@@ -194,6 +195,7 @@ def topic_that_is_deleted(peer: Peer) -> None:
     member = reader(peer, 1)
     wanted = {"name": member.topics[0].name, "topic_id": NO_TOPIC_ID}
     peer.call("delete_topics", 6, topics=[wanted], timeout=5_000)
+    await_applied(peer)
     member.acknowledge(said(0, 0, ACCEPT))
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.compat.differential.group_member import GroupMember
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.scenario import scenario, scenario_for_each
-from tests.compat.differential.scenarios.consumer_groups import Member
+from tests.compat.differential.scenarios.consumer_groups import Member, assignable_topic
 from tests.compat.differential.scenarios.consumer_groups import describe as describe_consumers
 from tests.compat.differential.share_member import (
     LEAVES,
@@ -144,7 +144,7 @@ def lost_answer_to_a_change(peer: Peer) -> None:
 @scenario
 def subscription_changes(peer: Peer) -> None:
     member = member_of_its_own(peer, partitions=2)
-    other = peer.topic("other", partitions=2)
+    other = assignable_topic(peer, "other", partitions=2)
     names = [member.topics[0].name, other.name]
     member.await_partitions(4, subscribed_topic_names=names)
     member.beat(subscribed_topic_names=names)
@@ -194,7 +194,7 @@ def topic_that_is_deleted(peer: Peer) -> None:
 
 @scenario
 def heartbeat_to_another_kind_of_group(peer: Peer) -> None:
-    topic = peer.topic()
+    topic = assignable_topic(peer)
     consumer = Member(peer, peer.group(), [topic.name])
     consumer.join()
     classic = GroupMember(peer, peer.group("classic"))

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from tests.compat.differential.group_member import GroupMember
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.scenarios.consumer_groups import assignable_topic
 from tests.compat.differential.share_member import (
     ACCEPT,
     FINAL,
@@ -100,7 +101,7 @@ def describe_what_is_not_there(peer: Peer, version: int) -> None:
     member = reader(peer, 2)
     member.acknowledge(said(0, 0, ACCEPT))
     name = member.topics[0].name
-    other = peer.topic("other")
+    other = assignable_topic(peer, "other")
     for topics in (
         [{"topic_name": name, "partitions": [0, 7]}],
         [{"topic_name": name, "partitions": [-1]}],
@@ -224,7 +225,7 @@ def alter_unknown_groups(peer: Peer) -> None:
 
 @scenario
 def alter_a_group_of_another_kind(peer: Peer) -> None:
-    topic = peer.topic()
+    topic = assignable_topic(peer)
     classic = GroupMember(peer, peer.group())
     classic.join()
     alter(peer, classic.group_id, (topic.name, [(0, 0)]))
@@ -250,7 +251,7 @@ def delete_what_was_read(peer: Peer) -> None:
 @scenario
 def delete_what_is_not_there(peer: Peer) -> None:
     member, topic = _empty_group(peer, 2)
-    other = peer.topic("other")
+    other = assignable_topic(peer, "other")
     forget(peer, member.group_id, peer.name("missing"))
     forget(peer, member.group_id, other.name)
     forget(peer, member.group_id, "")

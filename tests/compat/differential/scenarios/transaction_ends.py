@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.compat.differential.peer import Peer, produce_request
 from tests.compat.differential.scenario import scenario, scenario_for_each
+from tests.compat.differential.settling import await_applied
 from tests.compat.differential.transactional import (
     ABORT,
     ADDS_BY_PRODUCE,
@@ -260,6 +261,7 @@ def topic_is_deleted(peer: Peer, version: int) -> None:
     producer.add({topic.name: [0]})
     producer.produce(topic, version=ADDS_FIRST)
     peer.call("delete_topics", 4, topic_names=[topic.name], timeout=5_000)
+    await_applied(peer)
     producer.end(COMMIT, version)
     producer.describe()
     producer.init()

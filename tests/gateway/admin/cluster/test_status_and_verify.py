@@ -19,7 +19,7 @@ from gateway.cli import app
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.homes.test_uploads import running
 from tests.support.simulated_objects import ROUGH, SimulatedBucket, SimulatedObjects
@@ -103,6 +103,17 @@ async def test_the_status_while_a_gateway_runs(tmp_path: Path) -> None:
     assert "runs, or has crashed" in shown.stdout
 
 
+def test_the_status_of_a_session_whose_objects_an_upload_has_deleted(bucket: Path) -> None:
+    last = answer("status", bucket, ClusterState).last
+    for key in keys(bucket, "wal"):
+        (bucket / key).unlink()
+    boundary = bucket / boundary_key(last.node_id, last.session)
+    boundary.write_bytes(encode_boundary(9))
+    state = answer("status", bucket, ClusterState)
+    assert state.last.last_object_ms == modified_ms(boundary)
+    assert "runs, or has crashed" in run("status", bucket).stdout
+
+
 @pytest.mark.parametrize("command", ["status", "verify"])
 def test_a_directory_without_a_cluster(tmp_path: Path, command: str) -> None:
     result = run(command, tmp_path)
@@ -178,6 +189,7 @@ def test_damage_is_found(bucket: Path, chosen: Callable[[Path], str], damage: Ca
     shown = run("verify", bucket)
     assert shown.exit_code == 1
     assert "damaged or missing" in shown.stdout
+    assert shown.stdout.count(found.damaged[0].key) == 1
 
 
 def test_the_logs_of_collected_sessions_are_not_asked_for(bucket: Path) -> None:

@@ -15,8 +15,10 @@ from tests.support.wire import Plain
 
 
 def _coordinated(stage: Stage) -> None:
+    """Wait until both groups have a coordinator that knows both topics."""
     for suffix in ("group", "other-group"):
         stage.admin.group(suffix)
+    stage.make_known()
 
 
 def _beat(group_id: str, **more: object) -> Plain:
