@@ -150,11 +150,15 @@ def stored(bootstrap: str, name: str = TOPIC, partitions: int = PARTITIONS) -> d
         ]
     consumer.assign([TopicPartition(name, partition, 0) for partition in range(partitions)])
     deadline = time.monotonic() + DEADLINE_S
-    while any(len(found[partition]) < ends[partition] for partition in ends):
-        assert time.monotonic() < deadline, {p: (len(found[p]), ends[p]) for p in ends}
+    positions = dict.fromkeys(ends, 0)
+    while any(positions[partition] < ends[partition] for partition in ends):
+        assert time.monotonic() < deadline, (positions, ends)
         for message in consumer.consume(1000, 0.2):
             assert message.error() is None, message.error()
             found[message.partition()].append(message.value())
+        # markers and aborted records count, too
+        for place in consumer.position([TopicPartition(name, partition) for partition in ends]):
+            positions[place.partition] = max(place.offset, 0)
     consumer.close()
     return found
 

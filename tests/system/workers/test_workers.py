@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, Producer
 from kafka import KafkaAdminClient, KafkaConsumer, KafkaProducer
 
 from tests.support.gateway_process import GatewayProcess
@@ -165,3 +165,37 @@ def test_a_worker_that_dies_again_and_again_ends_all(tmp_path: Path) -> None:
     told = gateway.stderr_text()
     assert "seqgate: worker 2 has died 4 times soon after its start, at last so: the data directory" in told
     assert not any(map(is_running, pids(gateway)))
+
+
+def test_transactions_span_workers_and_their_deaths(tmp_path: Path) -> None:
+    """Each transaction writes to every partition; its coordinator is on either worker. One of the workers dies now and then."""
+    with workers(tmp_path / "data", 2, consecutive_ports(2)) as gateway:
+        create_topic(gateway.bootstrap)
+        committed: list[int] = []
+        current = pids(gateway)
+        for producer_number in range(2):
+            producer = Producer(
+                {
+                    "bootstrap.servers": gateway.bootstrap,
+                    "transactional.id": f"t{producer_number}",
+                    "linger.ms": 0,
+                }
+            )
+            producer.init_transactions(DEADLINE_S)
+            for step in range(6):
+                number = producer_number * 100 + step
+                producer.begin_transaction()
+                for partition in range(PARTITIONS):
+                    producer.produce(TOPIC, str(number).encode(), partition=partition)
+                producer.flush(DEADLINE_S)
+                if step % 3 == 1:
+                    producer.abort_transaction(DEADLINE_S)
+                else:
+                    producer.commit_transaction(DEADLINE_S)
+                    committed.append(number)
+                if step == 3:
+                    kill(current[producer_number])
+        found = stored(gateway.bootstrap)
+        assert {
+            partition: [int(value) for value in values] for partition, values in found.items()
+        } == dict.fromkeys(range(PARTITIONS), committed)
