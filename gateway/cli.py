@@ -30,7 +30,6 @@ from gateway.admin.sweep import command as sweep
 from gateway.admin.topics import command as topics
 from gateway.admin.transactions import command as transactions
 from gateway.admin.users import command as users
-from gateway.config.worker_settings import MOST_WORKERS
 from gateway.serving import Options
 from gateway.serving import serve as run_gateway
 
@@ -78,8 +77,6 @@ Workers = Annotated[
         "--workers",
         metavar="N",
         help="Serve the data directory with N processes, each a broker on the next port. [default: 1]",
-        min=1,
-        max=MOST_WORKERS,
         show_default=False,
     ),
 ]

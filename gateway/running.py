@@ -11,31 +11,19 @@ import shlex
 import signal
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator
 
 import uvloop
 
-from gateway.admin.system_errors import in_words
 from gateway.config import Config, Listener
-from gateway.config.exposure import exposure_complaint
-from gateway.config.workers import worker_config, workers_complaint
 from gateway.gateway import Gateway
 from gateway.homes.home import Ended, StartFailed
-from gateway.homes.local_home import check_no_cache
 from gateway.homes.worker_home import WorkerHome
-from gateway.metadata.records import UnknownRecordError
 from gateway.process import keep_freed_memory, raise_open_files_limit
 from gateway.runtime.loop import log_output
-from gateway.runtime.loop.clock import SystemClock
-from gateway.runtime.topics.brokers import Endpoint
 from gateway.server.addresses import check_address
 from gateway.starting import start_until
 from gateway.workers.seat import Seat
-from gateway.workers.shared_directory import SharedDirectory
-from gateway.workers.supervisor import Supervisor, WorkersFailed
-from gateway.workers.worker_process import WorkerProcess
-from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
 
 logger = logging.getLogger(__name__)
 
@@ -49,49 +37,10 @@ scan them all the time.
 
 def run(config: Config, *, guide: bool = False) -> None:
     """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when the gateway must not serve any more."""
-    _prepare_process(config)
+    prepare_process(config)
     for listener in config.listeners:
         check_listener(listener)
     uvloop.run(_serve(config, guide))
-
-
-def run_workers(config: Config, *, guide: bool = False) -> None:
-    """Run the workers of `seqgate.workers` until SIGINT or SIGTERM. Raises StartFailed, also when the workers can't go on."""
-    complaint = workers_complaint(config) or exposure_complaint(config)
-    if complaint is not None:
-        raise StartFailed(complaint)
-    _prepare_process(config)
-    for number in range(1, config.int("seqgate.workers") + 1):
-        for listener in worker_config(config, number).listeners:
-            check_listener(listener)
-    root, storage = Path(config.str("log.dirs")), Storage()
-    try:
-        check_no_cache(storage, config)
-        shared = SharedDirectory(storage, root, config.int("node.id"), SystemClock().now_ms)
-    except DirectoryLocked as error:
-        raise StartFailed(str(error)) from error
-    except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
-        raise StartFailed(f"the data directory {root} can't be opened: {in_words(error)}") from error
-    _warn_of_readers(str(root))
-    gc.freeze()  # workers share the memory of what is not written to
-    gc.enable()
-    try:
-        Supervisor(config, shared, run_worker).run(
-            lambda workers: _announce_workers(config, workers, guide=guide)
-        )
-    except WorkersFailed as error:
-        raise StartFailed(str(error)) from error
-    except (LogError, IncompatibleFormat, OSError) as error:
-        raise StartFailed(f"the data directory {root} can't be used: {in_words(error)}") from error
-    finally:
-        _close(shared)
-
-
-def _close(shared: SharedDirectory) -> None:
-    try:
-        shared.close()
-    except (LogError, IncompatibleFormat, OSError) as error:
-        logger.warning("the data directory can't be made whole, the next start does that: %s", error)
 
 
 def run_worker(config: Config, seat: Seat) -> int:
@@ -107,7 +56,7 @@ def run_worker(config: Config, seat: Seat) -> int:
     return 0
 
 
-def _prepare_process(config: Config) -> None:
+def prepare_process(config: Config) -> None:
     _begin_logging(config)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     gc.set_threshold(GC_THRESHOLD, 20, 20)
@@ -150,7 +99,7 @@ async def _serve(config: Config, guide: bool, seat: Seat | None = None) -> None:
         if not await start_until(stopped, gateway):
             return
         if seat is None:
-            _warn_of_readers(config.str("log.dirs"))
+            warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
         if isinstance(gateway.home, WorkerHome):
@@ -181,7 +130,7 @@ def _signals_taken(stop: Callable[[], object]) -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _warn_of_readers(directory: str) -> None:
+def warn_of_readers(directory: str) -> None:
     """Warn when other users can read the data directory. The gateway makes directories private, but does not change existing ones."""
     mode = stat.S_IMODE(os.stat(directory).st_mode)  # noqa: PTH116 - a path as in the settings
     if mode & (stat.S_IRWXG | stat.S_IRWXO):
@@ -201,29 +150,10 @@ def _announce(gateway: Gateway, guide: bool) -> None:
     data = gateway.config.str("log.dirs")
     print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
     if guide:
-        _guide(addresses[0])
+        print_guide(addresses[0])
 
 
-def _announce_workers(config: Config, workers: Sequence[WorkerProcess], *, guide: bool) -> None:
-    told = [
-        Endpoint(*place).shown
-        for worker in workers
-        if worker.ready is not None
-        for place in worker.ready.endpoints.values()
-    ]
-    bound = [place for worker in workers if worker.ready is not None for place in worker.ready.bound]
-    tells = "" if told == bound else f", tells clients {', '.join(told)}"
-    pids = ", ".join(f"worker {worker.number} {worker.pid}" for worker in workers)
-    data = config.str("log.dirs")
-    print(
-        f"seqgate ready on {', '.join(bound)}{tells} (data in {data}, pid {os.getpid()}; pids: {pids})",
-        flush=True,
-    )
-    if guide:
-        _guide(told[0])
-
-
-def _guide(address: str) -> None:
+def print_guide(address: str) -> None:
     print(f"  any Kafka client: bootstrap.servers={address}")
     print("  try, in another terminal:")
     print(f"    echo hello | .venv/bin/seqgate produce greetings --create --bootstrap {address}")

@@ -85,11 +85,16 @@ def serve(options: Options) -> int:
     gc.disable()
     # a wrong option is reported before the slow imports
     from gateway.homes.home import Ended, StartFailed  # noqa: PLC0415
-    from gateway.running import run, run_workers  # noqa: PLC0415
+    from gateway.running import run  # noqa: PLC0415
 
     try:
         config = _config(options)
-        (run if config.int("seqgate.workers") == 1 else run_workers)(config, guide=options.guide)
+        if config.int("seqgate.workers") > 1:
+            from gateway.running_workers import run_workers  # noqa: PLC0415 - one process needs none of it
+
+            run_workers(config, guide=options.guide)
+        else:
+            run(config, guide=options.guide)
     except (_Refused, StartFailed, Ended) as error:
         print(f"seqgate: {error}", file=sys.stderr)
         return error.code if isinstance(error, _Refused) else 1

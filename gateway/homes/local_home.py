@@ -15,7 +15,6 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.services import Services
-from gateway.workers.shared_directory import recover_whole
 from log import (
     DirectoryLocked,
     Durability,
@@ -24,6 +23,7 @@ from log import (
     LogError,
     Storage,
 )
+from log.sharing import is_shared
 
 
 class LocalHome:
@@ -44,6 +44,10 @@ class LocalHome:
         """Refuse the cache of a bucket, and make a directory whole that several workers had last. Raises StartFailed."""
         storage = self._machine.storage
         check_no_cache(storage, self._config)
+        if not is_shared(storage, self._path):
+            return
+        from gateway.workers.shared_directory import recover_whole  # noqa: PLC0415 - seldom needed
+
         try:
             recover_whole(storage, Path(self._path), self._config.int("node.id"), self._machine.clock.now_ms)
         except DirectoryLocked as error:
