@@ -21,6 +21,7 @@ from gateway.workers.messages import (
 )
 
 READ_BYTES: Final = 1 << 20
+PING_EVERY_S: Final = 0.4
 MOST_UNSENT_BYTES: Final = 256 << 20
 """Bytes that wait for a worker which does not read. With more, the worker is killed and started again."""
 
@@ -43,6 +44,7 @@ class WorkerProcess:
         """When the worker gave the last sign of life."""
         self._asked_at_s: float | None = None
         """When the oldest ping was sent that has no answer yet."""
+        self._pinged_at_s = 0.0
         self._frames = Frames(from_worker)
         self._unsent = bytearray()
 
@@ -87,8 +89,9 @@ class WorkerProcess:
             raise EOFError from error
 
     def ask(self, now_s: float) -> None:
-        """Ask a worker that serves for a sign of life."""
-        if self.ready is not None:
+        """Ask a worker that serves for a sign of life, if the last ping was PING_EVERY_S ago."""
+        if self.ready is not None and now_s - self._pinged_at_s >= PING_EVERY_S:
+            self._pinged_at_s = now_s
             if self._asked_at_s is None:
                 self._asked_at_s = now_s
             self.send(Ping())
