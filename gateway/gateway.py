@@ -113,8 +113,10 @@ class Gateway:
         """Create all parts from the replayed metadata. The parts do nothing until they are started."""
         loop = asyncio.get_running_loop()
         config, flusher, log_directory = self.config, self._flusher, self._log_directory
+        home = self.home
+        metadata_log = await self._open_metadata()
         services, self._store = await compose(
-            config, self.machine, log_directory, flusher, self._open_metadata(), self.home.fetcher
+            config, self.machine, log_directory, flusher, metadata_log, home.fetcher, home.readiness
         )
         self.server = Server(
             loop,
@@ -126,6 +128,7 @@ class Gateway:
             handles_limit=handles_limit,
         )
         services.upkeep.backlog.held.room = self.server.memory
+        services.partitions.registry.lease = self.home.lease
         services.node.tls_listeners = self.server.tls_listeners
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(
@@ -172,7 +175,7 @@ class Gateway:
         services.upkeep.backlog.run()
         services.topics.metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
-        self.home.begin(services)
+        await self.home.begin(services)
         if services.upkeep.uploads is not None:
             self._compaction.when_compacted.append(services.upkeep.uploads.rewritten)
         await self._control.start()
@@ -186,11 +189,13 @@ class Gateway:
                 f"the data directory {services.partitions.log_directory.path} can't be used: {error}"
             ) from error
 
-    def _open_metadata(self) -> MetadataLog:
+    async def _open_metadata(self) -> MetadataLog:
         if isinstance(self.home, WorkerHome):
             return self.home.open_metadata()
         try:
-            return open_metadata(self.machine, self._log_directory, self._flusher)
+            return await open_metadata(
+                self.machine, self._log_directory, self._flusher, self.home.open_journal
+            )
         except (LogError, IncompatibleFormat, OSError, ValueError) as error:
             raise StartFailed(
                 f"the metadata in {self.config.str('log.dirs')} can't be read: {in_words(error)}"
@@ -238,10 +243,7 @@ class Gateway:
             )
 
     async def stop(self) -> None:
-        """Answer the requests in flight, make everything durable, and write the file that marks a clean stop.
-
-        If a start failed before it wrote anything, the mark of the last clean stop stays valid.
-        """
+        """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start leaves the last mark as it is."""
         giving_up = self.limit_waiting()
         if self._services is not None:
             await self._stop_services(self._services)
@@ -253,6 +255,7 @@ class Gateway:
         is_durable = all(
             not log.offline and log.recovery_point == log.log_end_offset for log in self._log_directory.logs()
         )
+        await self.home.resign(is_clean=is_durable)
         self._log_directory.close(clean=True)
         await self.home.leave(is_clean=is_durable)
 

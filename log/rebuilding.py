@@ -6,12 +6,14 @@ first, and then placed under its name:
     rebuilding-TOPIC_ID-PARTITION/    a partition without its name; TOPIC_ID has 32 hexadecimal digits
 
 Only BUCKET_SESSION is flushed: a rebuild that a crash ends begins anew.
+
+A running gateway stages partitions in the same way, one by one, beside those that it serves (`StagedPartitions`).
 """
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from log.directory.directory_files import BUCKET_SESSION, LOCK, RECOVERY_POINTS
 from log.directory.identity import Identity, check_empty, fresh_id, write_identity
@@ -26,13 +28,22 @@ from log.files.versions import META
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from log.durability.durability import Durability
     from log.files.storage import Storage
     from log.format.record_batch import Buffer
 
-__all__ = ["BUCKET_SESSION", "STAGING", "RebuiltDirectory", "check_empty", "fresh_id", "is_as_stopped"]
+__all__ = [
+    "BUCKET_SESSION",
+    "STAGING",
+    "RebuiltDirectory",
+    "Staged",
+    "StagedPartitions",
+    "check_empty",
+    "fresh_id",
+    "is_as_stopped",
+]
 
 STAGING: Final = "rebuilding"
 
@@ -48,36 +59,28 @@ def is_as_stopped(storage: Storage, root: str) -> bool:
         return False
 
 
-class RebuiltDirectory:
-    """A data directory that is being rebuilt. Holds the directory's lock from `begin` to `finish` or `abandon`."""
+class Staged(NamedTuple):
+    """A partition whose files are complete, and that has no name yet."""
 
-    def __init__(self, storage: Storage, path: Path) -> None:
-        """Create without touching the disk; use `begin`."""
+    path: str
+    recovery_point: int
+    """The offset below which all records are durable."""
+    segments: list[str]
+    """The names of the segment files that were written as a whole."""
+
+
+class StagedPartitions:
+    """Partitions that are written into directories without their names. Use it in one thread at a time."""
+
+    def __init__(self, storage: Storage, root: Path) -> None:
+        """Create without touching the disk."""
         self._storage = storage
-        self._root = path
+        self._root = root
         self._sizes: dict[str, int] = {}
         """The bytes of each segment file written so far, by path."""
         self._files: dict[str, DataFile] = {}
         self._staged: set[tuple[uuid.UUID, int]] = set()
-        self._written: list[str] = []
-        """The segment files of partitions that have their name."""
         self._durable_below: dict[tuple[uuid.UUID, int], int] = {}
-        self._recovery_points: dict[tuple[str, int], int] = {}
-
-    @classmethod
-    def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
-        """Lock the directory, write `session` as its BUCKET_SESSION, and delete everything else in it. Raises DirectoryLocked, OSError."""
-        storage.make_directories(str(path))
-        storage.lock(str(path / LOCK))
-        directory = cls(storage, path)
-        try:
-            # First and durably: a directory of records without this file is taken for one that no bucket has.
-            LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
-            directory._empty(path)
-        except BaseException:
-            directory.abandon()
-            raise
-        return directory
 
     @property
     def may_have_holes(self) -> bool:
@@ -88,6 +91,10 @@ class RebuiltDirectory:
     def staged(self) -> Sequence[tuple[uuid.UUID, int]]:
         """The partitions that have no name yet: topic id and index, ascending."""
         return sorted(self._staged)
+
+    def stage(self, topic_id: uuid.UUID, partition: int) -> None:
+        """Begin a partition, perhaps one without records. Raises OSError."""
+        self._directory(topic_id, partition)
 
     def write(
         self, topic_id: uuid.UUID, partition: int, segment_base: int, position: int, data: Buffer
@@ -138,39 +145,26 @@ class RebuiltDirectory:
         """Write the whole content of a side file of a partition, in place of an earlier content. Raises OSError."""
         self._storage.write_file(f"{self._directory(topic_id, partition)}/{name}", content)
 
-    def place(self, topic_id: uuid.UUID, partition: int, topic: str) -> Path:
-        """Give a staged partition its name, and its topic id if no side file gave it. Return the directory. Raises OSError."""
-        staged = self._directory(topic_id, partition)
-        metadata = f"{staged}/{PARTITION_METADATA}"
+    def complete(self, topic_id: uuid.UUID, partition: int) -> Staged:
+        """Close the files of a staged partition, give it its topic id if no side file did, and let go of it. Raises OSError."""
+        path = self._directory(topic_id, partition)
+        metadata = f"{path}/{PARTITION_METADATA}"
         if not self._storage.exists(metadata):
             self._storage.write_file(metadata, encode_partition_metadata(topic_id))
-        released = self._release(f"{staged}/")
-        target = self._root / f"{topic}-{partition}"
-        self._storage.rename(staged, str(target))
-        self._written += [f"{target}{path.removeprefix(staged)}" for path in released]
+        released = self.release(f"{path}/")
         self._staged.remove((topic_id, partition))
-        recovery_point = self._durable_below.pop((topic_id, partition), None)
-        if recovery_point is not None:
-            self._recovery_points[topic, partition] = recovery_point
-        return target
+        recovery_point = self._durable_below.pop((topic_id, partition), 0)
+        return Staged(path, recovery_point, [file.removeprefix(f"{path}/") for file in released])
 
-    def finish(self, durable: Durability, cluster_id: str, node_id: int) -> None:
-        """Delete the partitions that got no name, write recovery points and the identity of the directory, and unlock it. Raises OSError."""
-        for topic_id, partition in self._staged:
-            path = self._directory(topic_id, partition)
-            self._release(f"{path}/")
-            self._empty(Path(path))
+    def discard(self, topic_id: uuid.UUID, partition: int) -> None:
+        """Delete what was written of a partition; begin with nothing if it is written again. Raises OSError."""
+        path = f"{self._root}/{STAGING}-{topic_id.hex}-{partition}"
+        self.release(f"{path}/")
+        self._durable_below.pop((topic_id, partition), None)
+        self._staged.discard((topic_id, partition))
+        if self._storage.exists(path):
+            _empty(self._storage, path)
             self._storage.delete_directory(path)
-        if self._recovery_points:
-            durable.replace(f"{self._root}/{RECOVERY_POINTS}", encode_offsets(self._recovery_points))
-        durable.rebuilt(self._written)
-        write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
-        self.abandon()
-
-    def abandon(self) -> None:
-        """Unlock the directory. Without `finish` the next start rebuilds it again."""
-        self._release("")
-        self._storage.unlock(str(self._root / LOCK))
 
     def _directory(self, topic_id: uuid.UUID, partition: int) -> str:
         path = str(self._root / f"{STAGING}-{topic_id.hex}-{partition}")
@@ -179,7 +173,7 @@ class RebuiltDirectory:
             self._staged.add((topic_id, partition))
         return path
 
-    def _release(self, prefix: str) -> list[str]:
+    def release(self, prefix: str) -> list[str]:
         """Close the segment files whose paths have this prefix. Return the paths."""
         paths = [path for path in self._files if path.startswith(prefix)]
         for path in paths:
@@ -187,12 +181,75 @@ class RebuiltDirectory:
             self._sizes.pop(path, None)
         return paths
 
-    def _empty(self, path: Path) -> None:
-        for entry in self._storage.entries(str(path)):
-            if path == self._root and entry.name in {LOCK, BUCKET_SESSION}:
-                continue
-            if entry.is_directory:
-                self._empty(path / entry.name)
-                self._storage.delete_directory(str(path / entry.name))
-            else:
-                self._storage.delete(str(path / entry.name))
+
+class RebuiltDirectory:
+    """A data directory that is being rebuilt. Holds the directory's lock from `begin` to `finish` or `abandon`."""
+
+    def __init__(self, storage: Storage, path: Path) -> None:
+        """Create without touching the disk; use `begin`."""
+        self._storage = storage
+        self._root = path
+        self.partitions = partitions = StagedPartitions(storage, path)
+        """The partitions that have no name yet."""
+        self.write, self.write_absent = partitions.write, partitions.write_absent
+        self.write_file, self.vouch_for = partitions.write_file, partitions.vouch_for
+        self._written: list[str] = []
+        """The segment files of partitions that have their name."""
+        self._recovery_points: dict[tuple[str, int], int] = {}
+
+    @classmethod
+    def begin(cls, storage: Storage, path: Path, session: bytes) -> RebuiltDirectory:
+        """Lock the directory, write `session` as its BUCKET_SESSION, and delete everything else in it. Raises DirectoryLocked, OSError."""
+        storage.make_directories(str(path))
+        storage.lock(str(path / LOCK))
+        directory = cls(storage, path)
+        try:
+            # First and durably: a directory of records without this file is taken for one that no bucket has.
+            LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
+            _empty(storage, str(path), kept={LOCK, BUCKET_SESSION})
+        except BaseException:
+            directory.abandon()
+            raise
+        return directory
+
+    @property
+    def staged(self) -> Sequence[tuple[uuid.UUID, int]]:
+        """The partitions that have no name yet: topic id and index, ascending."""
+        return self.partitions.staged
+
+    def place(self, topic_id: uuid.UUID, partition: int, topic: str) -> Path:
+        """Give a staged partition its name, and its topic id if no side file gave it. Return the directory. Raises OSError."""
+        staged = self.partitions.complete(topic_id, partition)
+        target = self._root / f"{topic}-{partition}"
+        self._storage.rename(staged.path, str(target))
+        self._written += [f"{target}/{name}" for name in staged.segments]
+        if staged.recovery_point:
+            self._recovery_points[topic, partition] = staged.recovery_point
+        return target
+
+    def finish(self, durable: Durability, cluster_id: str, node_id: int) -> None:
+        """Delete the partitions that got no name, write recovery points and the identity of the directory, and unlock it. Raises OSError."""
+        for topic_id, partition in self.staged:
+            self.partitions.discard(topic_id, partition)
+        if self._recovery_points:
+            durable.replace(f"{self._root}/{RECOVERY_POINTS}", encode_offsets(self._recovery_points))
+        durable.rebuilt(self._written)
+        write_identity(durable, str(self._root), node_id, Identity(cluster_id, fresh_id()))
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Unlock the directory. Without `finish` the next start rebuilds it again."""
+        self.partitions.release("")
+        self._storage.unlock(str(self._root / LOCK))
+
+
+def _empty(storage: Storage, path: str, kept: Collection[str] = ()) -> None:
+    """Delete all that a directory holds, but for these names. Raises OSError."""
+    for entry in storage.entries(path):
+        if entry.name in kept:
+            continue
+        if entry.is_directory:
+            _empty(storage, f"{path}/{entry.name}")
+            storage.delete_directory(f"{path}/{entry.name}")
+        else:
+            storage.delete(f"{path}/{entry.name}")

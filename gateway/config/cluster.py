@@ -91,7 +91,7 @@ CLUSTER_SETTINGS = (
         "seqgate.cluster.lease.ms",
         6000,
         "Milliseconds for which a gateway answers readers as the leader after it sent the last object that the bucket confirmed. A gateway "
-        "that writes nothing for a tenth longer is taken over. All gateways of a cluster need the same value.",
+        "that writes nothing for a tenth longer is taken over.",
         minimum=300,
         maximum=86_400_000,
     ),
@@ -126,6 +126,22 @@ CLUSTER_SETTINGS = (
         8,
         "Partitions that this gateway hands over at the same time. Each is without a leader until its last records are in the bucket.",
         maximum=1000,
+    ),
+    _number(
+        "seqgate.cluster.metadata.poll.ms",
+        500,
+        "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: topics, configurations, users, "
+        "access control. A change by this gateway itself, and the answer to a request that would change something, wait for no look.",
+        minimum=10,
+        maximum=60_000,
+    ),
+    _number(
+        "seqgate.cluster.metadata.poll.ms",
+        500,
+        "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: topics, configurations, users, "
+        "access control. A change by this gateway itself, and the answer to a request that would change something, wait for no look.",
+        minimum=10,
+        maximum=60_000,
     ),
     _number(
         "seqgate.cluster.upload.interval.ms",

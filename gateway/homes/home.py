@@ -8,9 +8,12 @@ from contextlib import AbstractAsyncContextManager
 from typing import NoReturn, Protocol
 
 from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.membership.lease import Lease
 from gateway.cluster.objects.counted import Counts
+from gateway.runtime.composition import OpenJournal
 from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import Readiness
 from gateway.runtime.services import Services
 from log import Durability
 
@@ -43,8 +46,16 @@ class Home(Protocol):
         """The fetcher of blocks that the local disk lacks; None where the disk has all blocks. Call after `enter`."""
 
     @property
+    def readiness(self) -> Readiness:
+        """Tells of which partitions the records are here."""
+
+    @property
     def hold(self) -> Hold | None:
         """Keeps whole segment files on the local disk while another process reads them; None where the disk always has whole files. Call after `enter`."""
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease of this gateway; None where no other gateway can take its partitions over. Call after `enter`."""
 
     async def enter(self) -> None:
         """Prepare the data directory, which no process has open. Raises StartFailed."""
@@ -52,11 +63,18 @@ class Home(Protocol):
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         """Return the flusher that makes appends durable. Call after `enter`."""
 
-    def begin(self, services: Services) -> None:
-        """Begin the home's background work. From now on the gateway serves requests."""
+    @property
+    def open_journal(self) -> OpenJournal | None:
+        """Opens the journal of the metadata over its local log; None where the local log is the only one. Call after `enter`."""
+
+    async def begin(self, services: Services) -> None:
+        """Join the cluster, if there is one, and begin the home's background work. The gateway serves requests. Raises StartFailed."""
 
     async def rest(self) -> None:
         """End the background work that `begin` began; the gateway takes no more requests."""
+
+    async def resign(self, *, is_clean: bool) -> None:
+        """Let other gateways serve from now on: nothing more is appended, and after a clean stop all records are durable."""
 
     async def ended(self) -> NoReturn:
         """Wait until the home fails so that the gateway must stop at once. Raises Ended."""

@@ -14,6 +14,7 @@ from gateway.metadata.records import UnknownRecordError
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY
 from gateway.runtime.services import Services
 from log import (
     DirectoryLocked,
@@ -33,6 +34,9 @@ class LocalHome:
     hold: Final = None
     calls: Final = None
     cache: Final = None
+    open_journal: Final = None
+    lease: Final = None
+    readiness: Final = ALWAYS_READY
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")
@@ -60,10 +64,13 @@ class LocalHome:
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         return Flusher(loop, machine=self._machine, durability=durability)
 
-    def begin(self, services: Services) -> None:
+    async def begin(self, services: Services) -> None:
         pass
 
     async def rest(self) -> None:
+        pass
+
+    async def resign(self, *, is_clean: bool) -> None:
         pass
 
     async def ended(self) -> NoReturn:

@@ -5,36 +5,52 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.uploads.uploads import Partitions
+from gateway.cluster.uploads.ports import Partitions
 from gateway.runtime.services import Services
 from log import NeedsRecovery, PartitionLog
 
 
 def uploaded_partitions(services: Services) -> Partitions:
     """Return the port to the partitions of these services."""
-    image, directory = services.topics.metadata_log.image, services.partitions.log_directory
-    registry, flusher = services.partitions.registry, services.partitions.flusher
-    recoveries = services.partitions.recoveries
+    found = _Uploaded(services)
+    return Partitions(found.led, found.open_log, found.flushed, found.exists)
 
-    def every() -> Iterable[PartitionKey]:
-        for log in directory.logs():
-            yield PartitionKey(log.topic_id, log.partition)
-        for topic in image.topics_by_id.values():
-            for partition in topic.partitions:
-                yield PartitionKey(topic.topic_id, partition)
 
-    async def open_log(partition: PartitionKey) -> PartitionLog | None:
-        topic = image.topics_by_id.get(partition.topic_id)
-        if topic is not None:
-            try:
-                log = directory.get(topic.name, partition.partition)
-            except NeedsRecovery:
-                await recoveries.open(directory, (topic.name, partition.partition))
-                log = directory.get(topic.name, partition.partition)
-            return log if log is not None and log.topic_id == partition.topic_id else None
-        return next((log for log in directory.logs() if (log.topic_id, log.partition) == partition), None)
+class _Uploaded:
+    """The partitions that this gateway leads, and the metadata."""
 
-    async def flushed(log: PartitionLog) -> None:
-        await flusher.flushed(log, registry.serving(log))
+    def __init__(self, services: Services) -> None:
+        self._partitions = services.partitions
+        self._directory = services.partitions.log_directory
+        self._lifecycle = services.topics.lifecycle
+        self._image = services.topics.metadata_log.image
 
-    return Partitions(every, open_log, flushed)
+    def led(self) -> Iterable[PartitionKey]:
+        for topic in self._image.topics_by_id.values():
+            for index in topic.partitions:
+                if self._lifecycle.leads(topic.name, index):
+                    yield PartitionKey(topic.topic_id, index)
+
+    def exists(self, partition: PartitionKey) -> bool:
+        topic = self._image.topics_by_id.get(partition.topic_id)
+        return topic is not None and partition.partition in topic.partitions
+
+    async def open_log(self, partition: PartitionKey) -> PartitionLog | None:
+        topic, index = self._image.topics_by_id.get(partition.topic_id), partition.partition
+        if topic is None or not self._lifecycle.leads(topic.name, index):
+            return None
+        try:
+            log = self._directory.get(topic.name, index)
+        except NeedsRecovery:
+            await self._partitions.recoveries.open(self._directory, (topic.name, index))
+            log = self._directory.get(topic.name, index)
+        if log is None or log.topic_id != partition.topic_id or not self._lifecycle.leads(topic.name, index):
+            return None
+        # The manifest names the leader epoch that the log has begun, and an open partition begins it.
+        served = self._partitions.registry.get(topic.name, index)
+        if served is not None and served.log is log:
+            log.begin_leader_epoch(served.leader_epoch)
+        return log
+
+    async def flushed(self, log: PartitionLog) -> None:
+        await self._partitions.flusher.flushed(log, self._partitions.registry.serving(log))

@@ -11,6 +11,7 @@ from gateway.homes.home import Ended
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY
 from gateway.runtime.services import Services
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.workers.link import SupervisorLink
@@ -29,6 +30,9 @@ class WorkerHome:
     hold: Final = None
     calls: Final = None
     cache: Final = None
+    open_journal: Final = None
+    lease: Final = None
+    readiness: Final = ALWAYS_READY
 
     def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
         """Take the worker's place; `enter` connects it."""
@@ -78,10 +82,13 @@ class WorkerHome:
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         return Flusher(loop, machine=self._machine, durability=durability)
 
-    def begin(self, services: Services) -> None:
+    async def begin(self, services: Services) -> None:
         pass
 
     async def rest(self) -> None:
+        pass
+
+    async def resign(self, *, is_clean: bool) -> None:
         pass
 
     async def ended(self) -> NoReturn:

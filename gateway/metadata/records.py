@@ -160,7 +160,8 @@ class BrokerEndpoint(msgspec.Struct, frozen=True, rename="camel"):
 class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A broker joined the cluster, or joined again: each time with a higher `broker_epoch`.
 
-    `cluster_version` is the newest version of the cluster's formats that the broker's release can write.
+    `cluster_version` is the newest version of the cluster's formats that the broker's release can write, and `lease_ms` how long the broker
+    answers readers after its last confirmed object: others take it over only after that.
     """
 
     broker_id: int
@@ -171,6 +172,7 @@ class RegisterBrokerRecord(msgspec.Struct, frozen=True, rename="camel"):
     fenced: bool = False
     in_controlled_shutdown: bool = False
     cluster_version: int = 0
+    lease_ms: int = 0
 
 
 class BrokerRegistrationChangeRecord(msgspec.Struct, frozen=True, rename="camel"):

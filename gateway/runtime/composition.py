@@ -6,6 +6,7 @@ Nothing runs by itself: the caller starts the coordinators with `start_coordinat
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -26,6 +27,7 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.cold_reads import ColdReads, Fetcher
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
@@ -45,12 +47,12 @@ from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.follow_settings import follow_fetch_sessions
 from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.internal_topics import InternalTopics
-from gateway.runtime.topics.metadata_journal import LocalJournal
+from gateway.runtime.topics.metadata_journal import LocalJournal, MetadataJournal
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
 from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
-from log import LogDirectory
+from log import LogDirectory, PartitionLog
 from pid_allocator import BlockStore
 
 
@@ -61,10 +63,19 @@ class Composition(NamedTuple):
     blocks: BlockStore
 
 
-def open_metadata(machine: Machine, directory: LogDirectory, flusher: LogFlusher) -> MetadataLog:
-    """Read the metadata of a data directory. Raises LogError, IncompatibleFormat, OSError, ValueError."""
-    metadata_log = MetadataLog(LocalJournal(open_metadata_log(directory), flusher, machine.clock))
+OpenJournal = Callable[[PartitionLog], MetadataJournal]
+#: Returns the journal of a metadata log that others write, too, over the local log.
+
+
+async def open_metadata(
+    machine: Machine, directory: LogDirectory, flusher: LogFlusher, open_journal: OpenJournal | None = None
+) -> MetadataLog:
+    """Read the metadata of a data directory, and what others have changed since. Raises LogError, IncompatibleFormat, OSError, ValueError."""
+    log = open_metadata_log(directory)
+    journal = open_journal(log) if open_journal is not None else LocalJournal(log, flusher, machine.clock)
+    metadata_log = MetadataLog(journal)
     metadata_log.replay()
+    await metadata_log.catch_up()
     return metadata_log
 
 
@@ -75,8 +86,12 @@ async def compose(
     flusher: LogFlusher,
     metadata_log: MetadataLog,
     fetcher: Fetcher | None = None,
+    readiness: Readiness = ALWAYS_READY,
 ) -> Composition:
-    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks."""
+    """Put all parts together, and open the partitions that the metadata names. A `fetcher` has the blocks that the disk lacks.
+
+    `readiness` says of which partitions the records must come before they are served.
+    """
     access = open_access(config, metadata_log)
     node_id = config.int("node.id")
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
@@ -93,6 +108,7 @@ async def compose(
         partitions=partitions,
         flusher=flusher,
         recoveries=recoveries,
+        readiness=readiness,
     )
     await lifecycle.start()
     blocks = open_store(config, metadata_log, Path(directory.files), directory.environment.durability)

@@ -21,14 +21,14 @@ from typing import TYPE_CHECKING, Final
 from log.directory.closing import close_logs
 from log.directory.directory_files import LOCK, RECOVERY_POINTS, check_is_whole
 from log.directory.identity import check_ownership, take_identity
-from log.directory.opening import Opening
+from log.directory.opening import Opening, start_summary
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.directory.recovery_points import RecoveryPoints
 from log.directory.share import DirectoryShare, whole
 from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat, StorageFailed
-from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
+from log.files.file_names import DELETED_SUFFIX, parse_partition_directory
 from log.files.storage import Storage
 from log.log_lists import LogLists
 from log.partition_log import PartitionLog
@@ -135,16 +135,9 @@ class LogDirectory:
                     cut += self._recover(key)
         self.environment.damage.found_again()
         self._durability.sync(directories=[str(self.path)])
-        logger.info("%s: %s", self.path, self._start_summary(cut))
-
-    def _start_summary(self, cut: int) -> str:
-        """Return the log line about this start: the numbers of partitions and of those checked, and the bytes cut off."""
-        if self.was_clean:
-            return f"clean stop: partitions {len(self)}, no record data read"
-        if not len(self):
-            return "new data directory"
-        torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
-        return f"unclean stop: partitions {len(self)}, {len(self._logs)} of them checked, {torn}"
+        logger.info(
+            "%s: %s", self.path, start_summary(len(self), len(self._logs), cut, was_clean=self.was_clean)
+        )
 
     def _may_stay_closed(self, name: str, stored: StoredLog) -> bool:
         """Return whether the log is unchanged since its clean stop. Only a start after a crash compares the sizes of the log's files."""
@@ -178,22 +171,8 @@ class LogDirectory:
         return self._opening.metadata_of(str(self.path / f"{key[0]}-{key[1]}"), known)
 
     def _take_away(self, directory: str) -> None:
-        """Remove a directory without a topic id, or set it aside if it holds records.
-
-        The topic id is durable before any record is acknowledged: such records never were, or somebody changed the directory.
-        """
-        files = self._storage.list_files(directory)
-        if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
-            stray = self._set_aside(directory)
-            logger.error(
-                "%s holds records, but %s does not give their topic id; the directory is kept as %s",
-                directory,
-                PARTITION_METADATA,
-                stray,
-            )
-        else:
-            logger.warning("%s was never finished and is removed", directory)
-            self._deletion.remove(directory, 0)
+        if self._deletion.discard_unfinished(directory):
+            self._recovery_points.set_aside(directory)
 
     # --- recoveries while the gateway serves
 
@@ -304,6 +283,20 @@ class LogDirectory:
         self._let_go((topic, partition))
         return self._set_aside(str(self.path / f"{topic}-{partition}"))
 
+    def take_in(self, topic: str, partition: int, staged: str, recovery_point: int) -> None:
+        """Take a directory with the files of a partition in place of what is here; the log must be recovered as after a crash.
+
+        For a cache only: the new name is not durable. Raises OSError, and StorageFailed while a thread recovers the log of the name.
+        """
+        key, directory = (topic, partition), str(self.path / f"{topic}-{partition}")
+        if self._is_recovering(key):
+            raise StorageFailed(f"{topic}-{partition} is being recovered; retry later")
+        self.delete(topic, partition)
+        if self._storage.exists(directory):
+            self._deletion.remove(directory, 0)
+        self._storage.rename(staged, directory)
+        self._stored[key] = _UNKNOWN._replace(recovery_point=recovery_point)
+
     def _set_aside(self, directory: str) -> str:
         target = self._deletion.set_aside(directory)
         self._recovery_points.set_aside(directory)
@@ -312,9 +305,11 @@ class LogDirectory:
     def is_name_taken(self, topic: str, partition: int) -> bool:
         """Return whether a new log may not have this name yet: a thread recovers the log that had it, or a checkpoint must come first."""
         key = topic, partition
-        if key in self._recovering or any((log.topic, log.partition) == key for log in self.lists.recovering):
-            return True
-        return key not in self._logs and key not in self._stored and self._recovery_points.has(key)
+        is_unknown = key not in self._logs and key not in self._stored
+        return self._is_recovering(key) or (is_unknown and self._recovery_points.has(key))
+
+    def _is_recovering(self, key: tuple[str, int]) -> bool:
+        return key in self._recovering or any(log.place[1:3] == key for log in self.lists.recovering)
 
     @property
     def has_taken_names(self) -> bool:

@@ -110,3 +110,13 @@ class Opening:
     def _place(self, key: tuple[str, int], metadata: bytes) -> LogPlace:
         directory = str(self._path / f"{key[0]}-{key[1]}")
         return LogPlace(directory, *key, decode_partition_metadata(metadata, PARTITION_METADATA))
+
+
+def start_summary(count: int, checked: int, cut: int, *, was_clean: bool) -> str:
+    """Return the log line about a start: the number of partitions, how many were checked, and the bytes cut off."""
+    if was_clean:
+        return f"clean stop: partitions {count}, no record data read"
+    if not count:
+        return "new data directory"
+    torn = f"{cut} torn bytes cut off" if cut else "nothing cut off"
+    return f"unclean stop: partitions {count}, {checked} of them checked, {torn}"

@@ -182,25 +182,23 @@ def sealed_before_the_registration(patch: pytest.MonkeyPatch) -> None:
 def taken_number_is_our_own(patch: pytest.MonkeyPatch) -> None:
     """a gateway whose registration finds the number taken uses the number nevertheless"""
 
-    async def create(reads: Any, registered: Any) -> Any:
+    async def create(reads: Any, key: str, content: bytes) -> bytes:
         with contextlib.suppress(AlreadyThere, StoreFailed):
-            await reads.objects.create(
-                sessions.registration_key(registered.session), sessions.encode_registration(registered)
-            )
-        return registered
+            await reads.objects.create(key, content)
+        return content
 
-    patch.setattr(sessions, "_create", create)
+    patch.setattr(sessions, "create_or_read", create)
 
 
 def listing_believed(patch: pytest.MonkeyPatch) -> None:
     """a gateway takes a listing of the sessions for all sessions"""
-    honest = sessions._read
 
-    async def all_of(reads: Any) -> list[Any]:
-        end = await reads.answered(lambda: sessions._listed_end(reads.objects))
-        return [await honest(reads, number) for number in range(end)]
+    async def read_on(reads: Any, content: Any) -> None:
+        end = await reads.answered(lambda: sessions._listed_end(reads.objects, content.end_seq))
+        for number in range(content.end_seq, end):
+            content.add(await sessions._get(reads, sessions.registration_key(number)))
 
-    patch.setattr(sessions, "_all", all_of)
+    patch.setattr(sessions, "read_on", read_on)
 
 
 class Fault(NamedTuple):

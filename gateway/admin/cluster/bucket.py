@@ -12,6 +12,7 @@ from gateway.admin.cluster.messages import ClusterState, Imported, Verification
 from gateway.admin.cluster.state import cluster_state
 from gateway.admin.cluster.verification import Progress, verify
 from gateway.admin.request import ControlError
+from gateway.cluster.metadata.change import CorruptChange
 from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed, Untrusted
 from gateway.cluster.parts.manifests import Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
@@ -56,6 +57,7 @@ def _in_bucket(config: Config, work: Callable[[ObjectStore, str], Awaitable[A]])
     except (
         Refused,
         CorruptRegistration,
+        CorruptChange,
         CorruptWalObject,
         CorruptPart,
         IncompatibleFormat,

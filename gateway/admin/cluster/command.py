@@ -120,6 +120,13 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
             f"{last.session} of node {last.node_id} on {shown(last.host)}, since {moment(last.registered_ms)}",
         ),
         ("", end),
+        *(
+            (
+                "ended session" if not number else "",
+                f"{ended.session} of node {ended.node_id} on {shown(ended.host)}, {moment(ended.ended_ms)}: {shown(ended.reason)}",
+            )
+            for number, ended in enumerate(answer.ended)
+        ),
         (
             "history",
             f"{counted(answer.partitions, 'partition')}, {counted(answer.parts.objects, 'object')}, {count(answer.parts.size_bytes)} bytes",

@@ -11,6 +11,7 @@ import contextlib
 import platform
 import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +21,9 @@ from gateway.admin.cluster.messages import Imported
 from gateway.admin.request import ControlError
 from gateway.admin.stored_data import check_is_no_cache, metadata_directory, read_image
 from gateway.admin.system_errors import in_words
+from gateway.cluster.metadata.change import CorruptChange, decode_change
+from gateway.cluster.metadata.copying import copy_log
+from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.objects.counted import CountedObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.objects.probe import probe
@@ -32,11 +36,13 @@ from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPo
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import seal_earlier
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import Session, SessionFacts, register, sessions
+from gateway.cluster.wal.sessions import Session, SessionFacts, SharedLogContent, read_on, register, sessions
 from gateway.config import Config
 from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.runtime.partitions.log_replay import replay_batches, replay_records
 from gateway.runtime.topics.topic_policy import topic_policy
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
+from log.format.records import iterate_records
 from log.uploading import view
 
 PARTITIONS_AT_ONCE: Final = 2
@@ -54,7 +60,7 @@ async def import_directory(
     """Copy the data directory into the bucket, and check the copy. Waits until the store answers.
 
     Raises ControlError where the directory or the bucket is not what it must be, CorruptPart for a copy that differs, CorruptRegistration,
-    CorruptWalObject, Overtaken, LogError, IncompatibleFormat, Refused.
+    CorruptChange, CorruptWalObject, Overtaken, LogError, IncompatibleFormat, Refused.
     """
     counted = CountedObjects(objects)
     with _opened(data_dir, config, now_ms) as directory:
@@ -78,6 +84,8 @@ class _Import:
         self._storage = directory.environment.storage
         self._reads = PersistentReads(objects, "the import waits for the store")
         self._manifests = Manifests(objects)
+        self._known = SharedLogContent()
+        """What the bucket has in `meta/`."""
 
     async def begin(self) -> None:
         """Take an empty bucket, or the one of an import of this directory that ended early. Raises ControlError."""
@@ -118,8 +126,10 @@ class _Import:
     async def register(self, node_id: int, now_ms: int) -> Session:
         """Return the session of this import; those of imports that ended early can't go on."""
         facts = SessionFacts(self._directory.cluster_id, now_ms, platform.node(), "import")
-        session = await register(self._objects, node_id, facts)
-        await seal_earlier(self._objects, session, "the import began again")
+        session = await register(self._objects, node_id, facts, known=self._known)
+        await seal_earlier(
+            self._objects, session, "the import began again", known=self._known.before(session.session)
+        )
         return session
 
     async def run(self, session: Session) -> Imported:
@@ -127,6 +137,7 @@ class _Import:
         wal = SessionWal(self._objects, session, puts_in_flight=PUTS_IN_FLIGHT)
         try:
             copied = await self._copy_all(session)
+            await self._copy_metadata(session)
             await wal.barrier()
             await wal.seal(f"{self._data_dir} was imported")
         except SessionFenced as error:
@@ -172,10 +183,25 @@ class _Import:
             for each in copying:
                 each.cancel()
             await asyncio.gather(*copying, return_exceptions=True)
+        return [each for each in manifests if each is not None]
+
+    async def _copy_metadata(self, session: Session) -> None:
+        """Copy the metadata log into the shared one, and read it back. Raises ControlError, CorruptChange."""
         metadata = self._directory.get(METADATA_TOPIC, 0)
         if metadata is None:
             raise ControlError(f"{self._data_dir} has no metadata; nothing can be imported")
-        return [each for each in (*manifests, await self._copy(uploads, metadata)) if each is not None]
+        changes = [decode_change(content, seq) for seq, content in self._known.changes]
+        end_offset = changes[-1].end_offset if changes else 0
+        shared = SharedLog(self._objects, session, next_seq=self._known.end_seq, next_offset=end_offset)
+        await copy_log(shared, replay_batches(metadata, metadata.log_start_offset))
+        await read_on(self._reads, self._known)
+        copied = (decode_change(content, seq).batch for seq, content in self._known.changes)
+        for ours, theirs in zip_longest(
+            replay_records(metadata, metadata.log_start_offset),
+            chain.from_iterable(map(iterate_records, copied)),
+        ):
+            if ours is None or theirs is None or (ours.offset, ours.value) != (theirs.offset, theirs.value):
+                raise CorruptChange("the copy of the metadata differs from the data directory")
 
     async def _copy(self, uploads: PartitionUploads, log: PartitionLog) -> Manifest:
         """Upload a partition and read it back. What an earlier import uploaded of other bytes is uploaded again."""

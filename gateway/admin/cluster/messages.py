@@ -21,6 +21,17 @@ class SessionState(msgspec.Struct, frozen=True):
     ended: str | None
 
 
+class EndedSession(msgspec.Struct, frozen=True):
+    """A session that has ended: `reason` is in its seal, which `by` wrote at `ended_ms`."""
+
+    session: int
+    node_id: int
+    host: str
+    by: int
+    reason: str
+    ended_ms: int
+
+
 class Held(msgspec.Struct, frozen=True):
     """Objects of one kind."""
 
@@ -45,6 +56,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     oldest_wal_ms: int | None
     last_upload_ms: int | None
     us_dollars_per_month: float
+    ended: list[EndedSession] = []
+    """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
 
 
 class DamagedObject(msgspec.Struct, frozen=True):

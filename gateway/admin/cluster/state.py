@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from gateway.admin.cluster.messages import ClusterState, Held, SessionState
+from gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
 from gateway.admin.request import ControlError
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, partition_of
 from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sessions import RegisteredSession, sessions
+from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent, read_shared_log
 from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify
 
 US_DOLLARS_PER_GIB_MONTH: Final = 0.023
 """S3 Standard in us-east-1, the first 50 TB. Source: https://aws.amazon.com/s3/pricing, "Storage"."""
+ENDED_SHOWN: Final = 5
+"""The most ended sessions in an answer; each costs one listing."""
 MOST_IN_FLIGHT: Final = 64
 """The most objects that a session writes at once: behind its seal, or a missing object, there are no more."""
 
 
-async def registered(objects: ObjectStore, address: str) -> list[RegisteredSession]:
-    """Return all sessions, at least one. Raises ControlError for a bucket without a cluster, and the errors of `sessions`."""
-    found = await sessions(objects)
-    if not found:
+async def shared_log(objects: ObjectStore, address: str) -> SharedLogContent:
+    """Return all of `meta/`, with at least one session. Raises ControlError for a bucket without a cluster, and the errors of `sessions`."""
+    found = await read_shared_log(objects)
+    if not found.sessions:
         raise ControlError(f"{address} holds no cluster; check the address, its prefix included")
     return found
 
@@ -32,12 +34,14 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
 
     Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptWalObject, IncompatibleFormat.
     """
-    known = await registered(objects, address)
+    known = (await shared_log(objects, address)).sessions
+    meta = [entry async for entry in objects.list("meta/")]
     parts = [entry async for entry in objects.list(PREFIX)]
     wal = [entry async for entry in objects.list("wal/")]
-    size_bytes = sum(entry.size_bytes for entry in (*parts, *wal))
+    size_bytes = sum(entry.size_bytes for entry in (*meta, *parts, *wal))
     manifests = [entry for entry in parts if _is_manifest(entry.key)]
     last = await _session(objects, known[-1])
+    ended = [await _ended(objects, session) for session in reversed(known[-ENDED_SHOWN:])]
     return ClusterState(
         address=address,
         cluster_id=known[0].cluster_id,
@@ -49,6 +53,7 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
         oldest_wal_ms=_oldest(wal, None if last.ended is not None else last.session),
         last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
+        ended=[session for session in ended if session is not None],
     )
 
 
@@ -97,6 +102,19 @@ async def _session(objects: ObjectStore, known: RegisteredSession) -> SessionSta
         last_object_ms=newest[0].modified_ms if newest else None,
         ended=None if seal is None else seal.reason,
     )
+
+
+async def _ended(objects: ObjectStore, known: RegisteredSession) -> EndedSession | None:
+    """Return how the session has ended; None while it has no seal. Raises StoreFailed, Refused, CorruptWalObject, IncompatibleFormat."""
+    folder = boundary_key(known.node_id, known.session).removesuffix("boundary")
+    entries = [entry async for entry in objects.list(folder) if not entry.key.endswith("/boundary")]
+    for entry in reversed(entries[-MOST_IN_FLIGHT - 1 :]):
+        seal = await seal_at(objects, known, int(entry.key.removeprefix(folder)))
+        if seal is not None:
+            return EndedSession(
+                known.session, known.node_id, known.host, seal.by, seal.reason, entry.modified_ms
+            )
+    return None
 
 
 async def seal_at(objects: ObjectStore, known: RegisteredSession, seq: int) -> Seal | None:

@@ -10,21 +10,27 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final
+from uuid import UUID
 
 from crc32c import crc32c
 
 from gateway.admin.cluster.held_bytes import HeldBytes
 from gateway.admin.cluster.messages import DamagedObject, Verification
-from gateway.admin.cluster.state import MOST_IN_FLIGHT, registered, seal_at
+from gateway.admin.cluster.state import MOST_IN_FLIGHT, seal_at, shared_log
+from gateway.cluster.metadata.change import CorruptChange, decode_change
+from gateway.cluster.metadata.copying import is_copied
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key, partition_of
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.wal.boundary import read_boundary, read_sessions_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key, registration_key
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sessions import RegisteredSession
+from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
 from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import decode_record
+from log.format.records import iterate_records
 
 READ_AT_ONCE: Final = 8
 """Parts, or objects of a log, that are read at the same time. As many are in memory at most."""
@@ -43,10 +49,13 @@ async def verify(
     Raises ControlError for a bucket without a cluster, CorruptRegistration, IncompatibleFormat, Refused.
     """
     check = _Check(objects, progress)
-    known = await registered(objects, address)
+    known = await shared_log(objects, address)
+    check.metadata(known)
     await check.history()
-    for session in known[await check.first_session() :]:
-        await check.wal(session)
+    first = await check.first_session()
+    for session in known.sessions:
+        if session.session >= first:
+            await check.wal(session)
     await check.gaps()
     return Verification(
         address,
@@ -68,11 +77,35 @@ class _Check:
         self._progress = progress
         self._turns = asyncio.Semaphore(READ_AT_ONCE)
         self._held = HeldBytes()
+        self._topics: set[UUID] | None = None
+        """The topics of the shared metadata log; None where an older release has kept the metadata in write-ahead logs and parts."""
         self._without_manifest: set[PartitionKey] = set()
         """The partitions that have objects, and no manifest that can be read."""
         self.manifests: dict[PartitionKey, Manifest] = {}
         self.parts = self.wal_objects = self.size_bytes = self.unnamed = 0
         self.damaged: list[DamagedObject] = []
+
+    # --- the shared metadata log
+
+    def metadata(self, known: SharedLogContent) -> None:
+        """Check all changes of the metadata. Raises UnknownRecordError, LogError, IncompatibleFormat."""
+        image, end_offset = MetadataImage(), 0
+        for seq, content in known.changes:
+            try:
+                change = decode_change(content, seq)
+                for record in iterate_records(change.batch):
+                    image.replay(decode_record(record.value or b""))
+            except CorruptChange as error:
+                self._is_damaged(registration_key(seq), error)
+                return
+            if change.base_offset != end_offset:
+                reason = f"{registration_key(seq)} does not follow on the changes before it, which end at the offset {end_offset}."
+                self.damaged.append(DamagedObject(registration_key(seq), reason))
+                return
+            end_offset = change.end_offset
+            self._was_read(len(content))
+        if is_copied(known):
+            self._topics = set(image.topics_by_id)
 
     # --- manifests and what they name
 
@@ -246,7 +279,7 @@ class _Check:
 
     async def gaps(self) -> None:
         """Check that the rows of logs follow on what the manifests have, for all partitions of topics that exist."""
-        alive = self._held.topics()
+        alive = self._held.topics() if self._topics is None else self._topics
         for partition, reason in self._held.gaps.items():
             manifest = self.manifests.get(partition)
             if partition.topic_id not in alive or (

@@ -73,7 +73,7 @@ class BucketSource:
         self, partition: PartitionKey, key: SegmentKey, *, is_new_wanted: bool
     ) -> SegmentRef | None:
         """Return a segment from a manifest that is as new as the key says. Raises CorruptPart, IncompatibleFormat, Refused."""
-        manifest = self._manifests.get(partition) or self._restored.get(partition)
+        manifest = _newest(self._manifests.get(partition), self._restored.get(partition))
         if manifest is None or is_new_wanted or manifest.generation < key.generation:
             path = manifest_key(partition)
             try:
@@ -85,6 +85,13 @@ class BucketSource:
         if manifest.generation < key.generation:
             return None
         return next((segment for segment in manifest.segments if segment.base == key.base_offset), None)
+
+
+def _newest(read: Manifest | None, restored: Manifest | None) -> Manifest | None:
+    """Return the newer manifest: the gateway may have adopted the partition since it read one."""
+    if read is None or restored is None:
+        return read or restored
+    return restored if restored.generation > read.generation else read
 
 
 class WaitingSource:

@@ -25,10 +25,11 @@ _NO_ANSWER: Final = (StoreFailed, Refused, TimeoutError, OSError, CorruptWalObje
 
 
 class Watched(NamedTuple):
-    """A session of another gateway."""
+    """A session of another gateway, and how long its lease lasts."""
 
     node_id: int
     session: int
+    lease_s: float
 
 
 class Verdict(NamedTuple):
@@ -44,13 +45,11 @@ class Verdict(NamedTuple):
 class Watch:
     """The watch over one session. `seconds` counts the time in which the machine is suspended, and is never set."""
 
-    def __init__(
-        self, objects: ObjectStore, watched: Watched, lease_s: float, seconds: Callable[[], float]
-    ) -> None:
+    def __init__(self, objects: ObjectStore, watched: Watched, seconds: Callable[[], float]) -> None:
         self._objects = objects
         self._watched = watched
-        self._needed_s = conviction_s(lease_s)
-        self._step_s = lease_s / LOOKS_PER_LEASE
+        self._needed_s = conviction_s(watched.lease_s)
+        self._step_s = watched.lease_s / LOOKS_PER_LEASE
         self._seconds = seconds
         self._silence = Silence(self._step_s * _STEPS)
         self._seq = 0
@@ -115,7 +114,7 @@ class Watch:
 
     async def _at(self, seq: int) -> bool | None:
         """Return whether the object at this place is a seal; None without an object."""
-        key = object_key(*self._watched, seq)
+        key = object_key(self._watched.node_id, self._watched.session, seq)
         try:
             async with asyncio.timeout(self._needed_s):
                 end = await self._objects.get_end(key, FOOTER_BYTES)
@@ -124,7 +123,7 @@ class Watch:
         return identify(end, key).is_seal
 
     async def _boundary(self) -> int:
-        key = boundary_key(*self._watched)
+        key = boundary_key(self._watched.node_id, self._watched.session)
         try:
             async with asyncio.timeout(self._needed_s):
                 return decode_boundary(await self._objects.get(key), key)

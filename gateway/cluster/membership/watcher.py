@@ -21,8 +21,8 @@ logger = logging.getLogger(__name__)
 RETRIED_AFTER_S: Final = 1.0
 """How long a taker waits before it tries again to end a session, when that has failed."""
 
-EndSession = Callable[[int, int], Awaitable[bool]]
-"""Ends a session of a node in the metadata, whose log is sealed; returns whether this call ended it."""
+EndSession = Callable[[int, int], Awaitable[object]]
+"""Ends a session of a node in the metadata, whose log is sealed."""
 
 
 class Watcher:
@@ -32,13 +32,11 @@ class Watcher:
         self,
         objects: ObjectStore,
         node_id: int,
-        lease_s: float,
         seconds: Callable[[], float],
         end_session: EndSession,
     ) -> None:
         self._objects = objects
         self._node_id = node_id
-        self._lease_s = lease_s
         self._seconds = seconds
         self._end_session = end_session
         self._tasks: dict[Watched, asyncio.Task[None]] = {}
@@ -48,9 +46,9 @@ class Watcher:
         """The sessions that are watched now."""
         return sorted(self._tasks)
 
-    def follow(self, live: Mapping[int, int]) -> None:
-        """Watch the next of the live gateways; `live` has the number of the session of each node, this one included."""
-        wanted = {Watched(node_id, live[node_id]) for node_id in watched_by(self._node_id, live)}
+    def follow(self, live: Mapping[int, Watched]) -> None:
+        """Watch the next of the live gateways; `live` has the session of each node, this one included."""
+        wanted = {live[node_id] for node_id in watched_by(self._node_id, live)}
         for watched in self._tasks.keys() - wanted:
             self._tasks.pop(watched).cancel()
         for watched in wanted - self._tasks.keys():
@@ -67,7 +65,7 @@ class Watcher:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _watch(self, watched: Watched) -> None:
-        verdict = await Watch(self._objects, watched, self._lease_s, self._seconds).verdict()
+        verdict = await Watch(self._objects, watched, self._seconds).verdict()
         while True:
             try:
                 await self._take_over(watched, verdict)
@@ -77,18 +75,15 @@ class Watcher:
             await asyncio.sleep(RETRIED_AFTER_S)
 
     async def _take_over(self, watched: Watched, verdict: Verdict) -> None:
-        node_id, session = watched
+        node_id, session, lease_s = watched
         if verdict.is_sealed:
             # Whoever sealed it also ends it in the metadata. If not, its lease is over by then.
-            await asyncio.sleep(conviction_s(self._lease_s))
+            await asyncio.sleep(conviction_s(lease_s))
         else:
             reason = f"node {self._node_id} saw no sign of life for {verdict.silent_s:.1f} s"
             logger.warning("node %d is taken over: %s", node_id, reason)
             sealed = await seal(self._objects, node_id, session, self._node_id, reason)
             if sealed.end_seq > verdict.end_seq:
                 # The session lived on after the watch, so its lease may last until now.
-                await asyncio.sleep(conviction_s(self._lease_s))
-        if await self._end_session(node_id, session):
-            logger.info(
-                "session %d of node %d has ended; its partitions have other leaders", session, node_id
-            )
+                await asyncio.sleep(conviction_s(lease_s))
+        await self._end_session(node_id, session)

@@ -17,6 +17,9 @@ from gateway.cluster.parts.part_object import CorruptPart
 from log import IncompatibleFormat
 
 VERSION: Final = 1
+Place = tuple[int, int, int]
+#: (leader epoch, session, seq) of an object with rows of one partition. Each leader epoch of a partition belongs to one node, and the
+#: sessions of a node follow each other. So places ascend in the order in which the partition was written, whoever led it.
 
 
 class PartRef(msgspec.Struct, frozen=True):
@@ -72,6 +75,8 @@ class Manifest(msgspec.Struct, frozen=True):
     segments: tuple[SegmentRef, ...]
     files: tuple[FileRef, ...]
     generation: int = 0
+    leader_epoch: int = 0
+    """The newest leader epoch in which the records or side files were written."""
 
     @property
     def key(self) -> PartitionKey:
@@ -85,9 +90,14 @@ class Manifest(msgspec.Struct, frozen=True):
         return frozenset((*parts, *(file.stored for file in self.files if file.stored is not None)))
 
     @property
-    def place(self) -> tuple[int, int]:
-        """The place in all write-ahead logs, (session, seq), before which side files count as older than those of the manifest."""
-        return self.session, self.seq
+    def leadership(self) -> tuple[int, int]:
+        """The leader epoch and the session: a later one of the partition is greater."""
+        return self.leader_epoch, self.session
+
+    @property
+    def place(self) -> Place:
+        """The place in all write-ahead logs before which side files count as older than those of the manifest."""
+        return self.leader_epoch, self.session, self.seq
 
 
 class _Stored(msgspec.Struct):
@@ -131,7 +141,7 @@ def decode_manifest(content: bytes, key: str) -> Manifest:
 
 def _fault_of(manifest: Manifest) -> str | None:
     """Return why a manifest can't be right, or None if it can."""
-    numbers = (manifest.partition, manifest.session, manifest.seq, manifest.log_start_offset)
+    numbers = (manifest.partition, *manifest.place, manifest.log_start_offset)
     if min(numbers) < 0 or manifest.log_start_offset > manifest.end_offset:
         return "it has impossible numbers"
     end_offset = 0

@@ -1,7 +1,8 @@
 """Reads and replaces manifests. A replacement is conditional, so a process that has not noticed the end of its session can't undo one.
 
-A manifest that another process wrote meanwhile tells by its session who that was. One of an earlier session is replaced: that process
-has lost its session, and does not delete what our manifest names. One of a later session ends us.
+A manifest that another process wrote meanwhile tells by its leader epoch and its session who that was. One of an earlier leadership is
+replaced: that process does not lead the partition any more, and does not delete what our manifest names. One of a later leadership is never
+replaced: with a later leader epoch it ends our leadership of the partition, and with a later session of this node it ends our session.
 
 A process whose session has ended may replace a manifest even after this session's local files were made from it. The newer manifest may name a
 compacted segment, which has other bytes than the local file. So the parts of the manifest that was restored are the ones that are kept.
@@ -23,7 +24,11 @@ from gateway.cluster.wal.persistence import PersistentReads
 
 
 class Overtaken(Exception):
-    """A later session has replaced the manifest: our session has ended."""
+    """A later session of this node has replaced the manifest: our session has ended."""
+
+
+class NoLongerLed(Exception):
+    """The leader of a later leader epoch has replaced the manifest: this gateway does not lead the partition any more."""
 
 
 class Known(NamedTuple):
@@ -31,8 +36,8 @@ class Known(NamedTuple):
 
     manifest: Manifest | None
     version: str | None
-    session: int = -1
-    """The session that wrote the object; -1 without one."""
+    leadership: tuple[int, int] = (-1, -1)
+    """The leader epoch and the session that wrote the object; -1 without one."""
 
 
 class Manifests:
@@ -73,21 +78,20 @@ class Manifests:
 
     async def names_all(self, partition: PartitionKey, names: Iterable[str]) -> bool:
         """Return whether the stored manifest names all these objects. Waits until the store answers. Raises as `load`."""
-        manifest = (await self._read(partition)).manifest
+        manifest = await self.present(partition)
         return manifest is not None and manifest.objects.issuperset(names)
 
     async def replace(self, manifest: Manifest) -> Manifest:
         """Replace the manifest by this one in the next generation; return what was stored. Waits until the store answers.
 
-        Raises Overtaken, CorruptPart, IncompatibleFormat, Refused.
+        Raises NoLongerLed, Overtaken, CorruptPart, IncompatibleFormat, Refused.
         """
         partition = manifest.key
         await self.load(partition)
         known = self._known[partition]
         conflicts = self._reads.conflicts()
         while True:
-            if known.session > manifest.session:
-                raise Overtaken(f"session {known.session} has replaced {manifest_key(partition)}")
+            _check_leadership(known, manifest)
             stored = _next(manifest, known.manifest)
             try:
                 version = await self._objects.replace(
@@ -102,9 +106,17 @@ class Manifests:
                     await asyncio.sleep(conflicts.next_s())
                     continue
             else:
-                known = Known(stored, version, stored.session)
+                known = Known(stored, version, stored.leadership)
             self._known[partition] = known
             return stored
+
+    async def present(self, partition: PartitionKey) -> Manifest | None:
+        """Return the manifest that the bucket has now, None without one; it stays unknown here. Raises as `load`."""
+        return (await self._read(partition)).manifest
+
+    def forget(self, partition: PartitionKey) -> None:
+        """Forget a partition that another gateway leads."""
+        self._known.pop(partition, None)
 
     async def delete(self, partition: PartitionKey) -> None:
         """Delete the manifest. Waits until the store answers. Raises Refused."""
@@ -118,7 +130,7 @@ class Manifests:
         except Missing:
             return Known(None, None)
         manifest = decode_manifest(content, key)
-        return Known(manifest, version, manifest.session)
+        return Known(manifest, version, manifest.leadership)
 
     def _as_restored(self, known: Known) -> Known:
         present = known.manifest
@@ -128,17 +140,17 @@ class Manifests:
         return known._replace(manifest=msgspec.structs.replace(restored, generation=present.generation))
 
 
+def _check_leadership(known: Known, manifest: Manifest) -> None:
+    """Check that the manifest may replace the known one. Raises NoLongerLed, Overtaken."""
+    leader_epoch, session = known.leadership
+    if leader_epoch > manifest.leader_epoch:
+        raise NoLongerLed(
+            f"session {session} leads the partition in epoch {leader_epoch} and has replaced {manifest_key(manifest.key)}"
+        )
+    if known.leadership > manifest.leadership:
+        raise Overtaken(f"session {session} has replaced {manifest_key(manifest.key)}")
+
+
 def _next(manifest: Manifest, before: Manifest | None) -> Manifest:
     generation = 0 if before is None else before.generation + 1
-    return Manifest(
-        manifest.topic_id,
-        manifest.partition,
-        manifest.topic,
-        manifest.session,
-        manifest.seq,
-        manifest.log_start_offset,
-        manifest.end_offset,
-        manifest.segments,
-        manifest.files,
-        generation,
-    )
+    return msgspec.structs.replace(manifest, generation=generation)

@@ -1,46 +1,77 @@
-"""Restores the history of partitions from their manifests, which are read at the first row of a partition in a write-ahead log.
+"""Restores partitions: what their manifests name, and what rows of ended write-ahead logs have since.
 
-Call this after all earlier sessions are sealed: a manifest on which a session relied was replaced before its seal, so it is read here.
+Read the manifests after the sessions that led the partitions are sealed: a manifest on which a session relied was replaced before its seal,
+so it is read here. Read the boundaries of the logs before the manifests: below them, manifests have all rows.
+
+A partition has rows in the logs of several sessions if it had several leaders. The logs are read one after the other, so the rows of a
+later leader may come first. Such rows are put off and read again at the end, in the order of leader epochs. Of the same side file the
+last one written counts.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Final
 
 from crc32c import crc32c
 
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
-from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
+from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, Place, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
+from gateway.cluster.wal.ended_rows import EndedRows, RowAt
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.wal_object import Buffer, DataRow, WalObject
-from log import CorruptRecord
-from log.rebuilding import RebuiltDirectory
+from gateway.cluster.wal.wal_object import Buffer, CorruptWalObject, DataRow, Row
+from log import CorruptRecord, IncompatibleFormat
+from log.rebuilding import StagedPartitions
 from log.uploading import LOG_START_OFFSET, index_names, log_start_content, log_start_in
 
 MANIFESTS_AT_ONCE: Final = 64
 PARTS_AT_ONCE: Final = 8
 """Parts that are read at the same time. As many are in memory at most."""
 
+Damage = CorruptPart | CorruptRecord | CorruptWalObject | IncompatibleFormat
+RunFiles = Callable[[Callable[[], None]], Awaitable[None]]
+#: Runs work that writes files, in a thread or at once; one piece after the other.
+
+
+async def at_once(work: Callable[[], None]) -> None:
+    """Run work on files in the event loop, while nothing else needs the loop."""
+    work()
+
 
 class History:
     """The partitions that are restored, and what their manifests say."""
 
-    def __init__(self, objects: ObjectStore, directory: RebuiltDirectory) -> None:
+    def __init__(
+        self,
+        objects: ObjectStore,
+        staged: StagedPartitions,
+        wanted: Collection[PartitionKey],
+        run_files: RunFiles = at_once,
+    ) -> None:
+        """Take the partitions to restore, and where to write their files."""
         self._reads = PersistentReads(objects, "the gateway waits to read the history of the cluster")
-        self._directory = directory
+        self._staged = staged
+        self._wanted = wanted
+        self._run_files = run_files
         self._manifests: dict[PartitionKey, Manifest | None] = {}
         self._ends = SegmentEnds()
         self._log_starts: dict[PartitionKey, int] = {}
-        self._incomplete: dict[PartitionKey, CorruptPart | CorruptRecord] = {}
-        """The partitions of which something is missing. That is damage unless their topics were deleted."""
+        self._file_places: dict[tuple[PartitionKey, str], Place] = {}
+        """The place of the row from which a side file is."""
+        self._put_off: list[RowAt] = []
+        """The rows whose predecessors have not come yet. There are some only for partitions that lost two leaders within a minute or so."""
+        self._incomplete: dict[PartitionKey, Damage] = {}
+        """The partitions of which something is missing."""
         self.size_bytes = 0
         """The bytes that were read."""
+        self.with_rows: set[PartitionKey] = set()
+        """The partitions of which a write-ahead log has what no manifest has."""
 
     @property
     def restored(self) -> Mapping[PartitionKey, Manifest]:
@@ -48,49 +79,37 @@ class History:
         return {key: manifest for key, manifest in self._manifests.items() if manifest is not None}
 
     def check(self, partition: PartitionKey) -> None:
-        """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord."""
+        """Check that all of a partition could be written. Raises CorruptPart, CorruptRecord, CorruptWalObject, IncompatibleFormat."""
         if partition in self._incomplete:
             raise self._incomplete[partition]
 
-    async def restore_all(self, partitions: Iterable[PartitionKey]) -> None:
-        """Restore partitions, the manifests of many at once. Raises as `restore`."""
+    async def restore_manifests(self) -> None:
+        """Restore what the manifests of all partitions name; many manifests are read at once. Waits until the store answers.
+
+        Raises Refused, OSError; `check` tells of damage.
+        """
         turns = asyncio.Semaphore(MANIFESTS_AT_ONCE)
         writing = asyncio.Lock()
 
         async def one(partition: PartitionKey) -> None:
             async with turns:
                 content = await self._manifest_content(partition)
+            self._manifests[partition] = None
             if content is None:
-                self._manifests[partition] = None
                 return
             async with writing:
-                await self.restore(partition, content)
+                try:
+                    await self._restore(partition, content)
+                except (CorruptPart, IncompatibleFormat) as error:
+                    self._incomplete[partition] = error
 
-        restoring = [
-            asyncio.create_task(one(partition))
-            for partition in partitions
-            if partition not in self._manifests
-        ]
+        restoring = [asyncio.create_task(one(partition)) for partition in self._wanted]
         try:
             await asyncio.gather(*restoring)
         finally:
             for task in restoring:
                 task.cancel()
-
-    async def restore(self, partition: PartitionKey, content: bytes | None = None) -> None:
-        """Write the segments and side files that the manifest names, if this was not done before. Waits until the store answers.
-
-        `content` is the manifest if the caller has read it. Raises IncompatibleFormat, Refused, OSError; `check` tells of damage.
-        """
-        if partition in self._manifests:
-            return
-        self._manifests[partition] = None
-        try:
-            content = content or await self._manifest_content(partition)
-            if content is not None:
-                await self._restore(partition, content)
-        except CorruptPart as error:
-            self._incomplete[partition] = error
+            await asyncio.gather(*restoring, return_exceptions=True)
 
     async def _manifest_content(self, partition: PartitionKey) -> bytes | None:
         try:
@@ -105,56 +124,118 @@ class History:
             raise CorruptPart(f"{key} is the manifest of another partition: {manifest.key}.")
         self._manifests[partition] = manifest
         self._ends.begin(manifest)
-        absent = _absent(manifest) if self._directory.may_have_holes else frozenset()
+        absent = _absent(manifest) if self._staged.may_have_holes else frozenset()
+        await self._run_files(partial(self._begin_segments, manifest, absent))
+        async for segment, part, data in self._parts(manifest, absent):
+            place = (*partition, segment.base, part.position)
+            await self._run_files(partial(self._staged.write, *place, data))
+            self.size_bytes += part.length
+        files = [(file.name, await self._content(partition, file)) for file in manifest.files]
+        if manifest.log_start_offset:
+            self._log_starts[partition] = manifest.log_start_offset
+            start = log_start_content(manifest.topic, manifest.partition, manifest.log_start_offset)
+            files.append((LOG_START_OFFSET, start))
+        await self._run_files(partial(self._write_files, partition, files))
+
+    def _begin_segments(self, manifest: Manifest, absent: Collection[int]) -> None:
+        partition, staged = manifest.key, self._staged
         for segment in manifest.segments:
             if segment.base in absent:
-                self._directory.write_absent(
-                    *partition, segment.base, segment.size_bytes, manifest.generation
-                )
+                staged.write_absent(*partition, segment.base, segment.size_bytes, manifest.generation)
             else:
-                self._directory.write(*partition, segment.base, 0, b"")
-        self._directory.vouch_for(*partition, manifest.end_offset)
-        async for segment, part, data in self._parts(manifest, absent):
-            self._directory.write(*partition, segment.base, part.position, data)
-            self.size_bytes += part.length
-        for file in manifest.files:
-            self._directory.write_file(*partition, file.name, await self._content(partition, file))
-        self._move_log_start(
-            partition,
-            manifest.log_start_offset,
-            log_start_content(manifest.topic, manifest.partition, manifest.log_start_offset),
-        )
+                staged.write(*partition, segment.base, 0, b"")
+        staged.vouch_for(*partition, manifest.end_offset)
 
-    async def apply(self, wal_object: WalObject) -> None:
-        """Write the rows of an object that are newer than the manifests of their partitions. Raises as `restore`."""
-        place = wal_object.session, wal_object.seq
-        for row, data in zip(wal_object.rows, wal_object.data, strict=True):
-            partition = PartitionKey(row.topic_id, row.partition)
-            await self.restore(partition)
-            manifest = self._manifests[partition]
-            if isinstance(row, DataRow):
-                if manifest is None or row.end_offset > manifest.end_offset:
-                    self._write(partition, row, data)
-            elif row.name == LOG_START_OFFSET:
-                self._move_log_start(partition, log_start_in(bytes(data)), bytes(data))
-            elif manifest is None or place >= manifest.place:
-                self._directory.write_file(*partition, row.name, bytes(data))
-            self.size_bytes += row.length
+    def _write_files(self, partition: PartitionKey, files: Iterable[tuple[str, Buffer]]) -> None:
+        for name, content in files:
+            self._staged.write_file(*partition, name, bytes(content))
 
-    def _write(self, partition: PartitionKey, row: DataRow, data: Buffer) -> None:
+    # --- rows of write-ahead logs
+
+    def wants(self, row: Row) -> bool:
+        """Return whether the history needs the data of a row, after the manifests are restored."""
+        partition = PartitionKey(row.topic_id, row.partition)
+        if partition not in self._manifests or partition in self._incomplete:
+            return False
+        manifest = self._manifests[partition]
+        return not isinstance(row, DataRow) or manifest is None or row.end_offset > manifest.end_offset
+
+    async def apply(self, rows: Sequence[tuple[RowAt, memoryview | CorruptWalObject]]) -> None:
+        """Write the rows of one object that are newer than the manifests of their partitions. Raises OSError."""
+        writes: list[tuple[PartitionKey, Callable[[], None]]] = []
+        for found, data in rows:
+            if not self.wants(found.row):
+                continue
+            if isinstance(data, CorruptWalObject):
+                self._incomplete[_partition_of(found)] = data
+            elif not isinstance(found.row, DataRow):
+                writes += self._file_writes(found, found.row.name, bytes(data))
+            elif self._ends.is_next(found.row):
+                writes += self._data_writes(_partition_of(found), found.row, data)
+            else:
+                self._put_off.append(found)
+            self.size_bytes += found.row.length
+        if writes:
+            await self._run_files(lambda: self._write_all(writes))
+
+    async def finish(self, rows: EndedRows) -> None:
+        """Write the rows that were put off. Call once after the last object. Raises as `EndedRows.read`, and OSError."""
+        for found in sorted(self._put_off, key=lambda each: each.place):
+            row = found.row
+            if not isinstance(row, DataRow) or not self.wants(row):
+                continue
+            if not self._ends.is_next(row):
+                self._lack(_partition_of(found), row)
+                continue
+            try:
+                data = await rows.data(found)
+            except CorruptWalObject as error:
+                self._incomplete[_partition_of(found)] = error
+                continue
+            writes = self._data_writes(_partition_of(found), row, data)
+            await self._run_files(partial(self._write_all, writes))
+
+    def _write_all(self, writes: Iterable[tuple[PartitionKey, Callable[[], None]]]) -> None:
+        for partition, write in writes:
+            try:
+                write()
+            except CorruptRecord as error:
+                self._incomplete.setdefault(partition, error)
+
+    def _data_writes(
+        self, partition: PartitionKey, row: DataRow, data: Buffer
+    ) -> list[tuple[PartitionKey, Callable[[], None]]]:
+        self.with_rows.add(partition)
         place = self._ends.place(row)
-        if place is not None:
-            self._directory.write(*partition, *place, data)
-        elif partition not in self._incomplete:
-            self._incomplete[partition] = CorruptRecord(
-                f"partition {row.partition} of the topic {row.topic_id}: the records before offset {row.first_offset} are missing"
-            )
+        if place is None:
+            self._lack(partition, row)
+            return []
+        return [(partition, partial(self._staged.write, *partition, *place, data))]
 
-    def _move_log_start(self, partition: PartitionKey, offset: int, content: bytes) -> None:
-        """Write the file of the log start offset, unless a later offset is known."""
-        if offset > self._log_starts.get(partition, 0):
+    def _lack(self, partition: PartitionKey, row: DataRow) -> None:
+        error = CorruptRecord(
+            f"partition {row.partition} of the topic {row.topic_id}: the records before offset {row.first_offset} are missing"
+        )
+        self._incomplete.setdefault(partition, error)
+
+    def _file_writes(
+        self, found: RowAt, name: str, content: bytes
+    ) -> list[tuple[PartitionKey, Callable[[], None]]]:
+        """Return what writes a side file, unless a newer one is known: for a log start offset that is one with a later offset."""
+        partition, manifest = _partition_of(found), self._manifests[_partition_of(found)]
+        if name == LOG_START_OFFSET:
+            offset = log_start_in(content)
+            if offset <= self._log_starts.get(partition, 0):
+                return []
             self._log_starts[partition] = offset
-            self._directory.write_file(*partition, LOG_START_OFFSET, content)
+        else:
+            known = self._file_places.get((partition, name), (-1, -1, -1))
+            newest = known if manifest is None else max(known, manifest.place)
+            if found.place < newest:
+                return []
+            self._file_places[partition, name] = found.place
+        self.with_rows.add(partition)
+        return [(partition, partial(self._staged.write_file, *partition, name, content))]
 
     async def _parts(
         self, manifest: Manifest, absent: frozenset[int]
@@ -200,6 +281,10 @@ class History:
             raise CorruptPart(
                 f"{key} is missing, and a manifest names it. Records are lost unless a backup of the bucket has the object."
             ) from error
+
+
+def _partition_of(found: RowAt) -> PartitionKey:
+    return PartitionKey(found.row.topic_id, found.row.partition)
 
 
 def _parts_of(manifest: Manifest, absent: frozenset[int]) -> Iterable[tuple[SegmentRef, PartRef]]:

@@ -5,6 +5,7 @@
     cluster_id       of the cluster in the bucket
     session          the session that used the directory last
     wal_end          the seq of the seal, written after a clean stop; null while the gateway runs, and after a crash
+    metadata_seq, metadata_offset   the first object of `meta/`, and its offset, that the directory lacks; null as `wal_end`
 
 After a clean stop the files are all that the bucket has, so the next start reuses them if no later session exists. In any other case the
 directory is rebuilt. A gateway without `--cluster` refuses a directory with this file, and one with `--cluster` a directory of
@@ -30,6 +31,8 @@ class LocalSession(msgspec.Struct, frozen=True):
     cluster_id: str
     session: int
     wal_end: int | None = None
+    metadata_seq: int | None = None
+    metadata_offset: int | None = None
     version: int = VERSION
 
 

@@ -9,16 +9,20 @@ any crash. A side file is written where its row comes; a later row of the same f
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+from gateway.cluster.metadata.change import CorruptChange, StoredChange
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.rebuild.history import History
-from gateway.cluster.rebuild.wal_reader import WalRange, read_objects
+from gateway.cluster.rebuild.restoring import Restored, restore
+from gateway.cluster.wal.ended import EndedSession, WalRange
 from log.rebuilding import RebuiltDirectory
+
+SEGMENT_BYTES: Final = 256 * 1024 * 1024
+"""The size of a segment of the metadata log beyond which the next one begins."""
 
 
 class StoredTopic(NamedTuple):
@@ -55,34 +59,69 @@ async def rebuild(
     directory: RebuiltDirectory,
     metadata: MetadataPlace,
     read_topics: ReadTopics,
+    wanted: Collection[PartitionKey] | None = None,
 ) -> Rebuilt:
     """Write all files, and name the partitions of topics that exist. The caller finishes the directory.
+
+    The metadata log is staged in `directory` already (`write_metadata`). Where it is not, a release before the shared metadata log has
+    written the bucket; then the metadata log is rebuilt as any partition.
 
     Raises CorruptWalObject, CorruptPart, CorruptRecord for bytes that are missing, IncompatibleFormat, Refused, OSError, and what
     `read_topics` raises.
     """
-    history = History(objects, directory)
-    await history.restore(PartitionKey(metadata.topic_id, 0))
-    history.check(PartitionKey(metadata.topic_id, 0))
-    count = 0
-    async for wal_object in read_objects(objects, ranges):
-        await history.apply(wal_object)
-        count += 1
-    history.check(PartitionKey(metadata.topic_id, 0))
+    own = PartitionKey(metadata.topic_id, 0)
+    ended = [EndedSession(wal.node_id, wal.session, wal.nonce, wal.end_seq) for wal in ranges]
+    if tuple(own) in directory.staged:
+        manifests: dict[PartitionKey, Manifest] = {}
+        size_bytes = 0
+    else:
+        stored = await restore(objects, ended, directory.partitions, [own])
+        _raise_first(stored)
+        manifests, size_bytes = dict(stored.manifests), stored.size_bytes
     topics: Mapping[uuid.UUID, StoredTopic] = {}
-    if (metadata.topic_id, 0) in directory.staged:
+    if tuple(own) in directory.staged:
         topics = read_topics(directory.place(metadata.topic_id, 0, metadata.topic))
     existing = [
         PartitionKey(topic_id, partition)
         for topic_id, topic in topics.items()
         for partition in range(topic.partitions)
     ]
-    await history.restore_all(existing)
-    for partition in existing:
-        history.check(partition)
+    if wanted is not None:
+        existing = [partition for partition in existing if partition in wanted]
+    restored = await restore(objects, ended, directory.partitions, existing)
+    _raise_first(restored)
     placed = 0
     for topic_id, index in directory.staged:
         if topic_id in topics:
             directory.place(topic_id, index, topics[topic_id].name)
             placed += 1
-    return Rebuilt(count, history.size_bytes, placed, history.restored)
+    manifests.update(restored.manifests)
+    return Rebuilt(restored.objects, size_bytes + restored.size_bytes, placed, manifests)
+
+
+def _raise_first(restored: Restored) -> None:
+    """Raise what is wrong with a partition, if anything is."""
+    for error in restored.failures.values():
+        raise error
+
+
+def write_metadata(
+    directory: RebuiltDirectory, metadata: MetadataPlace, changes: Iterable[StoredChange]
+) -> int:
+    """Stage the metadata log of these changes, from the first one on; return its end offset.
+
+    Raises CorruptChange if a change does not follow on the one before it, OSError.
+    """
+    directory.partitions.stage(metadata.topic_id, 0)
+    base = position = end_offset = 0
+    for change in changes:
+        if change.base_offset != end_offset:
+            raise CorruptChange(
+                f"change {change.seq} of the metadata begins at the offset {change.base_offset}, and the changes before it end at {end_offset}."
+            )
+        if position and position + len(change.batch) > SEGMENT_BYTES:
+            base, position = end_offset, 0
+        directory.partitions.write(metadata.topic_id, 0, base, position, change.batch)
+        position += len(change.batch)
+        end_offset = change.end_offset
+    return end_offset

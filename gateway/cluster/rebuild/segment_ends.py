@@ -44,6 +44,12 @@ class SegmentEnds:
             last = max(manifest.segments, key=lambda segment: segment.base)
             self._ends[manifest.key] = _End(Place(last.base, last.size_bytes), manifest.end_offset)
 
+    def is_next(self, row: DataRow) -> bool:
+        """Return whether no records are missing before those of a row."""
+        return row.first_offset <= max(
+            0, self._ends.get(PartitionKey(row.topic_id, row.partition), _NOTHING).end_offset
+        )
+
     def place(self, row: DataRow) -> Place | None:
         """Return where the bytes of a row belong, and move the end behind them; None if records before the row are missing.
 

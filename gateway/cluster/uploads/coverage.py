@@ -1,23 +1,25 @@
-"""Which objects of the session's write-ahead log a start still needs.
+"""Which objects of a session's write-ahead log a start or an adoption still needs.
 
-A row is covered once a manifest that counts has what the row says: its records, its side file, or its log start offset. A manifest counts
-when an object that was put after the manifest's replacement is confirmed, because the session was in force then. An object may be
-deleted when all its rows are covered, and all objects before it may be deleted, too.
+A row is covered once a manifest that counts has what the row says: its records, its side file, or its log start offset. A manifest of the
+session itself counts when an object that was put after the manifest's replacement is confirmed, because the session was in force then.
+A manifest of a later leader counts at once: that leader had all rows before it replaced the manifest. An object may be deleted when all
+its rows are covered, and all objects before it may be deleted, too.
 """
 
 from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, Place
 from gateway.cluster.wal.wal_object import Buffer, DataRow, Row
 from log.uploading import LOG_START_OFFSET, log_start_in
 
+_NO_PLACE: Final = (-1, -1, -1)
 MOST_ROWS: Final = 1024
 """The most entries of a partition. If there are more, neighbouring entries are joined, and count as covered only together."""
 
@@ -32,30 +34,30 @@ class _Rows:
     """When the first object was put."""
     size_bytes: int = 0
     end_offset: int = 0
-    files_seq: int = -1
-    """The seq of the last object with a side file; -1 without one."""
+    files_place: Place = _NO_PLACE
+    """The place of the last object with a side file."""
     log_start_offset: int = 0
 
-    def add(self, row: Row, data: Buffer) -> None:
-        self.size_bytes += len(data)
+    def add(self, row: Row, data: Buffer, session: int) -> None:
+        self.size_bytes += row.length
         if isinstance(row, DataRow):
             self.end_offset = row.end_offset
         elif row.name == LOG_START_OFFSET:
             self.log_start_offset = max(self.log_start_offset, log_start_in(bytes(data)))
         else:
-            self.files_seq = self.seq
+            self.files_place = row.leader_epoch, session, self.seq
 
     def join(self, later: _Rows) -> None:
         self.size_bytes += later.size_bytes
         self.end_offset = max(self.end_offset, later.end_offset)
-        self.files_seq = max(self.files_seq, later.files_seq)
+        self.files_place = max(self.files_place, later.files_place)
         self.log_start_offset = max(self.log_start_offset, later.log_start_offset)
 
     def are_in(self, manifest: Manifest) -> bool:
-        """Return whether the manifest, of the same session, covers the rows."""
+        """Return whether the manifest covers the rows."""
         return (
             self.end_offset <= manifest.end_offset
-            and self.files_seq < manifest.seq
+            and self.files_place < manifest.place
             and self.log_start_offset <= manifest.log_start_offset
         )
 
@@ -63,28 +65,30 @@ class _Rows:
 class Coverage:
     """The rows of one session that no manifest covers, by partition and in the order of their objects."""
 
-    def __init__(self, seconds: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, seconds: Callable[[], float] = time.monotonic, session: int = 0) -> None:
         """`seconds` is a clock that is never set."""
         self._seconds = seconds
+        self.session = session
+        """The number of the session whose log it is."""
         self._rows: dict[PartitionKey, deque[_Rows]] = {}
         self._from_before: set[PartitionKey] = set()
         self.size_bytes = 0
         """The bytes of all rows that are not covered."""
 
     def begin(self, partitions: Iterable[PartitionKey]) -> None:
-        """Take the partitions that earlier sessions have written: each needs a manifest of this session."""
+        """Take partitions that need a manifest of this session: the bucket has records of them in logs that have ended, for example."""
         self._from_before.update(partitions)
 
     def put(self, seq: int, rows: Sequence[Row], data: Sequence[Buffer]) -> None:
-        """Note an object that was put."""
+        """Note an object that was put. Of the data only that of log start offsets is looked at."""
         for row, content in zip(rows, data, strict=True):
             entries = self._rows.setdefault(PartitionKey(row.topic_id, row.partition), deque())
             if not entries or entries[-1].seq != seq:
                 if len(entries) >= MOST_ROWS:
                     _join_pairs(entries)
                 entries.append(_Rows(seq, self._seconds()))
-            entries[-1].add(row, content)
-            self.size_bytes += len(content)
+            entries[-1].add(row, content, self.session)
+            self.size_bytes += row.length
 
     def wanting(self) -> set[PartitionKey]:
         """Return the partitions that need a manifest."""
@@ -97,13 +101,16 @@ class Coverage:
         """
         return max((rows.log_start_offset for rows in self._rows.get(partition, ())), default=0)
 
-    @property
-    def covers_earlier_sessions(self) -> bool:
-        """Whether no log of an earlier session is needed any more."""
-        return not self._from_before
+    def has_rows(self, partition: PartitionKey) -> bool:
+        """Return whether the log has rows of the partition that no manifest covers."""
+        return partition in self._rows
+
+    def partitions(self) -> Collection[PartitionKey]:
+        """Return the partitions with rows that no manifest covers."""
+        return list(self._rows)
 
     def counts(self, manifest: Manifest) -> None:
-        """Take a manifest that this session has written and that counts now."""
+        """Take a manifest that counts now."""
         partition = manifest.key
         self._from_before.discard(partition)
         entries = self._rows.get(partition, deque())
@@ -113,11 +120,11 @@ class Coverage:
             self._rows.pop(partition, None)
 
     def has_nothing(self, partition: PartitionKey) -> None:
-        """Note that earlier sessions wrote nothing of a partition that exists."""
+        """Note that nobody has written anything of a partition that exists."""
         self._from_before.discard(partition)
 
     def forget(self, partitions: Iterable[PartitionKey]) -> None:
-        """Need nothing of these partitions any more: the deletion of their topics is durable."""
+        """Need nothing of these partitions any more: the deletion of their topics is durable, for example."""
         for partition in partitions:
             self._from_before.discard(partition)
             self.size_bytes -= sum(rows.size_bytes for rows in self._rows.pop(partition, ()))

@@ -10,17 +10,34 @@ its deletion.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Collection
-from typing import Final, NamedTuple
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from typing import Final, NamedTuple, Protocol
 
 from gateway.cluster.objects.objects import Entry, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, partition_of
 from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifests import Manifests
 from gateway.cluster.wal.boundary import read_boundary
 from gateway.cluster.wal.keys import WAL_PREFIX
 from gateway.cluster.wal.persistence import PersistentReads
 
 _LOGGED: Final = re.compile(r"wal/(\d+)/(\d+)/(\d{20})")
+
+
+class LedPartitions(Protocol):
+    """The port to the partitions of the metadata."""
+
+    @property
+    def all(self) -> Callable[[], Iterable[PartitionKey]]:
+        """Returns all partitions that this gateway leads."""
+
+    @property
+    def exists(self) -> Callable[[PartitionKey], bool]:
+        """Returns whether the metadata has a partition, as far as the metadata is known here."""
+
+    @property
+    def catch_up(self) -> Callable[[], Awaitable[None]]:
+        """Reads what the metadata log has and the metadata lacks."""
 
 
 class Orphans(NamedTuple):
@@ -31,18 +48,42 @@ class Orphans(NamedTuple):
     """The names of old objects, by partitions whose manifest this session has not replaced yet."""
 
 
+async def search(
+    objects: ObjectStore,
+    partitions: LedPartitions,
+    manifests: Manifests,
+    counted: Callable[[PartitionKey], Manifest | None],
+    upload: Callable[[Collection[PartitionKey]], None],
+    created_before_ms: int,
+    *,
+    running: tuple[int, int],
+) -> list[Entry]:
+    """Return all objects that nothing needs. The caller passes the session's barrier before it deletes them.
+
+    Partitions of which a search can't tell orphans are given to `upload`, whose next round replaces their manifests.
+    Raises StoreFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
+    """
+    found = await find_orphans(objects, partitions, counted, created_before_ms)
+    led = set(partitions.all())
+    for partition, names in found.unsure.items():
+        if partition in led and not await manifests.names_all(partition, names):
+            upload([partition])
+    return found.entries + await find_collected(objects, created_before_ms, running=running)
+
+
 async def find_orphans(
     objects: ObjectStore,
-    present: Callable[[], Collection[PartitionKey]],
+    partitions: LedPartitions,
     counted: Callable[[PartitionKey], Manifest | None],
     created_before_ms: int,
 ) -> Orphans:
     """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, Refused.
 
-    `present` returns the partitions of the metadata, `counted` the manifest of a partition if this session wrote it and it counts.
+    `counted` returns the manifest of a partition if this session wrote it and it counts.
     """
     old = [entry async for entry in objects.list(PREFIX) if entry.modified_ms < created_before_ms]
-    alive = present()
+    # Whoever created an object knew its topic. So the metadata has the topic after this, or it is deleted.
+    await partitions.catch_up()
     orphans: list[Entry] = []
     unsure: dict[PartitionKey, list[str]] = {}
     for entry in old:
@@ -51,7 +92,7 @@ async def find_orphans(
             continue  # Seqgate did not write an object with such a key.
         partition, name = place
         manifest = counted(partition)
-        if partition not in alive:
+        if not partitions.exists(partition):
             orphans.append(entry)
         elif name is not None and manifest is None:
             unsure.setdefault(partition, []).append(name)

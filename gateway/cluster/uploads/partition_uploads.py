@@ -106,12 +106,12 @@ class PartitionUploads:
     async def upload(self, log: PartitionLog) -> Uploaded:
         """Upload what the bucket lacks, and replace the manifest. Waits until the store answers.
 
-        Raises OSError, LogError (the log can't be read, or is offline), CorruptPart, Overtaken, IncompatibleFormat, Refused.
+        Raises OSError, LogError (the log can't be read, or is offline), CorruptPart, NoLongerLed, Overtaken, IncompatibleFormat, Refused.
         """
         ports, key = self._ports, PartitionKey(log.topic_id, log.partition)
         before = await ports.manifests.load(key)
         seen = view(log)
-        seq = ports.next_seq()
+        seq, leader_epoch = ports.next_seq(), max(0, log.epochs.latest)
         # A start would have the later one of both. So the manifest has it, too; otherwise its object would be needed for ever.
         log_start_offset = max(seen.log_start_offset, min(ports.log_start(key), seen.end_offset))
         created: list[str] = []
@@ -147,6 +147,7 @@ class PartitionUploads:
             seen.end_offset,
             tuple(segments),
             tuple(files + indexes),
+            leader_epoch=leader_epoch,
         )
         replaced = ports.manifests.of(key)
         stored = await ports.manifests.replace(manifest)

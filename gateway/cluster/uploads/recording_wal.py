@@ -15,6 +15,7 @@ class RecordingWal:
     def __init__(self, wal: SessionWal, coverage: Coverage) -> None:
         self._wal = wal
         self._coverage = coverage
+        coverage.session = wal.session.session
         self.on_fenced: list[Callable[[str], None]] = wal.on_fenced
 
     def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:

@@ -1,8 +1,10 @@
-"""The rounds in which a session uploads the history of its partitions, and deletes what the bucket needs no more.
+"""The rounds in which a session uploads the history of the partitions that it leads, and deletes what the bucket needs no more.
 
 A round uploads the partitions whose rows no manifest covers, or whose files a compaction or retention has changed. Then it passes the
 session's barrier: after it the new manifests count, because a gateway that takes over from now on reads these or later ones. Only then
 the objects that they replace are deleted, and the objects of write-ahead logs that they cover.
+
+Before a partition is led elsewhere, `hand_over` uploads the rest of it at once, beside a round.
 """
 
 from __future__ import annotations
@@ -10,23 +12,24 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 from gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, part_key
 from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.parts.manifests import Manifests, Overtaken
+from gateway.cluster.parts.manifests import Manifests, NoLongerLed, Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.uploads.coverage import Coverage
-from gateway.cluster.uploads.orphans import find_collected, find_orphans
+from gateway.cluster.uploads.ended_logs import EndedLogs
+from gateway.cluster.uploads.hand_over import upload_whole
+from gateway.cluster.uploads.orphans import search
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
-from gateway.cluster.uploads.progress import UploadProgress
-from gateway.cluster.wal.sealing import SealedWal
+from gateway.cluster.uploads.ports import Partitions, UploadLimits
+from gateway.cluster.uploads.progress import Rounds, UploadProgress
+from gateway.cluster.wal.ended import EndedSessions
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import RegisteredSession
 from log import IncompatibleFormat, LogError, PartitionLog, Storage
 
 logger = logging.getLogger(__name__)
@@ -34,49 +37,10 @@ logger = logging.getLogger(__name__)
 UPLOADED_AT_ONCE: Final = 2
 LOOKED_EVERY_S: Final = 1.0
 ADOPTED_AFTER_S: Final = 60.0
-"""The time after a start at which the first round begins if logs of earlier sessions are left. A gateway that never runs for a whole interval
-uploads, too; otherwise these logs would grow for ever, and each start would read all of them."""
-
-
-class EarlierWal(NamedTuple):
-    """The log of an earlier session, which has ended."""
-
-    node_id: int
-    session: int
-    end_seq: int
-
-
-def with_objects(sealed: Iterable[tuple[RegisteredSession, SealedWal]]) -> list[EarlierWal]:
-    """Return the logs that still have objects."""
-    return [
-        EarlierWal(known.node_id, known.session, log.end_seq)
-        for known, log in sealed
-        if log.first_seq < log.end_seq
-    ]
-
-
-@dataclass(frozen=True, slots=True)
-class Partitions:
-    """The partitions of the gateway, as uploads see them."""
-
-    all: Callable[[], Iterable[PartitionKey]]
-    """Returns all partitions of the metadata as far as it is durable, and those whose logs are open."""
-    open_log: Callable[[PartitionKey], Awaitable[PartitionLog | None]]
-    """Returns the log of a partition, opened if necessary; None without records and files. Raises OSError, LogError, IncompatibleFormat."""
-    flushed: Callable[[PartitionLog], Awaitable[None]]
-    """Makes everything now in a log durable. Raises StorageFailed."""
-
-
-@dataclass(frozen=True, slots=True)
-class UploadLimits:
-    """When a round begins."""
-
-    interval_s: float
-    """The seconds after the one before."""
-    wal_max_bytes: int
-    """The bytes put into the session's write-ahead log since the last round, at which the next one begins at once."""
-    orphan_age_s: float
-    """The age from which an object that no manifest names is an orphan, and the seconds between two searches."""
+"""The time after a start, or an adoption, at which a round begins if logs of ended sessions have records of our partitions. A gateway that
+never runs for a whole interval uploads, too; otherwise these logs would grow for ever, and each start would read all of them."""
+COLLECTED_EVERY_S: Final = 60.0
+"""The time between two collections of the logs of ended sessions, beside those in rounds."""
 
 
 class Uploads:
@@ -88,25 +52,24 @@ class Uploads:
         storage: Storage,
         wal: SessionWal,
         coverage: Coverage,
-        find_earlier: Callable[[], Awaitable[Sequence[EarlierWal]]],
+        sessions: EndedSessions,
         partitions: Partitions,
         limits: UploadLimits,
         seconds: Callable[[], float],
         now_ms: Callable[[], int],
         restored: Mapping[PartitionKey, Manifest] | None = None,
     ) -> None:
-        """`find_earlier` returns the logs of earlier sessions that still have objects. `seconds` is a clock that is never set.
+        """`seconds` is a clock that is never set.
 
         `restored` are the manifests from which the local files were made.
         """
         self._wal = wal
         self._coverage = coverage
-        self._find_earlier = find_earlier
-        self._earlier: Sequence[EarlierWal] | None = None
-        """The logs of earlier sessions that still have objects; None before they are known, and when they are gone."""
-        self._knows_earlier = False
+        self._sessions = sessions
         self._has_asked = False
-        """Whether the session has asked for the logs of earlier sessions before its first round."""
+        """Whether the session has asked which of its partitions have records in logs of ended sessions."""
+        self._adopted_s: float | None = None
+        """When partitions were adopted that no round has uploaded yet."""
         self._held_bytes = 0
         """The bytes of the session's write-ahead log that were not covered after the last round."""
         self._partitions = partitions
@@ -121,6 +84,12 @@ class Uploads:
         self._searched_s = seconds()
         self._manifests = Manifests(objects, restored=restored)
         self._deletions = Deletions(objects)
+        self._ended = EndedLogs(
+            objects, sessions, self._manifests.present, partitions.exists, partitions.catch_up
+        )
+        self._collected_s = seconds()
+        self._busy: dict[PartitionKey, asyncio.Lock] = {}
+        """Held while a partition is uploaded."""
         session = wal.session.session
         ports = UploadPorts(
             objects,
@@ -137,13 +106,7 @@ class Uploads:
         self._task: asyncio.Task[None] | None = None
         self._collected_end = 0
         """The seq of the first object of the session's log that is not deleted."""
-        self._left_out: list[str] = []
-        """Why the present round, or the last one, could not upload partitions; one reason for each."""
-        self._begun_s: float | None = None
-        """When the present round began."""
-        self._ended_s: float | None = None
-        self._took_s = 0.0
-        self._error: str | None = None
+        self._rounds = Rounds(seconds)
 
     def start(self) -> None:
         """Begin to run rounds in the background."""
@@ -161,6 +124,8 @@ class Uploads:
         while True:
             await asyncio.sleep(min(LOOKED_EVERY_S, self._limits.interval_s))
             try:
+                if self._seconds() - self._collected_s >= COLLECTED_EVERY_S:
+                    await self._collect_ended()
                 if not await self._is_due(self._seconds() - begun_s):
                     continue
                 begun_s = self._seconds()
@@ -176,24 +141,32 @@ class Uploads:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
 
     async def _is_due(self, waited_s: float) -> bool:
-        """Return whether a round must begin, so many seconds after the one before or after the start. Raises as `find_earlier`."""
+        """Return whether a round must begin, so many seconds after the one before or after the start. Raises as `EndedLogs.collect`."""
         # What the last round could not upload, say of a partition that is offline, would begin one round after the other.
         grown_bytes = self._coverage.size_bytes - self._held_bytes
         if waited_s >= self._limits.interval_s or grown_bytes >= self._limits.wal_max_bytes:
             return True
+        if self._adopted_s is not None and self._seconds() - self._adopted_s >= ADOPTED_AFTER_S:
+            return True
         if self._has_asked or waited_s < ADOPTED_AFTER_S:
             return False
-        self._has_asked = True
-        await self._learn_earlier()
-        return bool(self._earlier)
+        return await self._learn_earlier()
 
-    async def _learn_earlier(self) -> None:
-        """Learn which logs of earlier sessions still have objects; then each partition needs a manifest of this session."""
-        if not self._knows_earlier:
-            self._earlier = await self._find_earlier()
-            self._knows_earlier = True
-            if self._earlier:
-                self._coverage.begin(self._partitions.all())
+    async def _learn_earlier(self) -> bool:
+        """Learn once which of our partitions have records in logs of ended sessions; return whether any has: they need a new manifest."""
+        if self._has_asked:
+            return False
+        self._has_asked = True
+        uncovered = set(await self._ended.uncovered()).intersection(self._partitions.all())
+        self._coverage.begin(uncovered)
+        return bool(uncovered)
+
+    def adopted(self, partitions: Iterable[PartitionKey]) -> None:
+        """Upload adopted partitions within ADOPTED_AFTER_S, so that the logs of the sessions that led them before can be collected."""
+        wanting = list(partitions)
+        if wanting:
+            self._coverage.begin(wanting)
+            self._adopted_s = self._seconds() if self._adopted_s is None else self._adopted_s
 
     async def round(self) -> None:
         """Upload the history that the bucket lacks, and delete the objects that are then not needed any more. Waits until the store answers.
@@ -202,12 +175,12 @@ class Uploads:
         """
         try:
             async with self._turn:
-                self._begun_s, self._left_out = self._seconds(), []
+                self._rounds.begin()
                 await self._round()
         except Exception as error:
-            self._note_end(str(error) or type(error).__name__)
+            self._rounds.end(error)
             raise
-        self._note_end(self._why_left_out())
+        self._rounds.end()
         if self._seconds() - self._searched_s >= self._limits.orphan_age_s:
             self._searched_s = self._seconds()
             await self.sweep()
@@ -218,49 +191,87 @@ class Uploads:
 
     def progress(self) -> UploadProgress:
         """Return how far the uploads are."""
-        now_s, oldest_s = self._seconds(), self._coverage.oldest_s
-        return UploadProgress(
-            wal_objects=self._wal.next_seq - self._collected_end,
-            wal_bytes=self._coverage.size_bytes,
-            oldest_ms=None if oldest_s is None else _ms(now_s - oldest_s),
-            round_ended_ms_ago=None if self._ended_s is None else _ms(now_s - self._ended_s),
-            round_took_ms=_ms(self._took_s),
-            error=self._error,
-            running_ms=None if self._begun_s is None else _ms(now_s - self._begun_s),
-        )
-
-    def _note_end(self, error: str | None) -> None:
-        """Note that the present round has ended."""
-        now_s = self._seconds()
-        self._took_s = 0.0 if self._begun_s is None else now_s - self._begun_s
-        self._begun_s, self._ended_s, self._error = None, now_s, error
-
-    def _why_left_out(self) -> str | None:
-        reasons = self._left_out
-        if not reasons:
-            return None
-        return f"partitions that can't be uploaded now: {len(reasons)}; for example, {reasons[0]}"
+        wal_objects = self._wal.next_seq - self._collected_end
+        return self._rounds.progress(wal_objects, self._coverage.size_bytes, self._coverage.oldest_s)
 
     async def _round(self) -> None:
         await self._learn_earlier()
+        self._adopted_s = None
         present = set(self._partitions.all())
         wanting = self._coverage.wanting()
-        deleted = {*wanting, *self._manifests.partitions()} - present
+        gone = {*wanting, *self._manifests.partitions()} - present
+        deleted = {partition for partition in gone if not self._partitions.exists(partition)}
         await self._upload(sorted(present), wanting)
         for partition in sorted(deleted):
             await self._load_deleted(partition)
         await self._wal.barrier()
-        uploaded, self._stored = self._stored, []
-        garbage = [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
-        for each in uploaded:
-            self._coverage.counts(each.manifest)
-            self._counted[each.manifest.key] = each.manifest
-            self._uploads.counts(each)
+        garbage = self._count_stored()
         self._coverage.forget(deleted)
         for partition in sorted(deleted):
             garbage += await self._delete(partition)
+        for partition in sorted(gone - deleted):
+            await self._leave(partition)
         await self._deletions.delete(garbage)
         await self._collect()
+
+    def _count_stored(self) -> list[str]:
+        """Let the manifests count that were stored before the last barrier; return the keys of the objects that nothing needs now."""
+        uploaded, self._stored = self._stored, []
+        for each in uploaded:
+            key = each.manifest.key
+            self._coverage.counts(each.manifest)
+            if self._manifests.of(key) == each.manifest:
+                self._counted[key] = each.manifest
+            self._uploads.counts(each)
+        return [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
+
+    async def hand_over(self, log: PartitionLog) -> None:
+        """Upload all that a log has, and return once the manifest counts: another gateway may then lead the partition from it alone.
+
+        The caller has ended all appends. Call `released` when another gateway leads the partition. Waits until the store answers.
+
+        Raises HandOverFailed, LogError, OSError, CorruptPart, IncompatibleFormat, NoLongerLed, Overtaken, SessionFenced, Refused.
+        """
+        await upload_whole(log, self._partitions.flushed, self._upload_and_count, self._coverage)
+
+    async def _upload_and_count(self, log: PartitionLog) -> Manifest:
+        """Upload a log and pass the barrier; return the manifest, which counts. Raises as `hand_over`."""
+        partition = PartitionKey(log.topic_id, log.partition)
+        async with self._busy.setdefault(partition, asyncio.Lock()):
+            self._counted.pop(partition, None)
+            uploaded = await self._uploads.upload(log)
+        await self._wal.barrier()
+        self._coverage.counts(uploaded.manifest)
+        await self._deletions.delete(part_key(partition, name) for name in uploaded.garbage)
+        return uploaded.manifest
+
+    def released(self, partition: PartitionKey) -> None:
+        """Forget a partition that another gateway leads now."""
+        self._uploads.forget(partition)
+        self._counted.pop(partition, None)
+        self._manifests.forget(partition)
+        if not self._is_busy(partition):
+            self._busy.pop(partition, None)
+
+    async def _leave(self, partition: PartitionKey) -> None:
+        """Forget a partition that this gateway does not lead. The manifest of its leader may cover what our log has of it. Raises Refused."""
+        if self._is_busy(partition):
+            return
+        self.released(partition)
+        if not self._coverage.has_rows(partition):
+            self._coverage.has_nothing(partition)
+            return
+        try:
+            manifest = await self._manifests.present(partition)
+        except (CorruptPart, IncompatibleFormat) as error:
+            logger.warning("the manifest of a partition that was led here before can't be read: %s", error)
+            return
+        if manifest is not None:
+            self._coverage.counts(manifest)
+
+    def _is_busy(self, partition: PartitionKey) -> bool:
+        lock = self._busy.get(partition)
+        return lock is not None and lock.locked()
 
     async def sweep(self) -> int:
         """Delete old objects that nothing needs; return how many. Raises as `find_orphans`, and SessionFenced."""
@@ -275,20 +286,18 @@ class Uploads:
 
         Raises StoreFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
         """
-        created_before_ms = self._now_ms() - min_age_ms
+        session = self._wal.session
         # An object of an upload under way has no manifest yet.
         async with self._turn:
-            found = await find_orphans(
-                self._objects, lambda: set(self._partitions.all()), self._counted.get, created_before_ms
+            return await search(
+                self._objects,
+                self._partitions,
+                self._manifests,
+                self._counted.get,
+                self._coverage.begin,
+                self._now_ms() - min_age_ms,
+                running=(session.node_id, session.session),
             )
-            for partition, names in found.unsure.items():
-                if not await self._manifests.names_all(partition, names):
-                    # The next round replaces the manifest; then a search can tell orphans.
-                    self._coverage.begin([partition])
-        session = self._wal.session
-        return found.entries + await find_collected(
-            self._objects, created_before_ms, running=(session.node_id, session.session)
-        )
 
     async def remove(self, orphans: Sequence[Entry]) -> None:
         """Delete orphans. Waits until the store answers. Raises SessionFenced, Refused."""
@@ -315,23 +324,29 @@ class Uploads:
     async def _upload_one(self, partition: PartitionKey, *, is_wanting: bool) -> None:
         """Upload one partition, if that is needed and possible now."""
         try:
-            log = await self._partitions.open_log(partition)
-            if log is None:
-                self._coverage.has_nothing(partition)
-                return
-            if not is_wanting and not self._uploads.is_changed(log):
-                return
-            # From now on the bucket may have another manifest, even if the upload fails. What only that one names is no orphan.
-            self._counted.pop(partition, None)
-            self._stored.append(await self._uploads.upload(log))
-        except (OSError, LogError, IncompatibleFormat, CorruptPart, ValueError) as error:
-            self._left_out.append(f"partition {partition.partition} of topic {partition.topic_id}: {error}")
+            async with self._busy.setdefault(partition, asyncio.Lock()):
+                await self._upload_now(partition, is_wanting=is_wanting)
+        except (OSError, LogError, IncompatibleFormat, CorruptPart, ValueError, NoLongerLed) as error:
+            self._rounds.left_out(f"partition {partition.partition} of topic {partition.topic_id}: {error}")
             logger.warning(
                 "partition %d of the topic %s can't be uploaded now, so the bucket keeps its part of the write-ahead log: %s",
                 partition.partition,
                 partition.topic_id,
                 error,
             )
+
+    async def _upload_now(self, partition: PartitionKey, *, is_wanting: bool) -> None:
+        """Raises as `PartitionUploads.upload`."""
+        log = await self._partitions.open_log(partition)
+        if log is None:
+            if not self._coverage.has_rows(partition):
+                self._coverage.has_nothing(partition)
+            return
+        if not is_wanting and not self._uploads.is_changed(log):
+            return
+        # From now on the bucket may have another manifest, even if the upload fails. What only that one names is no orphan.
+        self._counted.pop(partition, None)
+        self._stored.append(await self._uploads.upload(log))
 
     async def _load_deleted(self, partition: PartitionKey) -> None:
         """Read the manifest of a deleted partition, for the names of its objects. Raises Refused."""
@@ -352,18 +367,16 @@ class Uploads:
         return [] if manifest is None else [part_key(partition, name) for name in manifest.objects]
 
     async def _collect(self) -> None:
-        """Delete the objects of write-ahead logs that no start needs. Raises Refused."""
+        """Delete the objects of write-ahead logs that nobody needs. Raises Refused."""
         session = self._wal.session
         needed = self._coverage.first_needed(self._wal.confirmed_end)
         deleted = await self._deletions.collect(session.node_id, session.session, needed)
         self._collected_end = needed
-        if self._coverage.covers_earlier_sessions and self._earlier is not None:
-            for earlier in self._earlier:
-                deleted += await self._deletions.collect_sealed(*earlier)
-            await self._deletions.end_sessions(session.session)
-            self._earlier = None
-        logger.debug("objects of write-ahead logs deleted: %d", deleted)
+        logger.debug("objects of the write-ahead log deleted: %d", deleted)
+        await self._collect_ended()
 
-
-def _ms(seconds: float) -> int:
-    return round(seconds * 1000)
+    async def _collect_ended(self) -> None:
+        """Collect the logs of ended sessions, if that is this gateway's turn. Raises as `EndedLogs.collect`."""
+        self._collected_s = self._seconds()
+        if self._sessions.collects():
+            await self._ended.collect()

@@ -16,6 +16,7 @@ import asyncio
 import logging
 import random
 import secrets
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
@@ -81,11 +82,16 @@ async def seal(
 
 
 async def seal_earlier(
-    objects: ObjectStore, own: Session, reason: str, *, chance: random.Random | None = None
+    objects: ObjectStore,
+    own: Session,
+    reason: str,
+    *,
+    known: Sequence[RegisteredSession] | None = None,
+    chance: random.Random | None = None,
 ) -> list[tuple[RegisteredSession, SealedWal]]:
     """Seal all sessions with a lower number than our own, in order; return them with their sealed logs.
 
-    Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty.
+    `known` are the sessions if the caller has read them since the registration. Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty.
 
     Call this after the own session is registered, and read data after this. A gateway that registers at the same time gets a lower
     number, and is sealed here, or a higher one, and seals us. If the sessions were sealed before the registration, two gateways that start
@@ -100,9 +106,9 @@ async def seal_earlier(
 
     reads = PersistentReads(objects, "the gateway waits to learn which sessions are over", chance)
     done = await read_sessions_boundary(reads)
-    before = [
-        known for known in await sessions(objects, chance=chance) if done <= known.session < own.session
-    ]
+    if known is None:
+        known = await sessions(objects, chance=chance)
+    before = [each for each in known if done <= each.session < own.session]
     sealing = [asyncio.create_task(sealed(earlier)) for earlier in before]
     try:
         return [(earlier, await log) for earlier, log in zip(before, sealing, strict=True)]

@@ -1,6 +1,7 @@
 """Registration of sessions: each is the next object of `meta/`, created only if it is absent.
 
-So the session number is unique for ever without an allocator, and the numbers have no gaps. A registration is JSON:
+`meta/` is one dense log of the whole cluster. Its objects are registrations, and changes of the metadata (`gateway.cluster.metadata`), in
+the order in which they were created. So the number of a registration is unique for ever without an allocator. A registration is JSON:
 
     version          of this content
     cluster_version  of everything that the registering release writes into the bucket
@@ -15,6 +16,7 @@ import asyncio
 import random
 import re
 import secrets
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 import msgspec
@@ -25,12 +27,16 @@ from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import NONCE_BYTES
 from log import IncompatibleFormat
 
-CLUSTER_VERSION: Final = 2
+CLUSTER_VERSION: Final = 3
 """The version of what this release writes into a bucket. A release that changes a format there, or adds one, raises it."""
 _VERSION: Final = 1
-READ_AT_ONCE: Final = 16
-"""Registrations that are read at the same time."""
-_REGISTRATION: Final = re.compile(r"meta/([0-9]{20})")
+SHARED_METADATA_SINCE: Final = 3
+"""The first cluster version whose metadata is in `meta/`; before, it was in write-ahead logs and parts, as that of any partition."""
+READ_AT_ONCE: Final = 64
+"""Objects of `meta/` that are read at the same time."""
+CHANGE_MAGIC: Final = b"SQMC"
+"""The first bytes of a change; a registration begins with a brace."""
+_OBJECT: Final = re.compile(r"meta/([0-9]{20})")
 
 
 class CorruptRegistration(Exception):
@@ -69,6 +75,33 @@ class RegisteredSession(NamedTuple):
     release: str
 
 
+@dataclass
+class SharedLogContent:
+    """The objects of `meta/` from the first one on, as far as they were read."""
+
+    sessions: list[RegisteredSession] = field(default_factory=list)
+    changes: list[tuple[int, bytes]] = field(default_factory=list)
+    """The number and content of each change."""
+    end_seq: int = 0
+    """The number of the first object that was not read."""
+
+    def add(self, content: bytes) -> None:
+        """Add the next object. Raises CorruptRegistration, IncompatibleFormat."""
+        if content.startswith(CHANGE_MAGIC):
+            self.changes.append((self.end_seq, content))
+        else:
+            self.sessions.append(decode_registration(content, self.end_seq))
+        self.end_seq += 1
+
+    def before(self, session: int) -> list[RegisteredSession]:
+        """Return the sessions that were registered before this one."""
+        return [known for known in self.sessions if known.session < session]
+
+    def of(self, session: int) -> RegisteredSession | None:
+        """Return the registration of a session, or None."""
+        return next((known for known in self.sessions if known.session == session), None)
+
+
 class _Stored(msgspec.Struct):
     version: int
     cluster_version: int
@@ -86,26 +119,33 @@ class _Versions(msgspec.Struct):
 
 
 async def register(
-    objects: ObjectStore, node_id: int, facts: SessionFacts, *, chance: random.Random | None = None
+    objects: ObjectStore,
+    node_id: int,
+    facts: SessionFacts,
+    *,
+    known: SharedLogContent | None = None,
+    chance: random.Random | None = None,
 ) -> Session:
     """Register a new session of this node, behind all others. Waits until the store answers.
 
-    The cluster id is that of the first session. Raises IncompatibleFormat where a later release registered a session,
-    CorruptRegistration, Refused.
+    Adds to `known` what it has not read, up to the registration. The cluster id is that of the first session. Raises
+    IncompatibleFormat where a later release registered a session, CorruptRegistration, Refused.
     """
     nonce = secrets.token_bytes(NONCE_BYTES)
     reads = PersistentReads(objects, "the gateway waits to register its session", chance)
-    earlier = await _all(reads)
+    known = SharedLogContent() if known is None else known
+    await read_on(reads, known)
     while True:
-        number = len(earlier)
-        cluster_id = earlier[0].cluster_id if earlier else facts.cluster_id
+        number = known.end_seq
+        cluster_id = known.sessions[0].cluster_id if known.sessions else facts.cluster_id
         registered = RegisteredSession(
             number, node_id, nonce, cluster_id, CLUSTER_VERSION, facts.now_ms, facts.host, facts.release
         )
-        winner = await _create(reads, registered)
-        if winner.nonce == nonce:
+        content = encode_registration(registered)
+        present = await create_or_read(reads, registration_key(number), content)
+        known.add(present)
+        if present == content:
             return Session(number, node_id, nonce, cluster_id)
-        earlier.append(winner)
 
 
 async def sessions(objects: ObjectStore, *, chance: random.Random | None = None) -> list[RegisteredSession]:
@@ -113,9 +153,15 @@ async def sessions(objects: ObjectStore, *, chance: random.Random | None = None)
 
     Raises IncompatibleFormat, CorruptRegistration, Refused.
     """
-    return await _all(
-        PersistentReads(objects, "the gateway waits to read the sessions of the cluster", chance)
-    )
+    return (await read_shared_log(objects, chance=chance)).sessions
+
+
+async def read_shared_log(objects: ObjectStore, *, chance: random.Random | None = None) -> SharedLogContent:
+    """Return all objects of `meta/`. Raises as `sessions`."""
+    content = SharedLogContent()
+    reads = PersistentReads(objects, "the gateway waits to read the sessions of the cluster", chance)
+    await read_on(reads, content)
+    return content
 
 
 def encode_registration(registered: RegisteredSession) -> bytes:
@@ -161,55 +207,62 @@ def decode_registration(content: bytes, session: int) -> RegisteredSession:
     )
 
 
-async def _create(reads: PersistentReads, registered: RegisteredSession) -> RegisteredSession:
-    """Create the registration unless the number is taken; return the registration that has the number then."""
-    key = registration_key(registered.session)
-    content = encode_registration(registered)
+async def create_or_read(
+    reads: PersistentReads, key: str, content: bytes, *, is_read_back: bool = True
+) -> bytes:
+    """Create the object unless it is there; return the content that is there then. Waits until the store answers. Raises Refused.
+
+    A creation that failed is tried again with the same bytes until the object is there, whoever created it.
+    """
     while True:
         failure: Exception | None = None
         try:
             await reads.objects.create(key, content)
         except (AlreadyThere, StoreFailed) as error:
-            failure = error  # perhaps our registration is there nevertheless
-        found = await _read(reads, registered.session)
+            failure = error  # perhaps our object is there nevertheless
+        else:
+            if not is_read_back:
+                return content
+        found = await _get(reads, key)
         if found is not None:
             return found
         if failure is not None:
             await reads.failed(failure)
 
 
-async def _all(reads: PersistentReads) -> list[RegisteredSession]:
-    """Return all sessions. A listing may be old, so it only tells how many sessions there are at least."""
-    known = await reads.answered(lambda: _listed_end(reads.objects))
-    found: list[RegisteredSession] = []
+async def read_on(reads: PersistentReads, content: SharedLogContent) -> None:
+    """Read the objects that follow. A listing may be old, so it only tells how many objects there are at least.
+
+    Raises CorruptRegistration, IncompatibleFormat, Refused.
+    """
+    known = await reads.answered(lambda: _listed_end(reads.objects, content.end_seq))
     while True:
-        numbers = range(len(found), max(len(found) + 1, min(known, len(found) + READ_AT_ONCE)))
-        for number, registered in zip(
-            numbers, await asyncio.gather(*(_read(reads, number) for number in numbers)), strict=True
-        ):
-            if registered is not None:
-                found.append(registered)
-            elif number < known:
+        first = content.end_seq
+        numbers = range(first, max(first + 1, min(known, first + READ_AT_ONCE)))
+        for found in await asyncio.gather(*(_get(reads, registration_key(number)) for number in numbers)):
+            if found is not None:
+                content.add(found)
+            elif content.end_seq < known:
                 raise CorruptRegistration(
-                    f"{registration_key(number)} is missing, and later sessions are there. Somebody deleted it; without it "
-                    "nobody can tell which write-ahead logs the cluster has."
+                    f"{registration_key(content.end_seq)} is missing, and later objects are there. Somebody deleted it; without it "
+                    "nobody can tell which write-ahead logs and which metadata the cluster has."
                 )
             else:
-                return found
+                return
 
 
-async def _listed_end(objects: ObjectStore) -> int:
-    """Return the number after the last registration in a listing."""
-    end = 0
-    async for entry in objects.list("meta/"):
-        match = _REGISTRATION.fullmatch(entry.key)
+async def _listed_end(objects: ObjectStore, first: int) -> int:
+    """Return the number after the last object in a listing that begins behind the object before `first`."""
+    end = first
+    async for entry in objects.list("meta/", registration_key(first - 1) if first else ""):
+        match = _OBJECT.fullmatch(entry.key)
         if match is not None:
             end = max(end, int(match[1]) + 1)
     return end
 
 
-async def _read(reads: PersistentReads, session: int) -> RegisteredSession | None:
+async def _get(reads: PersistentReads, key: str) -> bytes | None:
     try:
-        return decode_registration(await reads.get(registration_key(session)), session)
+        return await reads.get(key)
     except Missing:
         return None

@@ -9,8 +9,9 @@
 
     data row       type int8 0 | topic_id 16 bytes | partition int32 | leader_epoch int32 | first_offset int64 | end_offset int64
                    | segment_base int64 | position int64 | length int32 | CRC-32C of the data, uint32
-    file row       type int8 1 | topic_id 16 bytes | partition int32 | name bytes int8 | length int32 | CRC-32C of the data, uint32
-                   | name, ASCII
+    file row       type int8 2 | topic_id 16 bytes | partition int32 | leader_epoch int32 | name bytes int8 | length int32
+                   | CRC-32C of the data, uint32 | name, ASCII
+                   type int8 1 in version 1: the same without the leader epoch, which is 0
 
 The footer has a fixed size and the index lies before it, so a reader gets the index with one read of the object's end. A checksum
 protects each part by itself: the footer, the index, and through the index the data of each row. The head repeats fields of the footer.
@@ -30,7 +31,7 @@ from log import IncompatibleFormat
 
 Buffer = bytes | bytearray | memoryview
 
-VERSION: Final = 1
+VERSION: Final = 2
 NONCE_BYTES: Final = 16
 MAX_REASON_BYTES: Final = 1_000
 """The most bytes of the reason of a seal; the rest is cut off."""
@@ -43,9 +44,11 @@ FOOTER_BYTES: Final = _FOOTER.size
 _CRC_BYTES: Final = 4
 _COUNT: Final = struct.Struct(">i")
 _DATA_ROW: Final = struct.Struct(">b16siiqqqqiI")
-_FILE_ROW: Final = struct.Struct(">b16sibiI")
+_FILE_ROW: Final = struct.Struct(">b16siibiI")
+_FILE_ROW_OF_VERSION_1: Final = struct.Struct(">b16sibiI")
 _DATA_ROW_TYPE: Final = 0
-_FILE_ROW_TYPE: Final = 1
+_FILE_ROW_TYPE: Final = 2
+_FILE_ROW_TYPE_OF_VERSION_1: Final = 1
 _FILE_NAME: Final = re.compile(r"[0-9A-Za-z][0-9A-Za-z._-]{0,126}")
 """The names of side files: they stay in the directory of their partition."""
 _SEAL_HEAD: Final = struct.Struct(">ih")
@@ -84,6 +87,7 @@ class FileRow(NamedTuple):
     """The name of the file in the directory of the partition."""
     length: int
     """The number of bytes."""
+    leader_epoch: int = 0
 
 
 Row = DataRow | FileRow
@@ -193,8 +197,8 @@ def _encode_row(row: Row, crc: int) -> bytes:
     if isinstance(row, DataRow):
         return _DATA_ROW.pack(_DATA_ROW_TYPE, row.topic_id.bytes, *row[1:], crc)
     name = row.name.encode("ascii")
-    head = _FILE_ROW.pack(_FILE_ROW_TYPE, row.topic_id.bytes, row.partition, len(name), row.length, crc)
-    return head + name
+    numbers = row.partition, row.leader_epoch, len(name), row.length, crc
+    return _FILE_ROW.pack(_FILE_ROW_TYPE, row.topic_id.bytes, *numbers) + name
 
 
 def encode_seal(seal: Seal) -> bytes:
@@ -340,11 +344,8 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow]:
                 _, topic_id, *numbers, crc = _DATA_ROW.unpack_from(index, position)
                 row = DataRow(UUID(bytes=topic_id), *numbers)
                 position += _DATA_ROW.size
-            elif index[position] == _FILE_ROW_TYPE:
-                _, topic_id, partition, name_bytes, length, crc = _FILE_ROW.unpack_from(index, position)
-                position += _FILE_ROW.size + max(name_bytes, 0)
-                name = bytes(index[position - max(name_bytes, 0) : position])
-                row = FileRow(UUID(bytes=topic_id), partition, name.decode("ascii", "replace"), length)
+            elif index[position] in {_FILE_ROW_TYPE, _FILE_ROW_TYPE_OF_VERSION_1}:
+                row, crc, position = _decode_file_row(index, position)
                 if position > len(index):
                     raise CorruptWalObject(f"{key} is damaged: its index ends amid the name of a file.")
             else:
@@ -361,10 +362,25 @@ def _decode_rows(index: bytes, key: str) -> list[PlacedRow]:
     return rows
 
 
+def _decode_file_row(index: bytes, position: int) -> tuple[FileRow, int, int]:
+    """Return the row at this position of the index, the CRC-32C of its data, and the position behind the row. Raises struct.error."""
+    if index[position] == _FILE_ROW_TYPE:
+        _, topic_id, partition, epoch, name_bytes, length, crc = _FILE_ROW.unpack_from(index, position)
+        start = position + _FILE_ROW.size
+    else:
+        epoch = 0
+        _, topic_id, partition, name_bytes, length, crc = _FILE_ROW_OF_VERSION_1.unpack_from(index, position)
+        start = position + _FILE_ROW_OF_VERSION_1.size
+    end = start + max(name_bytes, 0)
+    name = bytes(index[start:end]).decode("ascii", "replace")
+    return FileRow(UUID(bytes=topic_id), partition, name, length, epoch), crc, end
+
+
 def _fault_of(row: Row) -> str | None:
     """Return why a row can't be right, or None if it can."""
     if isinstance(row, FileRow):
-        is_possible = row.partition >= 0 and row.length >= 0 and _FILE_NAME.fullmatch(row.name) is not None
+        numbers = min(row.partition, row.length, row.leader_epoch)
+        is_possible = numbers >= 0 and _FILE_NAME.fullmatch(row.name) is not None
     else:
         is_possible = (
             row.partition >= 0

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+
+from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
 from gateway.protocol.fetch_codec import FetchRow
 from gateway.protocol.node_endpoints import NodeEndpoint
 from gateway.protocol.produce_codec import ProduceRow
 
+NOT_LEADER: Final = int(ErrorCode.not_leader_or_follower)
 Row = TypeVar("Row", FetchRow, ProduceRow)
 
 
@@ -31,6 +34,8 @@ def name_leaders(
             leader = brokers.leader_in(key, row.partition) if row.error_code in error_codes else None
             if leader is None:
                 continue
+            if leader[0] == context.node.node_id and row.error_code == NOT_LEADER:
+                continue  # The records of the partition are not here yet: the client asks again later.
             told[position] = row._replace(current_leader=leader)
             broker = brokers.find_live(leader[0], context.listener_name)
             if broker is not None:

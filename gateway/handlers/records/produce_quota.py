@@ -63,9 +63,11 @@ def refused_unopened(
 ) -> None:
     """Note that a partition could not be opened for a batch.
 
-    Once it opens, later batches of the producer must not be appended first.
+    Once it opens, later batches of the producer must not be appended first. Where another gateway leads the partition, that one decides.
     """
     if records is None or len(records) < HEADER_BYTES:
+        return
+    if topic.refusal(index) is not None and not topic.is_awaited(index):
         return
     if index not in topic.gates:
         topic.gates[index] = ProduceGate(max_refused)

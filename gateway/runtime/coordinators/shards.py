@@ -78,6 +78,7 @@ class CoordinatorShards(Generic[S]):
         self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
         self._tasks: set[asyncio.Task[None]] = set()
         partitions.when_closed.append(self._forget)
+        partitions.when_ready.append(self._partition_ready)
 
     def __iter__(self) -> Iterator[LoadedShard[S]]:
         return iter(list(self._loaded.values()))
@@ -118,7 +119,10 @@ class CoordinatorShards(Generic[S]):
             partition is None
             and self._partitions.error_without(name, index) is ErrorCode.not_leader_or_follower
         ):
-            raise Unavailable(ErrorCode.not_coordinator)
+            is_awaited = self._partitions.is_awaited(name, index)
+            raise Unavailable(
+                ErrorCode.coordinator_load_in_progress if is_awaited else ErrorCode.not_coordinator
+            )
         if partition is None or partition.closed or partition.log.offline:
             raise Unavailable
         try:
@@ -134,6 +138,12 @@ class CoordinatorShards(Generic[S]):
         self._loaded[partition.index] = loaded
         self._on_load(loaded)
         return loaded
+
+    def _partition_ready(self, topic: str, index: int) -> None:
+        """Load a partition that this gateway begins to lead: members and transactions in it have timeouts."""
+        if topic == self.topic.name:
+            with contextlib.suppress(Unavailable):  # the reason was logged already
+                self.at(index)
 
     def load_at_start(self) -> None:
         """Load a shard from its log. Raises LogError, IncompatibleFormat."""

@@ -95,6 +95,8 @@ class ObjectFlusher:
         self._is_blocked = False
         """Whether flushing can continue only after a confirmation or the end of a read."""
         self._ended_by: str | None = None
+        self.when_given_up: list[Callable[[str], None]] = []
+        """Called once with the reason when `give_up` is called."""
         self._idle = IdleWaiters(lambda: not (self._rounds or self._is_gathering))
         self.after_round: list[Callable[[], None]] = []
         self.disk_is_busy = False
@@ -355,6 +357,8 @@ class ObjectFlusher:
         self._in_flight = 0
         self._reading = None
         self._fail_all(reason)
+        for given_up in self.when_given_up:
+            given_up(reason)
         self._schedule()
 
     def _fail_all(self, reason: str) -> None:

@@ -47,6 +47,12 @@ class Recoveries:
         if not self._is_finished:
             await asyncio.shield(self._start(key, lambda: self._open(directory, key, lambda: None)))
 
+    async def settled(self, key: tuple[str, int]) -> None:
+        """Wait until no recovery of a partition is under way."""
+        task = self._under_way.get(key)
+        if task is not None:
+            await asyncio.wait([task])
+
     async def finish(self) -> None:
         """Wait for the recoveries under way. Afterwards no thread uses the data directory."""
         self._is_finished = True

@@ -28,7 +28,10 @@ class PartitionSource(Protocol):
         """Whether the partition certainly has no records; opens nothing."""
 
     def leads(self, topic: str, index: int) -> bool:
-        """Whether this node leads the partition."""
+        """Whether this node leads the partition, and has its records."""
+
+    def is_awaited(self, topic: str, index: int) -> bool:
+        """Whether this node leads the partition, and does not have its records yet."""
 
 
 class TopicPartitions:
@@ -78,6 +81,10 @@ class TopicPartitions:
             return ErrorCode.unknown_topic_or_partition
         return None if self._source.leads(self.name, index) else ErrorCode.not_leader_or_follower
 
+    def is_awaited(self, index: int) -> bool:
+        """Return whether this node leads a partition, and does not have its records yet."""
+        return self._source.is_awaited(self.name, index)
+
     def peek(self, index: int) -> Partition | None:
         """Return the partition if it is open."""
         return self._partitions[index] if self.has(index) else None
@@ -85,6 +92,8 @@ class TopicPartitions:
     def take(self, index: int) -> Partition | None:
         """Return the partition if it is open, and forget it: the next request opens it again if this node leads it then."""
         partition = self.peek(index)
+        self.failed.discard(index)
+        self.gates.pop(index, None)
         if partition is not None:
             self._partitions[index] = None
         return partition
@@ -140,6 +149,8 @@ class Partitions:
         """
         self.when_closed: list[Callable[[Partition], None]] = []
         """Called for each open partition that is closed, so that no reference keeps its log in memory."""
+        self.when_ready: list[Callable[[str, int], None]] = []
+        """Called with topic and index of each partition whose records have come after this node began to lead it."""
 
     @property
     def may_be_led_elsewhere(self) -> bool:
@@ -169,6 +180,16 @@ class Partitions:
         found = self.by_name.get(topic)
         return ErrorCode.unknown_topic_or_partition if found is None else found.error_without(index)
 
+    def is_awaited(self, topic: str, index: int) -> bool:
+        """Return whether this node leads a partition, and does not have its records yet."""
+        found = self.by_name.get(topic)
+        return found is not None and found.is_awaited(index)
+
+    def became_ready(self, topic: str, index: int) -> None:
+        """Note that the records of a partition have come."""
+        for begin in self.when_ready:
+            begin(topic, index)
+
     def register(self, name: str, topic_id: uuid.UUID, count: int, source: PartitionSource) -> None:
         """Serve the first `count` partitions of a topic, which may already be registered with fewer."""
         topic = self.by_name.get(name)
@@ -193,7 +214,7 @@ class Partitions:
     def release(self, name: str, index: int) -> None:
         """Stop serving a partition that another node leads now: requests that wait for it are answered with that.
 
-        Records that wait for their flush are still acknowledged, because they were appended before. The log stays open.
+        Records that wait for their flush are still acknowledged, because they were appended before. `Readiness` decides about the log.
         """
         topic = self.by_name.get(name)
         partition = None if topic is None else topic.take(index)

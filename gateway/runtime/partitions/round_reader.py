@@ -123,7 +123,8 @@ class RoundReader:
         finally:
             _, _, partition, topic_id = ticket.place
             for name, data in files:
-                content.rows.append(FileRow(topic_id, partition, name, len(data)))
+                epoch = max(0, ticket.leader_epoch)
+                content.rows.append(FileRow(topic_id, partition, name, len(data), epoch))
                 content.data.append(data)
         return sum(len(data) for _, data in files)
 

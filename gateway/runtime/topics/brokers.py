@@ -141,6 +141,10 @@ class Brokers:
         """Return whether this gateway leads the partition."""
         return self.is_alone or partition.leader == self._node_id
 
+    def serves(self, topic: str, index: int, partition: PartitionImage) -> bool:
+        """Return whether this gateway leads the partition, and is not handing it over."""
+        return (topic, index) not in self.withheld and self.leads(partition)
+
     def replicas_of(self, partition: PartitionImage) -> tuple[int, ...]:
         """Return the node ids of the partition's replicas: the gateways that are chosen first to lead it."""
         return (self._node_id,) if self.is_alone else partition.replicas

@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, Protocol
+from uuid import UUID
 
 from gateway.config import Config
 from gateway.metadata.balance import planned_moves
@@ -38,8 +39,15 @@ logger = logging.getLogger(__name__)
 RETRIED_AFTER_S: Final = 2.0
 """How long a gateway waits after moves that failed, before it plans again."""
 
-Upload = Callable[[Partition], Awaitable[None]]
-"""Uploads the rest of the history of a partition to which nothing is appended any more. Raises an error of the store."""
+
+class HandOvers(Protocol):
+    """Makes partitions ready for another leader."""
+
+    async def hand_over(self, topic: str, index: int) -> None:
+        """Serve a partition no more, and upload the rest of its history; nothing is appended any more. Raises errors of the log and the store."""
+
+    def keep(self, topic_id: UUID, index: int) -> None:
+        """Serve a partition again that was handed over, and that no other gateway leads."""
 
 
 class PartitionMoves:
@@ -53,7 +61,7 @@ class PartitionMoves:
         brokers: Brokers,
         partitions: Partitions,
         flusher: LogFlusher,
-        upload: Upload,
+        hand_overs: HandOvers,
         seconds: Callable[[], float],
     ) -> None:
         self._config = config
@@ -62,7 +70,7 @@ class PartitionMoves:
         self._brokers = brokers
         self._partitions = partitions
         self._flusher = flusher
-        self._upload = upload
+        self._hand_overs = hand_overs
         self._seconds = seconds
         self._wake = asyncio.Event()
         self._balance_at_s: float | None = None
@@ -158,10 +166,18 @@ class PartitionMoves:
                 else:
                     ready.append(move)
             moved = await self._commit(ready)
+        except BaseException:
+            self._keep(moves)
+            raise
         finally:
             self._brokers.withheld.difference_update(places)
-        self.moved += moved
-        return moved
+        self._keep(move for move, has_moved in zip(ready, moved, strict=True) if not has_moved)
+        self.moved += sum(moved)
+        return sum(moved)
+
+    def _keep(self, moves: Iterable[Move]) -> None:
+        for move in moves:
+            self._hand_overs.keep(move.topic_id, move.partition)
 
     def _withhold(self, place: tuple[str, int]) -> Partition | None:
         """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be opened."""
@@ -172,10 +188,11 @@ class PartitionMoves:
         self._partitions.release(*place)
         return partition
 
-    async def _commit(self, moves: Sequence[Move]) -> int:
+    async def _commit(self, moves: Sequence[Move]) -> list[bool]:
+        """Name the new leaders in the metadata; return which of the partitions have moved. Raises StorageFailed."""
         if not moves:
-            return 0
-        return sum(await self._metadata_log.commit(lambda image: move_all(image, moves)))
+            return []
+        return await self._metadata_log.commit(lambda image: move_all(image, moves))
 
     async def _finish(self, partition: Partition | None) -> None:
         """Make the bucket have the whole history of a withheld partition. Raises LogError, and errors of the store."""
@@ -186,4 +203,4 @@ class PartitionMoves:
             raise StorageFailed("its log is offline")
         if log.recovery_point < log.log_end_offset:
             await self._flusher.flushed(log)
-        await self._upload(partition)
+        await self._hand_overs.hand_over(partition.topic, partition.index)

@@ -27,6 +27,7 @@ from gateway.metadata.topic_names import INTERNAL_TOPICS, METADATA_TOPIC
 from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
+from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.brokers import Brokers
@@ -38,8 +39,6 @@ logger = logging.getLogger(__name__)
 
 _LOGS_AT_ONCE = 4
 """Partition logs created or deleted before other work of the event loop runs."""
-
-
 _POLICIES_AT_ONCE = 500
 """Topics and partitions that get a new policy before other work of the event loop runs."""
 
@@ -58,6 +57,7 @@ class TopicLifecycle:
         partitions: Partitions,
         flusher: LogFlusher,
         recoveries: Recoveries,
+        readiness: Readiness = ALWAYS_READY,
     ) -> None:
         self._config = config
         self._node_id = node_id
@@ -67,6 +67,7 @@ class TopicLifecycle:
         self._partitions = partitions
         self._flusher = flusher
         self._recoveries = recoveries
+        self._readiness = readiness
         self._policies: dict[str, TopicPolicy] = {}
         self._plain_policy: TopicPolicy | None = None
         """The policy of every topic without configurations of its own."""
@@ -82,6 +83,7 @@ class TopicLifecycle:
         they are first used. A partition that can't be opened is logged, and recovered in a thread when it is used again.
         """
         self._apply_broker_configs()
+        self._readiness.begin(self._metadata_log.image)
         await self._delete_strays()
         if self._directory.has_taken_names:
             await self._free_names()
@@ -129,17 +131,23 @@ class TopicLifecycle:
 
     def _follow_leaders(self, records: Sequence[MetadataRecord]) -> None:
         """Give up the partitions that other brokers lead now, and begin new leader epochs of the partitions that stay."""
-        topics_by_id = self._metadata_log.image.topics_by_id
-        changed = [
-            (topic.name, record.partition_id)
-            for record in records
-            if isinstance(record, PartitionRecord) and (topic := topics_by_id.get(record.topic_id))
-        ]
+        topics_by_id, changed = self._metadata_log.image.topics_by_id, []
+        for record in records:
+            if isinstance(record, PartitionRecord) and (topic := topics_by_id.get(record.topic_id)):
+                changed.append((topic.name, record.partition_id))
+                if record.leader != self._node_id and not self._brokers.is_alone:
+                    # Also if a later record names this gateway again: the partition has other records then.
+                    self._lose(*changed[-1])
         if any(isinstance(record, RegisterBrokerRecord) for record in records):
             # The first registration ends the time in which this gateway led everything.
             changed = [(partition.topic, partition.index) for partition in self._partitions]
         for name, index in changed:
             self._follow_leader(name, index)
+
+    def _lose(self, name: str, index: int) -> None:
+        """Give up a partition that another broker leads."""
+        self._partitions.release(name, index)
+        self._readiness.lost(name, self._metadata_log.image.topics_by_name[name].topic_id, index)
 
     def _follow_leader(self, name: str, index: int) -> None:
         served = self._partitions.by_name.get(name)
@@ -148,7 +156,7 @@ class TopicLifecycle:
             return
         image = self._metadata_log.image.topics_by_name[name].partitions[index]
         if not self._brokers.leads(image):
-            self._partitions.release(name, index)
+            self._lose(name, index)
         elif image.leader_epoch > partition.leader_epoch:
             partition.begin_leader_epoch(image.leader_epoch)
 
@@ -270,12 +278,20 @@ class TopicLifecycle:
         return self._directory.is_empty(topic, index)
 
     def leads(self, topic: str, index: int) -> bool:
-        """Return whether this gateway leads the partition; False for an unknown one."""
+        """Return whether this gateway leads the partition, and has its records; False for an unknown one."""
+        return self._is_ready(topic, index) is True
+
+    def is_awaited(self, topic: str, index: int) -> bool:
+        """Return whether this gateway leads the partition, and does not have its records yet."""
+        return self._is_ready(topic, index) is False
+
+    def _is_ready(self, topic: str, index: int) -> bool | None:
+        """Return whether a partition that this gateway leads is ready; None for any other partition."""
         image = self._metadata_log.image.topics_by_name.get(topic)
         partition = None if image is None else image.partitions.get(index)
-        if partition is None or (topic, index) in self._brokers.withheld:
-            return False
-        return self._brokers.leads(partition)
+        if image is None or partition is None or not self._brokers.serves(topic, index, partition):
+            return None
+        return self._readiness.is_ready(image.topic_id, index)
 
     def open(self, topic: str, index: int) -> Partition | None:
         """Open or create a partition's log; log the error and return None when the disk fails."""

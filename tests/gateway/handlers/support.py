@@ -20,10 +20,13 @@ from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
+from gateway.runtime.partitions.readiness import ALWAYS_READY, Readiness
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import Endpoint
 from gateway.runtime.topics.follow_settings import put_limits
-from log import CachedDurability, Durability, LocalDurability, LogDirectory, Storage
+from gateway.runtime.topics.metadata_journal import MetadataJournal
+from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
+from log import CachedDurability, Durability, LocalDurability, LogDirectory, PartitionLog, Storage
 
 R = TypeVar("R")
 NOW_MS = 1_700_000_000_000
@@ -107,9 +110,17 @@ class Node:
 
 @asynccontextmanager
 async def open_node(
-    path: Path, *overrides: str, storage: Storage | None = None, wal: WriteAheadLog | None = None
+    path: Path,
+    *overrides: str,
+    storage: Storage | None = None,
+    wal: WriteAheadLog | None = None,
+    journal: Callable[[PartitionLog], MetadataJournal] | None = None,
+    readiness: Readiness = ALWAYS_READY,
 ) -> AsyncIterator[Node]:
-    """Open a node on a data directory; with `wal` records are durable once that log confirms them."""
+    """Open a node on a data directory; with `wal` records are durable once that log confirms them.
+
+    A `journal` makes changes of the metadata durable elsewhere than in the local log.
+    """
     config = load_config(overrides=[f"log.dirs={path}", *overrides])
     clock = FixedClock()
     machine = FixedMachine(clock, storage)
@@ -132,8 +143,13 @@ async def open_node(
         durability=durability,
     )
     flusher.start()
-    metadata_log = open_metadata(machine, directory, flusher)
-    services = (await compose(config, machine, directory, flusher, metadata_log)).services
+    if journal is None:
+        metadata_log = await open_metadata(machine, directory, flusher)
+    else:
+        metadata_log = MetadataLog(journal(open_metadata_log(directory)))
+        metadata_log.replay()
+    composed = await compose(config, machine, directory, flusher, metadata_log, readiness=readiness)
+    services = composed.services
     services.node.brokers.advertised["PLAINTEXT"] = Endpoint("gateway.example", 9092)
     services.node.bound["PLAINTEXT"] = Endpoint("::", 9092)
     start_coordinators(services.coordinators, services.topics)

@@ -16,6 +16,7 @@ from gateway.admin.status.messages import Status
 from gateway.cli import app
 from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.rebuild.local_session import read_local_session
+from gateway.cluster.wal.sessions import sessions
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome
@@ -78,8 +79,8 @@ async def test_a_start_on_the_directory_of_a_running_gateway_does_not_end_its_se
     await running.start()
     assert isinstance(running.home, BucketHome)
     assert "is in use by another process" in await refusal(tmp_path / "cache", tmp_path / "bucket")
-    registered = await asyncio.to_thread(lambda: list((tmp_path / "bucket" / "meta").iterdir()))
-    assert [path.name for path in registered] == [f"{0:020}"]
+    registered = await sessions(running.machine.objects(running.config))
+    assert [each.session for each in registered] == [0]
     await running.stop()
     assert not running.home.wal.is_fenced
 

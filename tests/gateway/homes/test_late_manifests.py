@@ -32,7 +32,8 @@ async def test_records_of_the_taker_outlive_a_late_manifest(tmp_path: Path, is_r
     for path in (bucket, tmp_path / "cache"):
         shutil.rmtree(path)
     shutil.copytree(before, bucket)
-    async with running(tmp_path) as taker:
+    settings = ("node.id=1", "seqgate.cluster.lease.ms=600", "seqgate.cluster.heartbeat.ms=300")
+    async with running(tmp_path, *settings) as taker:
         await taker.append(2)
         shutil.copytree(late, bucket / parts)
     _, end, _ = await stored(tmp_path)

@@ -18,6 +18,7 @@ from gateway.cluster.parts.manifest import Manifest, decode_manifest
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
+from gateway.cluster.wal.wal_object import identify
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome
@@ -90,6 +91,11 @@ class Running:
         }
 
     @property
+    def session(self) -> int:
+        assert isinstance(self.gateway.home, BucketHome)
+        return self.gateway.home.wal.session.session
+
+    @property
     def wal_objects(self) -> set[str]:
         return {key for key in self.objects("wal") if not key.endswith("boundary")}
 
@@ -106,6 +112,7 @@ async def running(tmp_path: Path, *settings: str) -> AsyncIterator[Running]:
         "listeners=PLAINTEXT://127.0.0.1:0",
         f"seqgate.cluster=file://{tmp_path / 'bucket'}",
         "seqgate.cluster.puts.per.second=1000",
+        "seqgate.cluster.lease.ms=14400000",
         "seqgate.cluster.heartbeat.ms=3600000",
         *settings,
     ]
@@ -169,12 +176,12 @@ async def test_a_restart_keeps_the_parts_whether_the_disk_was_lost_or_not(tmp_pa
             assert again.manifest().segments[0].parts[: len(parts)] == parts
             assert not {key for key in again.wal_objects if not _is_seal(tmp_path / "bucket" / key)}
             ended = decode_boundary((tmp_path / "bucket" / SESSIONS_BOUNDARY_KEY).read_bytes(), "meta")
-            assert ended == 1 + is_lost
+            assert ended == again.session
     assert await stored(tmp_path) == (0, 5, 5)
 
 
 def _is_seal(path: Path) -> bool:
-    return path.read_bytes()[:8] == b"SQWL\0\1\0\1"
+    return identify(path.read_bytes(), str(path)).is_seal
 
 
 async def test_deleted_records_leave_the_bucket(tmp_path: Path) -> None:

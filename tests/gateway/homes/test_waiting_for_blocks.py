@@ -49,7 +49,7 @@ class HeldMachine(Machine):
         get = store.get
 
         async def held(key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
-            if self.is_held:
+            if self.is_held and key.startswith("parts/"):
                 self.waiting += 1
                 await self.gate.wait()
             return await get(key, first, size_bytes)

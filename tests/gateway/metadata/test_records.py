@@ -121,6 +121,7 @@ def test_a_broker_has_the_fields_of_kafkas_tools() -> None:
         "fenced": False,
         "inControlledShutdown": False,
         "clusterVersion": 0,
+        "leaseMs": 0,
     }
 
 

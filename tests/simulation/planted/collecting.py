@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -11,7 +10,7 @@ import msgspec
 from gateway.cluster.parts.keys import PartitionKey, manifest_key
 from gateway.cluster.parts.manifest import Manifest, encode_manifest
 from gateway.cluster.parts.manifests import Known, Manifests
-from gateway.cluster.uploads import coverage, uploads
+from gateway.cluster.uploads import coverage, ended_logs, orphans, uploads
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
 from gateway.cluster.uploads.uploads import Uploads
@@ -87,12 +86,13 @@ def side_files_ahead_of_their_records() -> list[Change]:
 
 @bucket_fault
 def earlier_sessions_not_needed() -> list[Change]:
-    """a session collects the logs of earlier ones, although partitions that they wrote have no manifest of its own"""
+    """a session collects the logs of earlier ones, although no manifest has what is in them"""
 
-    def begin(_: Coverage, __: Iterable[PartitionKey]) -> None:
-        return
+    class Nothing(Coverage):
+        def put(self, *_: object) -> None:
+            return
 
-    return [(Coverage, "begin", begin)]
+    return [(ended_logs, "Coverage", Nothing)]
 
 
 @fault_in("deletions", in_bucket=True, is_found=False)
@@ -125,4 +125,4 @@ def late_objects_left() -> list[Change]:
     async def nothing(*_: object, **__: object) -> list[Any]:
         return []
 
-    return [(uploads, "find_collected", nothing)]
+    return [(orphans, "find_collected", nothing)]

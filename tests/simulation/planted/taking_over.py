@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.uploads.recording_wal import RecordingWal
+from gateway.cluster.metadata import shared_log
+from gateway.cluster.metadata.change import StoredChange, decode_change
+from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
 from gateway.cluster.wal import confirmations, sealing
 from gateway.cluster.wal.confirmations import Confirmations, Outcome, Step
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import SealedWal
-from gateway.cluster.wal.sessions import RegisteredSession, Session, sessions
-from gateway.cluster.wal.wal_object import Row, Seal
-from gateway.homes import bucket_home
+from gateway.cluster.wal.sessions import RegisteredSession, Session
+from gateway.cluster.wal.wal_object import Seal
+from gateway.homes import bucket_home, bucket_rebuild
 from gateway.homes.bucket_home import BucketHome
 from gateway.runtime.partitions.round_reader import RoundReader
-from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
+from log.stopped import stored_batches
 from tests.simulation.planted.fault import Change, bucket_fault
 
 
@@ -73,22 +75,21 @@ def taken_over_without_a_seal() -> list[Change]:
 @bucket_fault
 def log_read_before_its_seal() -> list[Change]:
     """a gateway that takes over reads the records first, and seals the log then"""
-    seal_earlier, rebuild = bucket_home.seal_earlier, bucket_home.rebuild
+    seal_earlier, rebuild = bucket_home.seal_earlier, bucket_rebuild.rebuild
     waiting: dict[ObjectStore, Callable[[], Any]] = {}
 
     async def ends(
-        objects: ObjectStore, own: Session, reason: str
+        objects: ObjectStore, own: Session, reason: str, *, known: Sequence[RegisteredSession]
     ) -> list[tuple[RegisteredSession, SealedWal]]:
-        waiting[objects] = lambda: seal_earlier(objects, own, reason)
-        before = (await sessions(objects))[: own.session]
-        return [(each, await _end_of(objects, each, own, reason)) for each in before]
+        waiting[objects] = lambda: seal_earlier(objects, own, reason, known=known)
+        return [(each, await _end_of(objects, each, own, reason)) for each in known]
 
     async def rebuild_first(objects: ObjectStore, *arguments: Any) -> Any:
         rebuilt = await rebuild(objects, *arguments)
         await waiting.pop(objects)()
         return rebuilt
 
-    return [(bucket_home, "seal_earlier", ends), (bucket_home, "rebuild", rebuild_first)]
+    return [(bucket_home, "seal_earlier", ends), (bucket_rebuild, "rebuild", rebuild_first)]
 
 
 async def _end_of(objects: ObjectStore, earlier: RegisteredSession, own: Session, reason: str) -> SealedWal:
@@ -109,37 +110,62 @@ async def _end_of(objects: ObjectStore, earlier: RegisteredSession, own: Session
 def disk_of_a_crash_used_again() -> list[Change]:
     """a start uses the files on the disk after a crash, although the bucket may lack some of them and the disk may lack others"""
 
-    async def is_newest(self: BucketHome, _: Sequence[RegisteredSession]) -> bool:
+    async def copied(self: BucketHome, _: Sequence[RegisteredSession]) -> tuple[int, int] | None:
         local = bucket_home.read_local_session(self._machine.storage, str(self._path))
-        return local is not None
+        return None if local is None else _end_of_copy(self)
 
-    return [(BucketHome, "_is_newest", is_newest)]
+    return [(BucketHome, "_copied", copied)]
+
+
+def _end_of_copy(home: BucketHome) -> tuple[int, int]:
+    """Return the first object of `meta/`, and its offset, that the local metadata log lacks."""
+    directory = home._path / "__cluster_metadata-0"
+    if not home._machine.storage.exists(str(directory)):
+        return 0, 0
+    offset = max(
+        (header.last_offset + 1 for header, _ in stored_batches(home._machine.storage, directory)), default=0
+    )
+    ends = {decode_change(content, seq).end_offset: seq + 1 for seq, content in home._known.changes}
+    return (ends[offset], offset) if offset else (0, 0)
 
 
 @bucket_fault
 def older_disk_used_again() -> list[Change]:
     """a start uses the files of a clean stop, although later sessions have written on other machines"""
-    is_newest = BucketHome._is_newest
+    copied = BucketHome._copied
 
-    async def is_newest_of_its_own(self: BucketHome, earlier: Sequence[RegisteredSession]) -> bool:
+    async def copied_of_its_own(
+        self: BucketHome, earlier: Sequence[RegisteredSession]
+    ) -> tuple[int, int] | None:
         local = bucket_home.read_local_session(self._machine.storage, str(self._path))
-        return await is_newest(self, earlier if local is None else earlier[: local.session + 1])
+        known = [each for each in earlier if local is None or each.session <= local.session]
+        return await copied(self, known)
 
-    return [(BucketHome, "_is_newest", is_newest_of_its_own)]
+    return [(BucketHome, "_copied", copied_of_its_own)]
 
 
 @bucket_fault
-def metadata_left_out() -> list[Change]:
-    """the objects of a session lack the records of the metadata log, which is flushed beside the rounds of topics"""
-    put = RecordingWal.put
+def failed_change_taken_for_success() -> list[Change]:
+    """a change of the metadata without an answer counts as carried out, without a look at the object"""
 
-    def without(
-        self: RecordingWal, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]
-    ) -> None:
-        kept = [each for each in zip(rows, data, strict=True) if each[0].topic_id != METADATA_TOPIC_ID]
-        put(self, [row for row, _ in kept], [content for _, content in kept], confirmed)
+    async def create(reads: PersistentReads, key: str, content: bytes, **_: bool) -> bytes:
+        with contextlib.suppress(StoreFailed, AlreadyThere):
+            await reads.objects.create(key, content)
+        return content
 
-    return [(RecordingWal, "put", without)]
+    return [(shared_log, "create_or_read", create)]
+
+
+@bucket_fault
+def changes_of_others_left_out() -> list[Change]:
+    """a start makes the metadata of the changes before the last session, and misses the later ones"""
+
+    def write(directory: Any, metadata: Any, changes: Sequence[StoredChange]) -> int:
+        last = max((each.session for each in changes), default=0)
+        return write_metadata(directory, metadata, [each for each in changes if each.session < last])
+
+    write_metadata = bucket_rebuild.write_metadata
+    return [(bucket_rebuild, "write_metadata", write)]
 
 
 @bucket_fault

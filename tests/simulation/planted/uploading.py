@@ -24,11 +24,11 @@ def manifests_read_before_the_seal() -> list[Change]:
     seal_earlier, get = bucket_home.seal_earlier, history.PersistentReads.get
     before: dict[ObjectStore, dict[str, bytes]] = {}
 
-    async def reading_first(objects: ObjectStore, *arguments: Any) -> Any:
+    async def reading_first(objects: ObjectStore, *arguments: Any, **known: Any) -> Any:
         reads = history.PersistentReads(objects, "the gateway waits")
         keys = await reads.answered(lambda: _manifest_keys(objects))
         before[objects] = {key: await get(reads, key) for key in keys}
-        return await seal_earlier(objects, *arguments)
+        return await seal_earlier(objects, *arguments, **known)
 
     async def get_known(self: history.PersistentReads, key: str) -> bytes:
         if key.endswith("/manifest"):

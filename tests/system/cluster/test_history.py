@@ -31,6 +31,8 @@ SETTINGS = {
     "seqgate.cluster.upload.interval.ms": "300",
     "seqgate.cluster.puts.per.second": "1000",
     "log.cleaner.backoff.ms": "200",
+    "node.id": "1",
+    "seqgate.cluster.lease.ms": "900",
 }
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from random import Random
 
 from gateway.cluster.membership.lease import Lease
+from gateway.cluster.membership.watch import Watched
 from gateway.cluster.membership.watcher import Watcher
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import Session
@@ -15,6 +16,10 @@ from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, Simul
 
 LEASE_S = 6.0
 BEAT_S = LEASE_S / 3
+
+
+def watched(node_id: int, session: int) -> Watched:
+    return Watched(node_id, session, LEASE_S)
 
 
 class Member:
@@ -48,7 +53,7 @@ class Member:
         self.ended: list[tuple[int, float]] = []
         """The nodes that this gateway ended, and when."""
         self._scene = scene
-        self.watcher = watcher_type(self.objects, node_id, LEASE_S, self.seconds, self._end)
+        self.watcher = watcher_type(self.objects, node_id, self.seconds, self._end)
         self.beat = loop.create_task(self._beat())
 
     async def _beat(self) -> None:
@@ -97,7 +102,7 @@ class Scene:
     def _changed(self) -> None:
         for node_id, member in self.members.items():
             if node_id in self.live and not member.is_stopped:
-                member.watcher.follow(self.live)
+                member.watcher.follow({node: watched(node, session) for node, session in self.live.items()})
 
     @property
     def endings(self) -> list[tuple[int, float]]:

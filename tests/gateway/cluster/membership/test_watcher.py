@@ -17,7 +17,7 @@ from gateway.cluster.wal.keys import boundary_key, object_key
 from gateway.cluster.wal.sealing import SealedWal, seal
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.wal_object import WalObject, encode
-from tests.gateway.cluster.membership.scene import BEAT_S, LEASE_S, Member, Scene
+from tests.gateway.cluster.membership.scene import BEAT_S, LEASE_S, Member, Scene, watched
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, SimulatedObjects
 
@@ -32,7 +32,7 @@ def test_gateways_that_beat_are_not_convicted() -> None:
             cluster.add(Member(cluster, node_id))
         await asyncio.sleep(20 * LEASE_S)
         assert not cluster.endings
-        assert cluster.members[1].watcher.watched == [Watched(2, 2), Watched(3, 3)]
+        assert cluster.members[1].watcher.watched == [watched(2, 2), watched(3, 3)]
         await cluster.close()
 
     in_virtual_time(scene())
@@ -67,7 +67,7 @@ def test_a_gateway_that_dies_is_taken_over_once_within_the_bound() -> None:
         await asyncio.sleep(3 * LEASE_S)
         assert len(cluster.endings) == 1
         assert cluster.stale == []
-        assert cluster.members[3].watcher.watched == [Watched(1, 1)]
+        assert cluster.members[3].watcher.watched == [watched(1, 1)]
         await cluster.close()
 
     in_virtual_time(scene())
@@ -145,11 +145,10 @@ def test_a_place_that_was_used_and_collected_is_no_silence() -> None:
         cluster = Scene()
         cluster.add(Member(cluster, 1))
         bucket = cluster.bucket
-        watched = Watched(7, 4)
+        other = watched(7, 4)
         watch = Watch(
             SimulatedObjects(bucket, seed=3, faults=CALM, name="w"),
-            watched,
-            LEASE_S,
+            other,
             asyncio.get_running_loop().time,
         )
         judged = asyncio.create_task(watch.verdict())
@@ -157,7 +156,7 @@ def test_a_place_that_was_used_and_collected_is_no_silence() -> None:
         for seq in range(1, 60):
             await asyncio.sleep(0.5)
             content = encode_boundary(seq)
-            key = boundary_key(*watched)
+            key = boundary_key(other.node_id, other.session)
             stored = bucket.objects.get(key)
             now_s = asyncio.get_running_loop().time()
             if stored is not None:
@@ -180,7 +179,7 @@ def test_the_end_of_a_log_is_found(end: int) -> None:
             content = b"".join(encode(WalObject(7, 4, seq, bytes(16), [], [])))
             cluster.bucket.create(object_key(7, 4, seq), content, 0)
         store = SimulatedObjects(cluster.bucket, seed=3, faults=CALM, name="w")
-        return await Watch(store, Watched(7, 4), LEASE_S, now_s).verdict()
+        return await Watch(store, watched(7, 4), now_s).verdict()
 
     verdict = in_virtual_time(scene())
     assert verdict[:2] == (end, False)

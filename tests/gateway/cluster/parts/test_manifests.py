@@ -9,7 +9,7 @@ import pytest
 
 from gateway.cluster.parts.keys import manifest_key
 from gateway.cluster.parts.manifest import Manifest, decode_manifest
-from gateway.cluster.parts.manifests import Manifests, Overtaken
+from gateway.cluster.parts.manifests import Manifests, NoLongerLed, Overtaken
 from tests.gateway.cluster.parts.test_manifest import MANIFEST
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, Faults, SimulatedBucket, SimulatedObjects
@@ -133,3 +133,52 @@ def test_the_restored_manifest_does_not_hide_a_later_session() -> None:
             await ours.replace(of_session(4))
 
     in_virtual_time(work())
+
+
+class TestLeaders:
+    """A partition with several leaders: their leader epochs count, whatever the numbers of their sessions are."""
+
+    def of_leader(self, leader_epoch: int, session: int, end_offset: int = 9) -> Manifest:
+        made = of_session(session, end_offset)
+        return msgspec.structs.replace(made, leader_epoch=leader_epoch)
+
+    def test_a_manifest_of_an_earlier_leader_is_replaced_and_replaces_nothing(self) -> None:
+        bucket = SimulatedBucket()
+
+        async def work() -> None:
+            first, second = manifests(bucket, 1), manifests(bucket, 2)
+            await first.replace(self.of_leader(1, 8))
+            await second.load(MANIFEST.key)
+            await first.replace(self.of_leader(1, 8, 10))
+            await second.replace(self.of_leader(2, 3, 11))
+            with pytest.raises(NoLongerLed, match="session 3 leads the partition in epoch 2"):
+                await first.replace(self.of_leader(1, 8, 12))
+
+        in_virtual_time(work())
+        assert (stored(bucket).leader_epoch, stored(bucket).end_offset) == (2, 11)
+
+    def test_the_same_node_in_a_later_session_ends_the_session(self) -> None:
+        bucket = SimulatedBucket()
+
+        async def work() -> None:
+            first, second = manifests(bucket, 1), manifests(bucket, 2)
+            await first.replace(self.of_leader(1, 8))
+            await second.replace(self.of_leader(1, 9))
+            with pytest.raises(Overtaken):
+                await first.replace(self.of_leader(1, 8))
+
+        in_virtual_time(work())
+
+    def test_a_partition_that_comes_back_is_read_again(self) -> None:
+        bucket = SimulatedBucket()
+
+        async def work() -> None:
+            first, second = manifests(bucket, 1), manifests(bucket, 2)
+            await first.replace(self.of_leader(1, 8))
+            await second.replace(self.of_leader(2, 3, 11))
+            first.forget(MANIFEST.key)
+            found = await first.load(MANIFEST.key)
+            assert found is not None
+            assert found.end_offset == 11
+
+        in_virtual_time(work())

@@ -14,8 +14,8 @@ from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key, par
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, encode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
 from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild
-from gateway.cluster.rebuild.wal_reader import WalRange
 from gateway.cluster.wal.boundary import encode_boundary
+from gateway.cluster.wal.ended import WalRange
 from gateway.cluster.wal.keys import boundary_key, object_key
 from gateway.cluster.wal.sealing import seal
 from gateway.cluster.wal.session_wal import SessionWal
@@ -293,12 +293,12 @@ class TestHistory:
     def test_an_object_that_was_collected_since_the_seal_is_skipped(self, tmp_path: Path) -> None:
         async def work() -> Rebuilt:
             cluster = Cluster()
-            await cluster.session([METADATA_ROW], [appended(FLIGHTS, 0, 3)])
+            await cluster.session([appended(FLIGHTS, 0, 3)], [METADATA_ROW])
             manifest(cluster.objects, 3)
             ranges = [WalRange(1, 0, cluster.sessions[0].nonce, 0, 2)]
             bucket = cluster.objects.bucket
-            bucket.create(boundary_key(1, 0), encode_boundary(2), 0)
-            del bucket.objects[object_key(1, 0, 1)]
+            bucket.create(boundary_key(1, 0), encode_boundary(1), 0)
+            del bucket.objects[object_key(1, 0, 0)]
             directory = RebuiltDirectory.begin(Storage(), tmp_path, b"{}")
             rebuilt = await rebuild(cluster.objects, ranges, directory, METADATA, read_topics)
             directory.finish(CachedDurability(Storage()), "cluster", 1)

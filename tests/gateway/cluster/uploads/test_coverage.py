@@ -99,9 +99,9 @@ def test_earlier_sessions_are_needed_until_each_partition_has_a_manifest_of_this
     made.begin([A, B])
     assert made.wanting() == {A, B}
     made.counts(manifest(A, 0))
-    assert not made.covers_earlier_sessions
+    assert made.wanting() == {B}
     made.has_nothing(B)
-    assert made.covers_earlier_sessions
+    assert made.wanting() == set()
 
 
 def test_the_age_of_the_oldest_row_that_is_not_covered() -> None:

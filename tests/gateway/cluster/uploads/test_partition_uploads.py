@@ -114,8 +114,8 @@ async def test_a_start_leaves_closed_segments_in_the_bucket(scene: Scene, tmp_pa
     storage = Storage().with_holes()
     assert storage.sparse is not None
     directory = RebuiltDirectory.begin(storage, tmp_path / "rebuilt", b"{}")
-    history = History(scene.objects, directory)
-    await history.restore(PARTITION)
+    history = History(scene.objects, directory.partitions, [PARTITION])
+    await history.restore_manifests()
     directory.place(TOPIC_ID, 0, "flights")
     directory.finish(LocalDurability(storage), "cluster", 1)
     absent = sorted(file.key for file in storage.sparse.files if file.key is not None and file.absent)
@@ -136,7 +136,7 @@ async def test_a_segment_without_index_files_is_fetched(scene: Scene, tmp_path: 
     storage = Storage().with_holes()
     assert storage.sparse is not None
     directory = RebuiltDirectory.begin(storage, tmp_path / "rebuilt", b"{}")
-    await History(scene.objects, directory).restore(PARTITION)
+    await History(scene.objects, directory.partitions, [PARTITION]).restore_manifests()
     directory.abandon()
     absent = {file.key.base_offset for file in storage.sparse.files if file.key is not None and file.absent}
     assert absent == {*scene.closed} - {base}
@@ -180,8 +180,8 @@ async def test_a_manifest_that_an_ended_session_replaced_late_does_not_change_wh
     restored = (await scene.uploads.upload(scene.log)).manifest
     storage = Storage().with_holes()
     directory = RebuiltDirectory.begin(storage, tmp_path / "rebuilt", b"{}")
-    history = History(scene.objects, directory)
-    await history.restore(PARTITION)
+    history = History(scene.objects, directory.partitions, [PARTITION])
+    await history.restore_manifests()
     directory.place(TOPIC_ID, 0, "flights")
     directory.finish(LocalDurability(storage), "cluster", 1)
     compacted = (SegmentRef(restored.segments[0].base), *restored.segments[1:])

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.uploads.uploads import ADOPTED_AFTER_S, EarlierWal, UploadLimits
+from gateway.cluster.uploads.ports import UploadLimits
+from gateway.cluster.uploads.uploads import ADOPTED_AFTER_S
+from gateway.cluster.wal.ended import EndedSession
+from gateway.cluster.wal.keys import object_key
+from gateway.cluster.wal.wal_object import DataRow, WalObject, encode
 from tests.gateway.cluster.uploads.walk import PLAIN, Walk
 
 INTERVAL_S = 600.0
@@ -24,21 +27,17 @@ def walk(tmp_path: Path) -> Walk:
     return walk
 
 
-def _begin(walk: Walk, earlier: Sequence[EarlierWal] = ()) -> list[float]:
+def _begin(walk: Walk) -> list[float]:
     """Begin to run rounds; return the list of the times at which rounds begin."""
     times: list[float] = []
     uploads, round_of = walk.uploads, walk.uploads.round
-
-    async def find_earlier() -> Sequence[EarlierWal]:
-        return earlier
 
     async def noted() -> None:
         times.append(walk.loop.time() - begun_s)
         await round_of()
 
     uploads._limits = UploadLimits(INTERVAL_S, MAX_BYTES, 1e9)
-    uploads._knows_earlier = False
-    uploads._find_earlier = find_earlier
+    uploads._has_asked = False
     uploads.round = noted  # type: ignore[method-assign]
     begun_s = walk.loop.time()
 
@@ -61,12 +60,20 @@ def test_after_the_interval(walk: Walk) -> None:
     walk.end()
 
 
-def test_soon_after_a_start_that_finds_logs_of_earlier_sessions(walk: Walk) -> None:
-    times = _begin(walk, [EarlierWal(1, 99, 3)])
+def test_soon_after_a_start_that_finds_records_in_logs_of_ended_sessions(walk: Walk) -> None:
+    walk.append(PartitionKey(PLAIN, 0), 3)
+    walk.run(walk.flusher.idle())
+    end = walk.plain.log.log_end_offset
+    row = DataRow(PLAIN, 0, 0, end - 3, end, 0, 0, 3)
+    key = object_key(1, 99, 0)
+    content = b"".join(encode(WalObject(1, 99, 0, b"n" * 16, [row], [b"abc"])))
+    walk.bucket.create(key, content, walk.loop.time())
+    walk.sessions.known.append(EndedSession(1, 99, b"n" * 16, 1))
+    times = _begin(walk)
     _pass(walk, INTERVAL_S - 1)
     assert len(times) == 1
     assert ADOPTED_AFTER_S <= times[0] <= ADOPTED_AFTER_S + 2
-    assert walk.uploads._earlier is None, "the logs are collected"
+    assert walk.bucket.content(key) is None, "the log is collected"
     walk.run(walk.uploads.stop())
     walk.end()
 

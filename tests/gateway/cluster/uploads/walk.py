@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import uuid
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from pathlib import Path
 from random import Random
 from typing import Any, TypeVar
@@ -17,11 +17,12 @@ from gateway.cluster.parts.keys import PREFIX, PartitionKey, part_key
 from gateway.cluster.parts.manifest import Manifest, decode_manifest
 from gateway.cluster.parts.manifests import Overtaken
 from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
-from gateway.cluster.rebuild.wal_reader import WalRange
 from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.ports import Partitions, UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
-from gateway.cluster.uploads.uploads import Partitions, UploadLimits, Uploads
+from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.boundary import decode_boundary
+from gateway.cluster.wal.ended import EndedSession, WalRange
 from gateway.cluster.wal.keys import boundary_key, object_key
 from gateway.cluster.wal.sealing import seal_earlier
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
@@ -79,6 +80,25 @@ class StepObjects(SimulatedObjects):
         return await super()._call(*arguments)
 
 
+class KnownSessions:
+    """The sessions that have ended, as a test says."""
+
+    def __init__(self) -> None:
+        self.known: list[EndedSession] = []
+        self.running = 0
+        """The number below which all sessions have ended."""
+        self.is_collector = True
+
+    async def ended(self) -> Sequence[EndedSession]:
+        return self.known
+
+    async def first_running(self) -> int:
+        return self.running
+
+    def collects(self) -> bool:
+        return self.is_collector
+
+
 class Walk:
     """The session, with a history that a first round has uploaded and a second round will."""
 
@@ -98,6 +118,7 @@ class Walk:
         """The bucket at the moment of the takeover."""
         self.errors: list[BaseException] = []
         self.tasks: list[asyncio.Task[Any]] = []
+        self.sessions = KnownSessions()
         self.run(self._begin())
 
     def run(self, work: Awaitable[T]) -> T:
@@ -140,16 +161,13 @@ class Walk:
         for topic_id, topic in TOPICS.items():
             self.create(topic_id, topic)
 
-        async def find_earlier() -> tuple[()]:
-            return ()
-
         self.uploads = Uploads(
             self.objects,
             self.storage,
             self.wal,
             self.coverage,
-            find_earlier,
-            Partitions(self._all, self._open_log, self._flushed),
+            self.sessions,
+            Partitions(self._all, self._open_log, self._flushed, self._exists),
             UploadLimits(600.0, 1 << 28, 1e4),
             self.loop.time,
             lambda: NOW_MS + LATER_MS,
@@ -163,8 +181,11 @@ class Walk:
         return partition
 
     def _all(self) -> Iterable[PartitionKey]:
-        yield from (PartitionKey(log.topic_id, log.partition) for log in self.directory.logs())
+        yield PartitionKey(METADATA.topic_id, 0)
         yield from (PartitionKey(topic_id, 0) for topic_id in self.topics)
+
+    def _exists(self, partition: PartitionKey) -> bool:
+        return partition in set(self._all())
 
     async def _open_log(self, key: PartitionKey) -> PartitionLog | None:
         return next((log for log in self.directory.logs() if (log.topic_id, log.partition) == key), None)

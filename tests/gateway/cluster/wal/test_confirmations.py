@@ -114,9 +114,9 @@ class TestJudge:
             (lambda: content(seq=8), Outcome.FOREIGN, "is an object of another writer"),
             (lambda: b"SQWL", Outcome.FOREIGN, "The session's next object is not its own: .* is cut short"),
             (
-                lambda: content()[:-8] + b"\0\2\0\0SQWL",
+                lambda: content()[:-8] + b"\0\3\0\0SQWL",
                 Outcome.FOREIGN,
-                "A later release ended the session: .* has version 2",
+                "A later release ended the session: .* has version 3",
             ),
         ],
     )

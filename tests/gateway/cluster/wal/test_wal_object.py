@@ -158,10 +158,10 @@ class TestDamage:
     def test_a_later_version_is_refused(
         self, made: Callable[[], bytes], monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(wal_object, "VERSION", 2)
+        monkeypatch.setattr(wal_object, "VERSION", 3)
         content = made()
         monkeypatch.undo()
-        with pytest.raises(IncompatibleFormat, match="has version 2; this program reads version 1"):
+        with pytest.raises(IncompatibleFormat, match="has version 3; this program reads version 2"):
             decode(content, KEY)
 
 

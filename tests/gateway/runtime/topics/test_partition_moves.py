@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,8 +12,9 @@ from kio.schema.errors import ErrorCode
 from gateway.metadata.balance import planned_moves
 from gateway.metadata.leadership import order_move
 from gateway.metadata.membership import drain_broker
-from gateway.runtime.partitions.partition import HandedOver, Partition
+from gateway.runtime.partitions.partition import HandedOver
 from gateway.runtime.topics.partition_moves import PartitionMoves
+from log import LogDirectory
 from tests.gateway.handlers.support import NOW_MS, Node
 from tests.gateway.handlers.two_brokers import (
     NOT_LEADER,
@@ -34,28 +36,35 @@ PATIENCE_S = 30.0
 class Uploads:
     """The uploads of the histories of partitions; each waits for `may_end`."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: LogDirectory) -> None:
+        self._directory = directory
+        self.kept: list[int] = []
         self.uploaded: list[tuple[int, int]] = []
         self.begun = asyncio.Event()
         self.may_end = asyncio.Event()
         self.may_end.set()
         self.error: Exception | None = None
 
-    async def upload(self, partition: Partition) -> None:
+    async def hand_over(self, topic: str, index: int) -> None:
+        log = self._directory.get(topic, index)
+        assert log is not None
         self.begun.set()
         await self.may_end.wait()
         if self.error is not None:
             raise self.error
-        assert partition.log.recovery_point == partition.log.log_end_offset
-        self.uploaded.append((partition.index, partition.log.log_end_offset))
+        assert log.recovery_point == log.log_end_offset
+        self.uploaded.append((index, log.log_end_offset))
+
+    def keep(self, topic_id: uuid.UUID, index: int) -> None:
+        self.kept.append(index)
 
 
 @asynccontextmanager
 async def moves(path: Path) -> AsyncIterator[tuple[Node, PartitionMoves, Uploads]]:
     """Open a node of two whose moves are not started; it spreads leaders at once after a join."""
     async with node_of_two(path) as node:
-        uploads = Uploads()
         services = node.services
+        uploads = Uploads(services.partitions.log_directory)
         config = services.node.config
         made = PartitionMoves(
             config,
@@ -64,7 +73,7 @@ async def moves(path: Path) -> AsyncIterator[tuple[Node, PartitionMoves, Uploads
             services.node.brokers,
             services.partitions.registry,
             services.partitions.flusher,
-            uploads.upload,
+            uploads,
             lambda: 0.0,
         )
         yield node, made, uploads

@@ -1,0 +1,225 @@
+"""The start of a gateway over a bucket: it gets its node id and its session, ends its earlier ones, and makes its data directory.
+
+A gateway seals the earlier sessions of its own node id, and those that the metadata shows as ended. Sessions of other live gateways stay. The
+directory gets the metadata, and the partitions that this gateway leads; where others are live, it adopts later what they gave it.
+"""
+
+from __future__ import annotations
+
+import logging
+import platform
+from collections.abc import Collection, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from gateway.cluster.membership.earlier_sessions import end_earlier
+from gateway.cluster.metadata.change import decode_change
+from gateway.cluster.metadata.copying import is_copied
+from gateway.cluster.metadata.shared_log import SharedLog
+from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
+from gateway.cluster.wal.ended import SessionState
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sealing import SealedWal, seal, sealed_at
+from gateway.cluster.wal.sessions import (
+    RegisteredSession,
+    Session,
+    SessionFacts,
+    SharedLogContent,
+    read_on,
+    read_shared_log,
+    register,
+)
+from gateway.config import Config
+from gateway.homes.bucket_rebuild import rebuild_directory
+from gateway.homes.local_cache import LocalCache
+from gateway.homes.session_states import session_state
+from gateway.homes.start_checks import StartChecks
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.membership import ANY_EPOCH, choose_node_id
+from gateway.metadata.records import decode_record
+from gateway.runtime.loop.machine import Machine
+from log import Durability
+from log.format.records import iterate_records
+from log.rebuilding import fresh_id, is_as_stopped
+
+logger = logging.getLogger(__name__)
+
+FIRST_WITH_BROKERS: Final = 3
+"""The first version of the cluster's formats whose sessions become brokers."""
+
+
+class Started(NamedTuple):
+    """What a start has made."""
+
+    session: Session
+    shared: SharedLog
+    """The shared metadata log behind what the directory has of it."""
+    replaces: int
+    """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
+    restored: Collection[PartitionKey] | None
+    """The partitions whose records the directory has; None for all."""
+
+
+class BucketStart:
+    """One start. `objects` is the bucket."""
+
+    def __init__(
+        self,
+        config: Config,
+        machine: Machine,
+        objects: ObjectStore,
+        cache: LocalCache,
+        checks: StartChecks,
+        durability: Durability,
+    ) -> None:
+        self._config = config
+        self._machine = machine
+        self._objects = objects
+        self._cache = cache
+        self._checks = checks
+        self._durability = durability
+        self._address = config.str("seqgate.cluster")
+        self._path = Path(config.str("log.dirs"))
+        self._reason = f"a later session started on {platform.node()}"
+        self._known: SharedLogContent
+        self._image: MetadataImage
+        self._local: LocalSession | None = None
+
+    async def run(self) -> Started:
+        """Start. Waits until the store answers. Raises StartFailed, and the errors of the bucket and of the disk."""
+        reads = PersistentReads(self._objects, "the gateway waits to read the metadata")
+        self._local = read_local_session(self._machine.storage, str(self._path))
+        self._known = known = await read_shared_log(self._objects)
+        self._checks.check_bucket(known)
+        self._image = image_of(known)
+        node_id, replaces = self._node_id()
+        # Registered before it seals: of two starts of a node at the same time, the later one seals the earlier.
+        facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
+        session = await register(self._objects, node_id, facts, known=known)
+        sealed = await self._seal(session)
+        # After the seals: no record of an earlier session belongs to a topic that was created later.
+        await read_on(reads, known)
+        self._image = image_of(known)
+        copied = await self._copied(session)
+        if copied is not None:
+            shared = SharedLog(self._objects, session, next_seq=copied[0], next_offset=copied[1])
+            restored = None
+        else:
+            shared, restored = await self._rebuild(session, sealed)
+        shared.sessions = [each for each in known.sessions if each.session < shared.next_seq]
+        return Started(session, shared, replaces, restored)
+
+    def _node_id(self) -> tuple[int, int]:
+        """Return the node id, and the epoch of its last registration, or ANY_EPOCH if the id was set."""
+        if self._config.is_set("node.id"):
+            return self._config.int("node.id"), ANY_EPOCH
+        last = None if self._local is None else self._known.of(self._local.session)
+        chosen, replaces = choose_node_id(
+            self._image,
+            kept=None if last is None else last.node_id,
+            last_session=None if last is None else last.session,
+        )
+        self._config.choose("node.id", chosen)
+        logger.info("node.id is not set; this gateway is node %d", chosen)
+        return chosen, replaces
+
+    def _others(self, session: Session) -> Collection[int]:
+        """Return the node ids of the other live gateways."""
+        return set(self._image.brokers.live(session.node_id)) - {session.node_id}
+
+    async def _seal(self, session: Session) -> Sequence[tuple[RegisteredSession, SealedWal]]:
+        """End the earlier sessions of this node, and find the ends of those that have ended."""
+        brokers = self._image.brokers
+        earlier = self._known.before(session.session)
+        died_here = -1 if self._local is None else self._local.session
+
+        def may_serve(number: int) -> bool:
+            return number != died_here and brokers.is_current(session.node_id, number)
+
+        own = await end_earlier(
+            self._objects,
+            session,
+            earlier,
+            self._reason,
+            lease_s=self._config.int("seqgate.cluster.lease.ms") / 1000,
+            may_serve=may_serve,
+        )
+        others = [
+            (
+                known,
+                await seal(self._objects, *known[:2][::-1], session.node_id, self._reason, nonce=known.nonce),
+            )
+            for known in earlier
+            if known.node_id != session.node_id
+            and session_state(brokers, known, FIRST_WITH_BROKERS) is SessionState.ENDED
+        ]
+        return sorted([*own, *others], key=lambda entry: entry[0].session)
+
+    async def _copied(self, session: Session) -> tuple[int, int] | None:
+        """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has all else that the bucket has.
+
+        Then the last session of the cluster stopped cleanly on it, and no other gateway is live. None if the directory must be rebuilt.
+        """
+        local = self._local
+        if local is None or local.wal_end is None or self._others(session):
+            return None
+        if local.metadata_seq is None or local.metadata_offset is None or not is_copied(self._known):
+            return None
+        earlier = self._known.before(session.session)
+        if not earlier or earlier[-1].session != local.session:
+            return None
+        last = earlier[-1]
+        if not is_as_stopped(self._machine.storage, str(self._path)):
+            return None
+        if last.node_id != session.node_id or last.cluster_id != local.cluster_id:
+            return None
+        if not await sealed_at(self._objects, last.node_id, last.session, local.wal_end):
+            return None
+        return (local.metadata_seq, local.metadata_offset) if self._cache.restore() else None
+
+    async def _rebuild(
+        self, session: Session, sealed: Sequence[tuple[RegisteredSession, SealedWal]]
+    ) -> tuple[SharedLog, Collection[PartitionKey] | None]:
+        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions that it has; None for all."""
+        others = self._others(session)
+        wanted: set[PartitionKey] | None = None
+        if others:
+            wanted = {
+                PartitionKey(topic.topic_id, index)
+                for topic in self._image.topics_by_id.values()
+                for index, partition in topic.partitions.items()
+                if partition.leader == session.node_id
+            }
+        local = LocalSession(self._address, session.cluster_id, session.session)
+        rebuilt, shared = await rebuild_directory(
+            self._objects,
+            self._machine.storage,
+            self._path,
+            encode_local_session(local),
+            session,
+            self._known,
+            sealed,
+            self._durability,
+            wanted,
+        )
+        self._cache.restored.update(rebuilt.manifests)
+        return shared, wanted
+
+
+def image_of(known: SharedLogContent) -> MetadataImage:
+    """Return the metadata that the shared log has. Raises CorruptChange, UnknownRecordError, IncompatibleFormat."""
+    image = MetadataImage()
+    for seq, content in known.changes:
+        for record in iterate_records(decode_change(content, seq).batch):
+            image.replay(decode_record(record.value or b""))
+    return image
+
+
+def _release() -> str:
+    try:
+        return metadata.version("seqgate")
+    except metadata.PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,149 @@
+"""The journal of a metadata log that many gateways share: a change is an object of the bucket, created only if its place is empty.
+
+The local log of `__cluster_metadata` is a copy, which spares the next start some reading. It is no part of any write-ahead log, and
+nothing waits for it. If the local disk refuses a change, the copy ends there, and the next start makes it anew.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Any, NoReturn, TypeVar
+
+from gateway.cluster.metadata.change import CorruptChange, StoredChange
+from gateway.cluster.metadata.shared_log import MOST_LOOKS, Entry, SharedLog
+from gateway.cluster.objects.objects import Refused
+from gateway.cluster.wal.sessions import CorruptRegistration
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import MetadataRecord, UnknownRecordError, decode_record
+from gateway.runtime.loop.clock import Clock
+from gateway.runtime.topics.metadata_journal import FoldedImage, change_batch
+from log import CachedDurability, IncompatibleFormat, LogError, PartitionLog, StorageFailed
+from log.format.records import iterate_records
+
+logger = logging.getLogger(__name__)
+
+T = TypeVar("T")
+Condition = Callable[[MetadataImage], str | None]
+#: Returns a sentence if the image says that this gateway must not change the metadata any more.
+
+
+class SharedJournal:
+    """The image of the shared metadata, of which this gateway is one of the writers."""
+
+    def __init__(
+        self, log: PartitionLog, shared: SharedLog, durability: CachedDurability, clock: Clock
+    ) -> None:
+        """`log` is the local copy; it ends where `shared` begins. `folded` must replay it before anything else."""
+        self.folded = FoldedImage(log)
+        self._log = log
+        self._shared = shared
+        self._durability = durability
+        self._clock = clock
+        self._is_copying = True
+        """Whether the local log has every change so far."""
+        self._ended: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self.ended_if: Condition = lambda _image: None
+        """Judges the image after each change: a sentence ends this gateway's right to change the metadata, for ever."""
+        self.on_ended: list[Callable[[str], None]] = []
+        """Called once with the sentence when `ended_if` has returned one, or when this release can't read a change."""
+
+    @property
+    def copied(self) -> tuple[int, int] | None:
+        """The number of the first object, and the first offset, that the local log lacks; None if the local log misses changes."""
+        return (self._shared.next_seq, self._shared.next_offset) if self._is_copying else None
+
+    async def has_more(self) -> bool:
+        """Return whether others have changed the metadata since the last look. Raises StoreFailed, Refused."""
+        return await self._shared.has_more()
+
+    async def catch_up(self) -> None:
+        """Fold in all changes that are in the bucket by now. Waits until the store answers. Raises StorageFailed."""
+        at_once = 1
+        while entries := await self._settled(self._shared.read(at_once)):
+            for entry in entries:
+                await self._take(entry)
+            if len(entries) < at_once:
+                return
+            at_once = min(2 * at_once, MOST_LOOKS)
+
+    async def commit(self, records: Sequence[MetadataRecord]) -> bool:
+        """Make the records the next change, and fold them in; False if another gateway was first, whose change is folded in.
+
+        Waits until the store answers. Raises StorageFailed; the change may then be in the bucket all the same, and is folded in later.
+        """
+        batch = change_batch(records, self._clock.now_ms())
+        made = await self._settled(self._shared.create(batch))
+        if made is None:
+            await self.catch_up()
+            return False
+        await self._take(made)
+        return True
+
+    def give_up(self, reason: str) -> None:
+        """Fail the change in progress, and all from now on: the gateway stops, or its session has ended."""
+        if not self._ended.done():
+            self._ended.set_result(reason)
+
+    async def _settled(self, call: Coroutine[Any, Any, T]) -> T:
+        """Return what the call returns. Raises StorageFailed for its errors, and once the journal has ended."""
+        if self._ended.done():
+            call.close()
+            raise StorageFailed(self._ended.result())
+        running = asyncio.ensure_future(call)
+        try:
+            await asyncio.wait((running, self._ended), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            if not running.done():
+                running.cancel()
+        if not running.done():
+            raise StorageFailed(self._ended.result())
+        try:
+            return running.result()
+        except Refused as error:
+            raise StorageFailed(f"the store refuses a change of the metadata: {error}") from error
+        except (CorruptChange, CorruptRegistration, IncompatibleFormat) as error:
+            self._end(f"the metadata of the cluster can't be read: {error}", error)
+
+    async def _take(self, entry: Entry) -> None:
+        try:
+            records = []
+            if isinstance(entry, StoredChange):
+                records = [decode_record(record.value or b"") for record in iterate_records(entry.batch)]
+            self._shared.take(entry)
+        except (CorruptChange, UnknownRecordError, LogError) as error:
+            self._end(f"the metadata of the cluster can't be read: {error}", error)
+        if isinstance(entry, StoredChange):
+            self._copy(entry)
+            await self.folded.fold_in(records, entry.end_offset)
+        sentence = self.ended_if(self.folded.image)
+        if sentence is not None:
+            self._end(sentence)
+
+    def _copy(self, change: StoredChange) -> None:
+        """Append the change to the local log, which takes it for durable: the bucket has it."""
+        log = self._log
+        if not self._is_copying:
+            return
+        try:
+            log.append(change.batch, now_ms=self._clock.now_ms(), is_client=False)
+            ticket = log.prepare_flush()
+            if ticket is not None:
+                self._durability.write_side_files(ticket, [])
+                log.complete_flush(ticket)
+            log.advance_high_watermark(log.log_end_offset)
+        except (LogError, OSError) as error:
+            self._is_copying = False
+            logger.error(  # noqa: TRY400 - an expected failure of the disk
+                "%s misses changes of the metadata from now on, and the next start makes it anew: %s",
+                log.place,
+                error,
+            )
+
+    def _end(self, sentence: str, cause: Exception | None = None) -> NoReturn:
+        if not self._ended.done():
+            self._ended.set_result(sentence)
+            for ended in self.on_ended:
+                ended(sentence)
+        raise StorageFailed(sentence) from cause
