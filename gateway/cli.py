@@ -71,6 +71,15 @@ Cluster = Annotated[
         show_default=False,
     ),
 ]
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        "--workers",
+        metavar="N",
+        help="Serve the data directory with N processes, each a broker on the next port. [default: 1]",
+        show_default=False,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -112,12 +121,13 @@ def serve(
     ] = None,
     data_dir: DataDir = None,
     cluster: Cluster = None,
+    workers: Workers = None,
     settings: Settings = None,
     config_file: ConfigFile = None,
     guide: Annotated[bool, typer.Option("--guide", help="Also print a first command to try.")] = False,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
-    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide, cluster))
+    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide, cluster, workers))
     if code:
         raise typer.Exit(code)
 

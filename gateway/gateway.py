@@ -3,19 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
-import gc
 import logging
 import os
-import shlex
-import signal
-import stat
-import sys
-from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-
-import uvloop
 
 from gateway.admin.live_gateway import Traffic
 from gateway.admin.server import ControlServer
@@ -25,9 +16,9 @@ from gateway.config.exposure import exposure_complaint, is_exposed
 from gateway.handlers import APIS
 from gateway.homes.choice import home_of
 from gateway.homes.home import StartFailed
-from gateway.process import keep_freed_memory, open_files_limit, raise_open_files_limit
+from gateway.homes.worker_home import WorkerHome
+from gateway.process import open_files_limit
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
-from gateway.runtime.loop import log_output
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.services import Services
@@ -42,24 +33,17 @@ from gateway.runtime.topics.topic_policy import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.security.errors import LoginSettingsError, StoreError
-from gateway.server.addresses import check_address
 from gateway.server.dispatcher import Dispatcher
 from gateway.server.login_mechanisms import login_mechanisms
 from gateway.server.sasl_listener import Logins
 from gateway.server.server import Server
-from gateway.starting import start_until
+from gateway.workers.seat import Seat
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from pid_allocator import BlockStore
 from seq_validator import ProducerLimit
 
 logger = logging.getLogger(__name__)
 
-SWITCH_INTERVAL_S = 0.0002
-"""Time (s) after which a thread must yield to another, so that the thread of a finished flush continues soon."""
-GC_THRESHOLD = 50_000
-"""Python's threshold for its garbage collector. Objects here live for one request or for ever; the default of 700 would
-scan them all the time.
-"""
 STOP_TIMEOUT_S = 10.0
 STORE_TIMEOUT_S = 30.0
 """How long a stop waits for a bucket; then the gateway gives up the records that are not confirmed and not acknowledged."""
@@ -68,11 +52,13 @@ STORE_TIMEOUT_S = 30.0
 class Gateway:
     """One node: a data directory, its partitions, and the listeners that serve them."""
 
-    def __init__(self, config: Config, machine: Machine | None = None) -> None:
+    def __init__(self, config: Config, machine: Machine | None = None, *, seat: Seat | None = None) -> None:
+        """Take the settings; `seat` is the place of one of several workers."""
         self.config = config
         self.machine = machine or Machine()
         self.clock = self.machine.clock
-        self.home = home_of(config, self.machine)
+        self.home = home_of(config, self.machine, seat)
+        self._seat = seat
         self.durability = self.home.durability
         self.has_entered = False
         """Whether the home is prepared; until then a start may be cancelled."""
@@ -166,7 +152,7 @@ class Gateway:
         )
         self._control = ControlServer(
             services,
-            Path(config.str("log.dirs")),
+            Path(config.str("log.dirs")) if self._seat is None else self._seat.share.files,
             traffic=lambda: Traffic(len(self.server), *self.server.counts, self.home.calls, self.home.cache),
         )
         self._services = services
@@ -204,6 +190,8 @@ class Gateway:
             ) from error
 
     async def _open_metadata(self) -> MetadataLog:
+        if isinstance(self.home, WorkerHome):
+            return self.home.open_metadata()
         try:
             return await open_metadata(
                 self.machine, self._log_directory, self._flusher, self.home.open_journal
@@ -219,11 +207,12 @@ class Gateway:
             return LogDirectory.open(
                 path,
                 self.machine.storage,
-                node_id=self.config.int("node.id"),
+                node_id=self.config.int("node.id") if self._seat is None else self._seat.first_id,
                 now_ms=self.clock.now_ms,
                 config=topic_policy(self.config, {}).log_config,
                 producer_limit=self.producer_limit,
                 durability=self.durability,
+                share=None if self._seat is None else self._seat.share,
             )
         except DirectoryLocked as error:
             raise StartFailed(str(error)) from error
@@ -298,104 +287,3 @@ class Gateway:
         for partition in services.partitions.registry:
             if not partition.log.offline and partition.log.recovery_point < partition.log.log_end_offset:
                 partition.start_flush()
-
-
-def run(config: Config, *, guide: bool = False) -> None:
-    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when the gateway must not serve any more."""
-    _begin_logging(config)
-    sys.setswitchinterval(SWITCH_INTERVAL_S)
-    gc.set_threshold(GC_THRESHOLD, 20, 20)
-    raise_open_files_limit()
-    keep_freed_memory()
-    for listener in config.listeners:
-        check_listener(listener)
-    uvloop.run(_serve(config, guide))
-
-
-def check_listener(listener: Listener) -> None:
-    """Check that nobody listens on the address, before the start creates or changes any file. Raises StartFailed."""
-    try:
-        check_address(listener)
-    except OSError as error:
-        raise StartFailed(
-            f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}"
-        ) from error
-
-
-def _begin_logging(config: Config) -> None:
-    file = config.optional_str("seqgate.logging.file")
-    try:
-        log_output.begin(config.str("seqgate.logging.level"), config.str("seqgate.logging.format"), file)
-    except OSError as error:
-        raise StartFailed(f"seqgate.logging.file {file} can't be written to: {error.strerror}") from None
-    audit_file = config.optional_str("seqgate.audit.file")
-    if audit_file is not None:
-        try:
-            log_output.begin_audit(audit_file)
-        except OSError as error:
-            raise StartFailed(
-                f"seqgate.audit.file {audit_file} can't be written to: {error.strerror}"
-            ) from None
-
-
-async def _serve(config: Config, guide: bool) -> None:
-    stopping = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    gateway = Gateway(config)
-    with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
-        stopped = loop.create_task(stopping.wait())
-        if not await start_until(stopped, gateway):
-            return
-        _warn_of_readers(config.str("log.dirs"))
-        gc.freeze()
-        gc.enable()
-        _announce(gateway, guide)
-        ended = loop.create_task(gateway.home.ended())
-        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
-        if ended.done():
-            await ended
-        ended.cancel()
-        logger.info("stopping")
-        await gateway.stop()
-
-
-@contextlib.contextmanager
-def _signals_taken(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` at SIGINT and SIGTERM. Afterwards the process ignores both: it ends, and its exit code is settled.
-
-    A handler of the event loop would fall back to the default action, which kills, as soon as the loop is closed.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop())
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
-
-
-def _warn_of_readers(directory: str) -> None:
-    """Warn when other users can read the data directory. The gateway makes directories private, but does not change existing ones."""
-    mode = stat.S_IMODE(os.stat(directory).st_mode)  # noqa: PTH116 - a path as in the settings
-    if mode & (stat.S_IRWXG | stat.S_IRWXO):
-        logger.warning(
-            "other users of this machine can read the data directory %s (mode %04o); make it private: chmod 700 %s",
-            directory,
-            mode,
-            shlex.quote(directory),
-        )
-
-
-def _announce(gateway: Gateway, guide: bool) -> None:
-    node = gateway.services.node
-    addresses = [endpoint.shown for endpoint in node.brokers.advertised.values()]
-    bound = ", ".join(endpoint.shown for endpoint in node.bound.values())
-    told = "" if node.bound == node.brokers.advertised else f", tells clients {', '.join(addresses)}"
-    data = gateway.config.str("log.dirs")
-    print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
-    if guide:
-        print(f"  any Kafka client: bootstrap.servers={addresses[0]}")
-        print("  try, in another terminal:")
-        print(f"    echo hello | .venv/bin/seqgate produce greetings --create --bootstrap {addresses[0]}")
-        print(f"    .venv/bin/seqgate consume greetings --follow --bootstrap {addresses[0]}")
-        print("  Ctrl-C stops it.", flush=True)

@@ -29,6 +29,7 @@ class Options(NamedTuple):
     config_file: Path | None = None
     guide: bool = False
     cluster: str | None = None
+    workers: int | None = None
 
 
 class _Refused(Exception):
@@ -45,6 +46,7 @@ def parse(words: Sequence[str]) -> Options | None:
         "--listen": [],
         "--data-dir": [],
         "--cluster": [],
+        "--workers": [],
         "--set": [],
         "--config": [],
     }
@@ -63,6 +65,8 @@ def parse(words: Sequence[str]) -> Options | None:
     files = [Path(value) for value in given["--config"][-1:]]
     if not all(file.is_file() and os.access(file, os.R_OK) for file in files):
         return None
+    if not all(value.isascii() and value.isdecimal() for value in given["--workers"]):
+        return None
     directories = [Path(value) for value in given["--data-dir"]]
     return Options(
         listen=given["--listen"],
@@ -71,6 +75,7 @@ def parse(words: Sequence[str]) -> Options | None:
         config_file=files[-1] if files else None,
         guide=guide,
         cluster=given["--cluster"][-1] if given["--cluster"] else None,
+        workers=int(given["--workers"][-1]) if given["--workers"] else None,
     )
 
 
@@ -79,11 +84,17 @@ def serve(options: Options) -> int:
     # Collect no garbage during the imports: modules stay anyway, and it would take a sixth of the start.
     gc.disable()
     # a wrong option is reported before the slow imports
-    from gateway.gateway import run  # noqa: PLC0415
     from gateway.homes.home import Ended, StartFailed  # noqa: PLC0415
+    from gateway.running import run  # noqa: PLC0415
 
     try:
-        run(_config(options), guide=options.guide)
+        config = _config(options)
+        if config.int("seqgate.workers") > 1:
+            from gateway.running_workers import run_workers  # noqa: PLC0415 - one process needs none of it
+
+            run_workers(config, guide=options.guide)
+        else:
+            run(config, guide=options.guide)
     except (_Refused, StartFailed, Ended) as error:
         print(f"seqgate: {error}", file=sys.stderr)
         return error.code if isinstance(error, _Refused) else 1
@@ -97,6 +108,8 @@ def _config(options: Options) -> Config:
         overrides.append(f"log.dirs={options.data_dir}")
     if options.cluster is not None:
         overrides.append(f"seqgate.cluster={_cluster(options.cluster)}")
+    if options.workers is not None:
+        overrides.append(f"seqgate.workers={options.workers}")
     if options.listen:
         overrides.append(f"listeners={','.join(_listeners(options.listen))}")
     try:

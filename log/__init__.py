@@ -6,6 +6,7 @@ from log import cleaning, lookups, markers, measures, reopening, retention, sett
 from log.config import LogConfig
 from log.directory.known_damage import known_cut_bytes, known_damage
 from log.directory.log_directory import LogDirectory
+from log.directory.share import DirectoryShare
 from log.durability.cached_durability import CachedDurability
 from log.durability.durability import Durability, LocalDurability
 from log.durability.flush_ticket import FileRange, FlushTicket
@@ -67,6 +68,7 @@ __all__ = [
     "DeletionReason",
     "DeletionTicket",
     "DirectoryLocked",
+    "DirectoryShare",
     "Durability",
     "FileRange",
     "FileRegion",

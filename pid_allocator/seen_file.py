@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
@@ -69,3 +70,15 @@ def _load(path: Path) -> LastSeen | None:
             f"{path} is damaged, so the gateway no longer knows the highest next id it saw: {error}. "
             "Restore the file. If the data in Redis is known to be complete, you can delete the file instead."
         ) from error
+
+
+def newest_content(contents: Iterable[bytes]) -> bytes | None:
+    """Return the content of the file that saw the highest next id, of several; a damaged one first. None without any."""
+
+    def next_id(content: bytes) -> float:
+        try:
+            return msgspec.json.decode(content, type=_Content).next_producer_id
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return math.inf
+
+    return max(contents, key=next_id, default=None)

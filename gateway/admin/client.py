@@ -7,6 +7,7 @@ import errno
 import socket
 import sys
 import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -23,6 +24,7 @@ from gateway.admin.request import (
     NotRunning,
     Request,
 )
+from gateway.admin.spread_answers import joined
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.config import Config
 
@@ -35,14 +37,47 @@ _shown: set[str] = set()
 """The notes that this process has printed."""
 
 A = TypeVar("A")
+B = TypeVar("B")
+WORKERS: Final = "workers"
+"""The directory in the data directory that has a directory for each of several workers."""
 
 
 def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
-    """Return the answer of the gateway that runs on `data_dir`.
+    """Return the answer of the gateway that runs on `data_dir`, or of the first of its workers that gives one.
 
     Raises NotRunning when no gateway runs there, and ControlError when the gateway refuses, fails, or does not answer in time.
     """
-    line = _exchange(data_dir, msgspec.json.encode(request) + b"\n", timeout_s)
+    return _first(places(data_dir), lambda place: _ask_at(place, request, timeout_s))
+
+
+def ask_workers(data_dir: Path, request: Request[A]) -> list[A]:
+    """Return the answer of each worker of the gateway that runs on `data_dir`; of the gateway itself if it is one process.
+
+    Raises the errors of `ask`.
+    """
+    return [_ask_at(place, request, ANSWER_TIMEOUT_S) for place in places(data_dir)]
+
+
+def places(data_dir: Path) -> list[Path]:
+    """Return the directories with the control sockets: those of the workers, if several processes have the data directory."""
+    workers = [path for path in data_dir.glob(f"{WORKERS}/*") if path.name.isdecimal()]
+    return sorted(workers, key=lambda path: int(path.name)) or [data_dir]
+
+
+def _first(places: Sequence[Path], ask_at: Callable[[Path], B]) -> B:
+    """Return the first answer. A worker that another one knows more than refuses. Raises ControlError, the first one, without any answer."""
+    refusal: ControlError | None = None
+    for place in places:
+        try:
+            return ask_at(place)
+        except ControlError as error:
+            refusal = refusal or error
+    assert refusal is not None
+    raise refusal
+
+
+def _ask_at(place: Path, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S) -> A:
+    line = _exchange(place, msgspec.json.encode(request) + b"\n", timeout_s)
     try:
         answer = msgspec.json.decode(line, type=Answer)
         if answer.error is not None:
@@ -52,7 +87,7 @@ def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOU
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise ControlError(
-            f"the gateway on {data_dir} answers in a form this command does not know; is it another version? ({error})"
+            f"the gateway on {place} answers in a form this command does not know; is it another version? ({error})"
         ) from error
     return result
 
@@ -65,11 +100,27 @@ def _show_once(note: str) -> None:
 
 
 def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
-    """Return all pages of an answer, at least one. Raises the errors of `ask`."""
+    """Return all pages of an answer, at least one; of all workers if each knows a part. Raises the errors of `ask`."""
+    asked = places(data_dir)
+    if not request.is_spread or len(asked) == 1:
+        return _first(asked, lambda place: _pages_of(place, request))
+    found: list[list[A]] = []
+    refusal: ControlError | None = None
+    for place in asked:
+        try:
+            found.append(_pages_of(place, request))
+        except ControlError as error:
+            refusal = refusal or error
+    if refusal is not None and not found:
+        raise refusal
+    return joined(found)
+
+
+def _pages_of(place: Path, request: Request[A]) -> list[A]:
     pages = []
     following: Request[A] | None = request
     while following is not None:
-        pages.append(ask(data_dir, following))
+        pages.append(_ask_at(place, following))
         following = following.next_page(pages[-1])
     return pages
 
@@ -88,6 +139,10 @@ class Client:
     def ask(self, request: Request[A]) -> A:
         """Return the answer of the running gateway."""
         return ask(self.data_dir, request)
+
+    def ask_workers(self, request: Request[A]) -> list[A]:
+        """Return the answer of each worker of the running gateway."""
+        return ask_workers(self.data_dir, request)
 
     def ask_all(self, request: Request[A]) -> list[A]:
         """Return all pages of the running gateway's answer, at least one."""

@@ -6,7 +6,7 @@ nothing of the gateway, so that a command starts fast.
 
 from __future__ import annotations
 
-from typing import Any, Final, Generic, Self, TypeVar, get_args
+from typing import Any, ClassVar, Final, Generic, Self, TypeVar, get_args
 
 import msgspec
 
@@ -34,7 +34,12 @@ class NotRunning(ControlError):
 
 
 class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
-    """A request whose answer has the type A. Its tag is the name of the operation."""
+    """A request whose answer has the type A. Its tag is the name of the operation.
+
+    `is_spread`: each of several workers knows a part of the answer.
+    """
+
+    is_spread: ClassVar[bool] = False
 
     @classmethod
     def operation_name(cls) -> str:

@@ -159,6 +159,10 @@ class Config:
         self._static[name] = value
         self._resolve()
 
+    def apart(self) -> Config:
+        """Return a copy of the settings without values altered while a gateway runs, and without followers."""
+        return Config(self._static)
+
     def follow(self, apply: Callable[[], None]) -> None:
         """Call `apply` now, and again after each change of a value while the gateway runs.
 

@@ -36,6 +36,7 @@ from gateway.config.tls import TLS_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
 from gateway.config.transactions import TRANSACTION_SETTINGS
 from gateway.config.users import USER_SETTINGS
+from gateway.config.worker_settings import WORKER_SETTINGS
 
 SETTINGS: tuple[Setting, ...] = (
     *NODE_SETTINGS,
@@ -49,6 +50,7 @@ SETTINGS: tuple[Setting, ...] = (
     *LOGGING_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *CLIENT_QUOTA_SETTINGS,
+    *WORKER_SETTINGS,
     *CLUSTER_SETTINGS,
     *INTER_BROKER_SETTINGS,
     *STORAGE_SETTINGS,

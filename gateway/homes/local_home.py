@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Final, NoReturn
 
 from gateway.admin.system_errors import in_words
 from gateway.cluster.rebuild.local_session import read_local_session
 from gateway.config import Config
 from gateway.homes.home import StartFailed
+from gateway.metadata.records import UnknownRecordError
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.readiness import ALWAYS_READY
 from gateway.runtime.services import Services
-from log import Durability, IncompatibleFormat, LocalDurability
+from log import (
+    DirectoryLocked,
+    Durability,
+    IncompatibleFormat,
+    LocalDurability,
+    LogError,
+    Storage,
+)
+from log.sharing import is_shared
 
 
 class LocalHome:
@@ -30,22 +40,26 @@ class LocalHome:
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._path = config.str("log.dirs")
+        self._config = config
         self._machine = machine
         self.durability: Durability = LocalDurability(machine.storage)
 
     async def enter(self) -> None:
-        """Refuse the cache of a bucket: its files are not durable, and the bucket may have newer ones. Raises StartFailed."""
+        """Refuse the cache of a bucket, and make a directory whole that several workers had last. Raises StartFailed."""
+        storage = self._machine.storage
+        check_no_cache(storage, self._config)
+        if not is_shared(storage, self._path):
+            return
+        from gateway.workers.shared_directory import recover_whole  # noqa: PLC0415 - seldom needed
+
         try:
-            local = read_local_session(self._machine.storage, self._path)
-        except (OSError, IncompatibleFormat) as error:
+            recover_whole(storage, Path(self._path), self._config.int("node.id"), self._machine.clock.now_ms)
+        except DirectoryLocked as error:
+            raise StartFailed(str(error)) from error
+        except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
             raise StartFailed(
                 f"the data directory {self._path} can't be opened: {in_words(error)}"
             ) from error
-        if local is not None:
-            raise StartFailed(
-                f"the data directory {self._path} is a cache of {local.address}, which has the records; start with "
-                f"--cluster {local.address}, or name another directory"
-            )
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         return Flusher(loop, machine=self._machine, durability=durability)
@@ -65,3 +79,20 @@ class LocalHome:
 
     async def leave(self, *, is_clean: bool) -> None:
         pass
+
+
+def check_no_cache(storage: Storage, config: Config) -> None:
+    """Check that the data directory is no cache of a bucket: its files are not durable, and the bucket may have newer ones.
+
+    Raises StartFailed.
+    """
+    path = config.str("log.dirs")
+    try:
+        local = read_local_session(storage, path)
+    except (OSError, IncompatibleFormat) as error:
+        raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
+    if local is not None:
+        raise StartFailed(
+            f"the data directory {path} is a cache of {local.address}, which has the records; start with "
+            f"--cluster {local.address}, or name another directory"
+        )

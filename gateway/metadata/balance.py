@@ -40,6 +40,16 @@ def planned_moves(image: MetadataImage, node_id: int, *, is_balanced: bool = Tru
     return plan.moves_of(node_id)[:PLANNED_AT_ONCE]
 
 
+def spread_moves(image: MetadataImage, node_id: int) -> list[Move]:
+    """Return all moves of the partitions that `node_id` leads after which leaders are spread, however many these are."""
+    plan = _Plan(image)
+    plan.follow_orders()
+    plan.prefer()
+    plan.spread_topics()
+    plan.spread_all()
+    return plan.moves_of(node_id)
+
+
 class _Plan:
     """The leaders as they are planned, by topic; each step changes some."""
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from typing import NamedTuple
 
 from gateway.config import Config
@@ -110,7 +111,7 @@ async def compose(
         readiness=readiness,
     )
     await lifecycle.start()
-    blocks = open_store(config, metadata_log, directory.environment.durability)
+    blocks = open_store(config, metadata_log, Path(directory.files), directory.environment.durability)
     producer_ids = open_producer_ids(config, blocks, machine.clock)
     group_configs = GroupConfigs(config, metadata_log)
     internal_topics = InternalTopics(metadata_log, partitions, brokers, node_id)

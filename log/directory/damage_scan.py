@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.directory_files import RECOVERY_POINTS, check_is_whole
 from log.directory.stored_logs import peek_stored_logs
 from log.durability.durability import LocalDurability
 from log.errors import IncompatibleFormat
@@ -41,6 +41,7 @@ class DamagedPartition(NamedTuple):
 
 def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
     """Check every batch below the recovery points; yield the partitions with damage. Raises OSError, IncompatibleFormat."""
+    check_is_whole(storage, root)  # otherwise the recovery points are elsewhere
     ends = durable_ends(storage, root)
     register = DamageRegister()
     register.load(storage, LocalDurability(storage), root)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, check_stored_logs
+from log.errors import IncompatibleFormat
 from log.files.checkpoints import check_checkpoint
 from log.files.versions import META
 from log.segments.damage_register import DAMAGED_BATCHES
@@ -19,8 +20,13 @@ BUCKET_SESSION: Final = "bucket-session"
 """Says whose cache the directory is, where the records are durable in a bucket."""
 RESIDENCY: Final = "residency"
 """Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
+WORKERS: Final = "workers"
+"""The directory with the files of each worker, while several processes have the data directory; see `log.sharing`."""
 KNOWN_NAMES: Final = frozenset(
     {
+        WORKERS,
+        f"{WORKERS}.new",
+        f"{WORKERS}.old",
         LOCK,
         META,
         CLEAN_SHUTDOWN,
@@ -42,3 +48,11 @@ def check_versions(storage: Storage, root: str) -> None:
         path = f"{root}/{name}"
         if storage.exists(path):
             check_checkpoint(storage.read_file(path), path)
+
+
+def check_is_whole(storage: Storage, root: str) -> None:
+    """Check that no worker has files of its own in the directory. Raises IncompatibleFormat."""
+    if storage.exists(f"{root}/{WORKERS}"):
+        raise IncompatibleFormat(
+            f"several workers had {root} last and were killed; start a gateway on it, and stop the gateway, first"
+        )

@@ -9,10 +9,10 @@ import base64
 import uuid
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from log.directory.directory_files import LOCK, check_versions
+from log.directory.directory_files import LOCK, WORKERS, check_versions
 from log.errors import IncompatibleFormat
 from log.files.file_names import TEMPORARY_SUFFIX
-from log.files.versions import DIRECTORY_VERSION, META, read_properties
+from log.files.versions import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
 
 if TYPE_CHECKING:
     from log.files.durable_files import DurableFiles
@@ -71,16 +71,26 @@ def take_identity(storage: Storage, durable: DurableFiles, root: str, node_id: i
         )
     identity = Identity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
     check_versions(storage, root)
-    if int(fields["version"]) < DIRECTORY_VERSION:
+    version = WORKERS_VERSION if storage.exists(f"{root}/{WORKERS}") else DIRECTORY_VERSION
+    if int(fields["version"]) != version:
         # Raise the version before writing a file that an earlier release can't read.
-        write_identity(durable, root, node_id, identity)
+        write_identity(durable, root, node_id, identity, version)
     return identity
 
 
-def write_identity(durable: DurableFiles, root: str, node_id: int, identity: Identity) -> None:
+def write_version(storage: Storage, durable: DurableFiles, root: str, version: int) -> None:
+    """Persist another version of the formats. Raises OSError, IncompatibleFormat."""
+    fields = read_properties(storage, f"{root}/{META}")
+    identity = Identity(fields.get("cluster.id", ""), fields.get("directory.id", ""))
+    write_identity(durable, root, int(fields["node.id"]), identity, version)
+
+
+def write_identity(
+    durable: DurableFiles, root: str, node_id: int, identity: Identity, version: int = DIRECTORY_VERSION
+) -> None:
     """Persist the identity of a data directory, with the version of its formats. Raises OSError."""
     lines = (
-        f"version={DIRECTORY_VERSION}",
+        f"version={version}",
         f"cluster.id={identity.cluster_id}",
         f"node.id={node_id}",
         f"directory.id={identity.directory_id}",

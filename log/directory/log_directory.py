@@ -5,6 +5,7 @@
     .kafka_cleanshutdown, stored-logs   the facts of the last clean stop; see `log.directory.stored_logs`
     recovery-point-offset-checkpoint    the recovery point of each log (Kafka's format, version 0)
     TOPIC-PARTITION/                    one partition; `*-delete` while the directory waits for deletion
+    workers/                            the files of several workers, in place of those above; see `log.sharing`
 
 Source: Kafka's `LogManager`, `CleanShutdownFileHandler`, `MetaProperties`.
 """
@@ -18,15 +19,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from log.directory.closing import close_logs
-from log.directory.directory_files import LOCK, RECOVERY_POINTS
+from log.directory.directory_files import LOCK, RECOVERY_POINTS, check_is_whole
 from log.directory.identity import check_ownership, take_identity
 from log.directory.opening import Opening, start_summary
 from log.directory.partition_deletion import DELETE_SUFFIX, PartitionDeletion
 from log.directory.recovery_points import RecoveryPoints
+from log.directory.share import DirectoryShare, whole
 from log.directory.stored_logs import StoredLog, looks_unchanged, read_stored_logs, write_stored_logs
 from log.environment import LogEnvironment
 from log.errors import IncompatibleFormat, StorageFailed
-from log.files.file_names import DELETED_SUFFIX, LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
+from log.files.file_names import DELETED_SUFFIX, parse_partition_directory
 from log.files.storage import Storage
 from log.log_lists import LogLists
 from log.partition_log import PartitionLog
@@ -47,12 +49,18 @@ _UNKNOWN: Final = StoredLog(None, None, 0)
 class LogDirectory:
     """All partition logs of one data directory. Use it in one thread only.
 
-    `get` opens a log on first use. At the start only logs whose files have changed since the last clean stop are opened, and so
-    checked.
+    `get` opens a log on first use. A start opens, and so checks, only logs whose files have changed since the last clean stop.
     """
 
-    def __init__(self, path: Path, environment: LogEnvironment, now_ms: Callable[[], int]) -> None:
-        self.path = path
+    def __init__(
+        self,
+        path: Path,
+        environment: LogEnvironment,
+        now_ms: Callable[[], int],
+        share: DirectoryShare | None = None,
+    ) -> None:
+        self.path, self._share = path, share or whole(path)
+        self.files = str(self._share.files)
         self.environment = environment
         self.lists: LogLists[PartitionLog] = LogLists()
         self.cluster_id = ""
@@ -69,7 +77,7 @@ class LogDirectory:
         """The stored logs that a thread recovers."""
         environment.tables += [self._logs, self._stored]
         self._deletion = PartitionDeletion(environment, path)
-        self._recovery_points = RecoveryPoints(environment, str(path))
+        self._recovery_points = RecoveryPoints(environment, str(path), self.files)
 
     @classmethod
     def open(
@@ -82,19 +90,23 @@ class LogDirectory:
         config: LogConfig | None = None,
         producer_limit: ProducerLimit | None = None,
         durability: Durability | None = None,
+        share: DirectoryShare | None = None,
     ) -> LogDirectory:
         """Lock the directory, find its logs, and recover those that need it. Without `durability` the local disk is the truth.
 
-        Logs use `config` until they get the settings of their topics. Raises DirectoryLocked, OSError, and, before changing any
-        file, IncompatibleFormat: a later release wrote a file, or the directory belongs to another node or to no gateway.
+        Logs use `config` until they get the settings of their topics. With a `share` only its partitions are found, and only its files are
+        locked. Raises DirectoryLocked, OSError, and, before changing any file, IncompatibleFormat: a later release wrote a file, or the
+        directory belongs to another node or to no gateway, or several workers had it last.
         """
         check_ownership(storage, str(path))
+        if share is None:
+            check_is_whole(storage, str(path))
         environment = LogEnvironment(storage, producer_limit=producer_limit, made_durable_by=durability)
-        directory = cls(path, environment, now_ms)
-        environment.durability.sync(directories=storage.make_directories(str(path)))
-        storage.lock(str(path / LOCK))
+        directory = cls(path, environment, now_ms, share)
+        environment.durability.sync(directories=storage.make_directories(directory.files))
+        storage.lock(f"{directory.files}/{LOCK}")
         try:
-            environment.damage.load(storage, environment.durability, str(path))
+            environment.damage.load(storage, environment.durability, str(path), directory.files)
             identity = take_identity(storage, environment.durability, str(path), node_id)
             directory.cluster_id, directory.directory_id = identity
             directory._opening.config = config or directory._opening.config
@@ -102,19 +114,20 @@ class LogDirectory:
         except BaseException:
             for log in directory.logs():
                 log.close(clean=False)
-            storage.unlock(str(path / LOCK))
+            storage.unlock(f"{directory.files}/{LOCK}")
             raise
         return directory
 
     def _find_logs(self) -> None:
-        stopped, self.was_clean = read_stored_logs(self._storage, self._durability, str(self.path))
+        stopped, self.was_clean = read_stored_logs(self._storage, self._durability, self.files)
         recovery_points = self._recovery_points.read()
         cut = 0
         for name in sorted(self._storage.list_directory(str(self.path))):
             key = parse_partition_directory(name)
             if name.endswith((DELETE_SUFFIX, DELETED_SUFFIX)):
-                self._deletion.found(name)
-            elif key is not None:
+                if self._share.takes_leftovers:
+                    self._deletion.found(name)
+            elif key is not None and self._share.owns(*key):
                 stored = stopped.get(name, _UNKNOWN)
                 recovery_point = recovery_points.get(key, stored.recovery_point)
                 self._stored[key] = stored._replace(recovery_point=recovery_point)
@@ -158,23 +171,8 @@ class LogDirectory:
         return self._opening.metadata_of(str(self.path / f"{key[0]}-{key[1]}"), known)
 
     def _take_away(self, directory: str) -> None:
-        """Remove a directory without a topic id, or set it aside if it holds records.
-
-        The topic id is durable before any record is acknowledged. So such records were never acknowledged, or somebody changed the
-        directory.
-        """
-        files = self._storage.list_files(directory)
-        if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
-            stray = self._set_aside(directory)
-            logger.error(
-                "%s holds records, but %s does not give their topic id; the directory is kept as %s",
-                directory,
-                PARTITION_METADATA,
-                stray,
-            )
-        else:
-            logger.warning("%s was never finished and is removed", directory)
-            self._deletion.remove(directory, 0)
+        if self._deletion.discard_unfinished(directory):
+            self._recovery_points.set_aside(directory)
 
     # --- recoveries while the gateway serves
 
@@ -211,8 +209,7 @@ class LogDirectory:
         """Return the log of a partition, and open the log if necessary; None without one.
 
         Raises OSError, IncompatibleFormat, and after `begin_serving` NeedsRecovery: a recovery must run first.
-        With `is_mended` the topic id of the last clean stop replaces a damaged one; without `is_mended`
-        damage is an error.
+        With `is_mended` the topic id of the last clean stop replaces a damaged one; without it damage is an error.
         """
         key = topic, partition
         log = self._logs.get(key)
@@ -385,7 +382,7 @@ class LogDirectory:
         try:
             if clean:
                 self._recovery_points.write_last(self._stored, points)
-                write_stored_logs(self._durability, str(self.path), stored_logs, all_clean=all_clean)
+                write_stored_logs(self._durability, self.files, stored_logs, all_clean=all_clean)
         except OSError as error:
             logger.warning(
                 "%s: the clean stop can't be recorded, so the next start checks the logs: %s",
@@ -395,4 +392,4 @@ class LogDirectory:
         finally:
             self._logs.clear()
             self._stored.clear()
-            self._storage.unlock(str(self.path / LOCK))
+            self._storage.unlock(f"{self.files}/{LOCK}")

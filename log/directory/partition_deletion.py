@@ -5,12 +5,17 @@ Source: Kafka's `LogManager.asyncDelete`, `UnifiedLog.logDeleteDirName`.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA
+
 if TYPE_CHECKING:
     from log.environment import LogEnvironment
+
+_logger = logging.getLogger(__name__)
 
 DELETE_SUFFIX: Final = "-delete"
 STRAY_SUFFIX: Final = "-stray"
@@ -47,6 +52,24 @@ class PartitionDeletion:
         target = self._unique_name(directory, STRAY_SUFFIX)
         self._storage.rename(directory, target)
         return target
+
+    def discard_unfinished(self, directory: str) -> bool:
+        """Remove a directory without a topic id, or set it aside if it holds records; return whether it was set aside. Raises OSError.
+
+        The topic id is durable before any record is acknowledged: such records never were, or somebody changed the directory.
+        """
+        files = self._storage.list_files(directory)
+        if any(size for name, size in files.items() if name.endswith(LOG_SUFFIX)):
+            _logger.error(
+                "%s holds records, but %s does not give their topic id; the directory is kept as %s",
+                directory,
+                PARTITION_METADATA,
+                self.set_aside(directory),
+            )
+            return True
+        _logger.warning("%s was never finished and is removed", directory)
+        self.remove(directory, 0)
+        return False
 
     def _unique_name(self, directory: str, suffix: str) -> str:
         # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too long.

@@ -29,12 +29,13 @@ Key = tuple[str, int]
 class RecoveryPoints:
     """Gathers the recovery points of all logs, and writes them when they have changed. Only `write` may run in any thread."""
 
-    def __init__(self, environment: LogEnvironment, root: str) -> None:
-        """Take the data directory. `read` reads the checkpoint."""
+    def __init__(self, environment: LogEnvironment, root: str, files: str | None = None) -> None:
+        """Take the data directory, and the directory of the checkpoint if that is another one. `read` reads the checkpoint."""
         self._environment = environment
         self._storage = environment.storage
         self._root = root
-        self._path = f"{root}/{RECOVERY_POINTS}"
+        self._files = root if files is None else files
+        self._path = f"{self._files}/{RECOVERY_POINTS}"
         self._gathered: tuple[Mapping[Key, StoredLog], Mapping[Key, int]] = {}, {}
         """The last gathered entries: the logs that were closed by then, and the recovery points of the open ones."""
         self._written: dict[Key, int] = {}
@@ -51,7 +52,7 @@ class RecoveryPoints:
         if not self._storage.exists(self._path):
             # No log is compacted before the recovery points were written once. So if there are offsets of
             # compaction, the recovery points were lost.
-            self._environment.recovery_points_lost = self._storage.exists(f"{self._root}/{CLEANER_OFFSETS}")
+            self._environment.recovery_points_lost = self._storage.exists(f"{self._files}/{CLEANER_OFFSETS}")
             return {}
         try:
             points = decode_offsets(self._storage.read_file(self._path), self._path)

@@ -111,6 +111,12 @@ def peek_stored_logs(storage: Storage, root: str) -> dict[str, StoredLog]:
     return _read(storage, f"{root}/{CLEAN_SHUTDOWN}") or _read(storage, f"{root}/{STORED_LOGS}") or {}
 
 
+def stopped_logs(storage: Storage, root: str) -> tuple[dict[str, StoredLog], bool]:
+    """Return what `peek_stored_logs` does, and whether the last stop was clean. Raises IncompatibleFormat, OSError."""
+    is_clean = _read(storage, f"{root}/{CLEAN_SHUTDOWN}") is not None
+    return peek_stored_logs(storage, root), is_clean
+
+
 def check_stored_logs(storage: Storage, root: str) -> None:
     """Check that this release reads the versions of both files, changing neither. Raises IncompatibleFormat, OSError."""
     for name in (CLEAN_SHUTDOWN, STORED_LOGS):

@@ -18,6 +18,8 @@ META: Final = "meta.properties"
 OLDEST_DIRECTORY_VERSION: Final = 1
 DIRECTORY_VERSION: Final = 4
 """The version that this release writes. Versions 1 and 2 have the same formats; 3 adds producer names, 4 `damaged-batches`."""
+WORKERS_VERSION: Final = 5
+"""The version while several workers have the directory: their checkpoints are where earlier releases do not look for them."""
 
 
 def check_directory_version(storage: Storage, root: str) -> None:
@@ -36,9 +38,9 @@ def read_properties(storage: Storage, path: str) -> dict[str, str]:
     fields = dict(line.split("=", 1) for line in text.splitlines() if "=" in line and line[:1] != "#")
     version = fields.get("version", "")
     is_number = version.isascii() and version.isdecimal()
-    if not is_number or not OLDEST_DIRECTORY_VERSION <= int(version) <= DIRECTORY_VERSION:
+    if not is_number or not OLDEST_DIRECTORY_VERSION <= int(version) <= WORKERS_VERSION:
         raise IncompatibleFormat(
             f"{path} has {f'version {version}' if version else 'no version'}; this program reads versions "
-            f"{OLDEST_DIRECTORY_VERSION} to {DIRECTORY_VERSION}."
+            f"{OLDEST_DIRECTORY_VERSION} to {WORKERS_VERSION}."
         )
     return fields

@@ -58,9 +58,13 @@ class DamageRegister:
         self.is_lost = False
         """Whether the file itself was damaged. Then every log must be checked from its start."""
 
-    def load(self, storage: Storage, durable: DurableFiles, root: str) -> None:
-        """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat."""
-        self._storage, self._durable, self._path = storage, durable, f"{root}/{DAMAGED_BATCHES}"
+    def load(self, storage: Storage, durable: DurableFiles, root: str, files: str | None = None) -> None:
+        """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat.
+
+        `files` is the directory of the file, by default `root`.
+        """
+        self._storage, self._durable = storage, durable
+        self._path = f"{root if files is None else files}/{DAMAGED_BATCHES}"
         if not storage.exists(self._path):
             return
         content = storage.read_file(self._path)
@@ -79,6 +83,15 @@ class DamageRegister:
             return
         self._ranges = {f"{root}/{name}": tuple(ranges) for name, ranges in decoded.ranges.items()}
         self._cut = {f"{root}/{name}": tuple(cut) for name, cut in decoded.cut.items()}
+
+    def fill(
+        self, ranges: Mapping[str, Sequence[DamagedRange]], cut: Mapping[str, Sequence[CutBytes]]
+    ) -> None:
+        """Replace everything, and make the file durable. Raises OSError."""
+        with self._lock:
+            self._ranges = {directory: tuple(found) for directory, found in ranges.items()}
+            self._cut = {directory: tuple(found) for directory, found in cut.items()}
+            self._write(is_durable=True)
 
     def of(self, directory: str) -> tuple[DamagedRange, ...]:
         """Return the damaged ranges of a partition, in ascending order."""

@@ -6,7 +6,7 @@ import pytest
 
 from log import LocalDurability, Storage
 from pid_allocator import LastSeen, StoreWentBack, UnknownStoreVersion
-from pid_allocator.seen_file import SeenFile
+from pid_allocator.seen_file import SeenFile, newest_content
 
 REPLACE = LocalDurability(Storage()).replace
 
@@ -44,3 +44,10 @@ async def test_a_file_of_a_later_version_is_refused_and_unchanged(tmp_path: Path
     ):
         await SeenFile(path, REPLACE).load()
     assert path.read_bytes() == content
+
+
+def test_of_several_files_the_one_that_saw_most_is_kept() -> None:
+    contents = [b'{"store_id":"a","next_producer_id":5}', b'{"store_id":"a","next_producer_id":7}']
+    assert newest_content(contents) == contents[1]
+    assert newest_content([*contents, b"garbage"]) == b"garbage"
+    assert newest_content([]) is None

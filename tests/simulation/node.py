@@ -236,7 +236,7 @@ class Node:
         return process
 
     def _has_ended(self, process: Process, ended: asyncio.Task[None]) -> None:
-        """End the process of a gateway that has learned of its end, as `gateway.gateway.run` does."""
+        """End the process of a gateway that has learned of its end, as `gateway.running.run` does."""
         if not ended.cancelled():
             ended.exception()
         self.counts["fenced"] += process in self._replaced

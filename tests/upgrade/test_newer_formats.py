@@ -17,7 +17,7 @@ import pytest
 from gateway.admin.request import ControlError
 from gateway.admin.stored_data import metadata_directory
 from log import IncompatibleFormat, LogDirectory, Storage
-from log.files.versions import DIRECTORY_VERSION
+from log.files.versions import DIRECTORY_VERSION, WORKERS_VERSION
 from log.segments.transaction_index import ENTRY
 from tests.support.batches import Batch
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
@@ -62,8 +62,8 @@ def value(version: int) -> bytes:
 
 STOPS_THE_START: dict[str, tuple[Plant, str]] = {
     "directory": (
-        line("meta.properties", f"version={DIRECTORY_VERSION}", f"version={DIRECTORY_VERSION + 1}"),
-        rf"meta\.properties has version {DIRECTORY_VERSION + 1}; this program reads versions 1 to {DIRECTORY_VERSION}\.",
+        line("meta.properties", f"version={DIRECTORY_VERSION}", f"version={WORKERS_VERSION + 1}"),
+        rf"meta\.properties has version {WORKERS_VERSION + 1}; this program reads versions 1 to {WORKERS_VERSION}\.",
     ),
     "clean stop": (
         clean_shutdown,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from gateway.admin.request import PagedRequest
@@ -64,6 +66,7 @@ class BacklogRequest(PagedRequest[BacklogPage], tag="backlog"):
     A page ends when it has `limit` groups.
     """
 
+    is_spread: ClassVar[bool] = True
     topic: str
     after: int | None = None
 

@@ -5,7 +5,7 @@ Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 from __future__ import annotations
 
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 import msgspec
 
@@ -45,6 +45,7 @@ class GroupPage(msgspec.Struct, frozen=True):
 class ListGroupsRequest(PagedRequest[GroupPage], tag="groups.list"):
     """The groups by their ids, from the first one after `after` on; of the named states, or of all states."""
 
+    is_spread: ClassVar[bool] = True
     states: list[str] = msgspec.field(default_factory=list)
     after: str | None = None
 

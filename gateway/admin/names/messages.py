@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from gateway.admin.request import PagedRequest
@@ -73,6 +75,7 @@ class NamesRequest(PagedRequest[NamePage], tag="names"):
     `begin` is the `next` of the page before.
     """
 
+    is_spread: ClassVar[bool] = True
     topic: str | None = None
     partition: int | None = None
     name: bytes | None = None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from gateway.admin.request import PagedRequest
@@ -56,6 +58,7 @@ class ListProducersRequest(PagedRequest[ProducerPage], tag="producers"):
     `after` is topic, partition and producer id of the last row of the page before.
     """
 
+    is_spread: ClassVar[bool] = True
     topic: str | None = None
     partition: int | None = None
     after: tuple[str, int, int] | None = None

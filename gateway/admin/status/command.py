@@ -20,7 +20,8 @@ from gateway.admin.options import (
 from gateway.admin.printing import Column, count, counted, duration, moment, print_json, print_table
 from gateway.admin.status.bucket_rows import bucket_rows, trouble_rows
 from gateway.admin.status.cluster_table import cluster_rows
-from gateway.admin.status.messages import Status, StatusRequest
+from gateway.admin.status.messages import Status, StatusRequest, WorkerRow
+from gateway.admin.status.workers import joined_status
 
 
 def status(
@@ -45,7 +46,7 @@ def status(
         return
     needs_bootstrap(command_config)
     with asking(config_file, data_dir) as client:
-        answer = client.ask(StatusRequest())
+        answer = joined_status(client.ask_workers(StatusRequest()))
     if as_json:
         print_json(answer)
     else:
@@ -95,7 +96,11 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
             else []
         ),
         ("data directory", answer.data_dir),
-        ("process", f"{answer.pid}, version {answer.version}, up for {duration(answer.uptime_ms)}"),
+        *(
+            [("process", f"{answer.pid}, version {answer.version}, up for {duration(answer.uptime_ms)}")]
+            if not answer.workers
+            else [("version", answer.version), *(_worker(row) for row in answer.workers)]
+        ),
         ("node, cluster", f"{answer.node_id}, {answer.cluster_id}"),
         (
             "topics, partitions",
@@ -139,6 +144,12 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
     rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
     rows += [("CUT OFF", _cut(row)) for row in answer.cut]
     return rows
+
+
+def _worker(row: WorkerRow) -> tuple[str, str]:
+    load = f"{count(row.partitions)} partitions, {count(row.connections)} connections, {count(row.requests)} requests"
+    place = f"pid {row.pid}, on {', '.join(row.bound)}, up for {duration(row.uptime_ms)}"
+    return f"worker on node {row.node_id}", f"{place}, leads {load}"
 
 
 def _damage(row: DamagedRow) -> str:

@@ -13,7 +13,7 @@ from gateway.admin.status.bucket import bucket_state
 from gateway.admin.status.messages import Certificate, OfflinePartition, Status, StatusRequest
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import NodeServices
+from gateway.runtime.services import NodeServices, Services
 from gateway.security.certificate_age import age_warning
 from log import known_cut_bytes, known_damage
 
@@ -55,7 +55,14 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
         counters=producer_counters(services.partitions),
         names=name_counters(services.partitions),
         bucket=bucket_state(services, traffic),
+        led_partitions=_led(services),
     )
+
+
+def _led(services: Services) -> int:
+    brokers = services.node.brokers
+    topics = services.topics.metadata_log.image.topics_by_id.values()
+    return sum(brokers.leads(partition) for topic in topics for partition in topic.partitions.values())
 
 
 def _certificates(node: NodeServices) -> list[Certificate]:

@@ -51,12 +51,26 @@ class BucketState(msgspec.Struct, frozen=True):
     uploads: UploadProgress | None
 
 
+class WorkerRow(msgspec.Struct, frozen=True):
+    """One of several workers. `partitions` are those that it leads; `requests` counts since the worker started."""
+
+    node_id: int
+    pid: int
+    bound: list[str]
+    uptime_ms: int
+    partitions: int
+    connections: int
+    requests: int
+
+
 class Status(msgspec.Struct, frozen=True):
     """The state of a running gateway. Counters of events start at zero with the gateway; the others count the present.
 
     `listeners` are the addresses that the gateway advertises to clients, `bound` those that the gateway
     listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
-    `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`.
+    `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`. `led_partitions` counts the
+    partitions that this process leads. `workers` has a row for each of several workers; then counters are the sums of all, and `pid` and
+    `node_id` are those of worker 1.
     """
 
     version: str
@@ -89,6 +103,8 @@ class Status(msgspec.Struct, frozen=True):
     counters: ProducerCounters
     names: NameCounters
     bucket: BucketState | None
+    led_partitions: int = 0
+    workers: list[WorkerRow] = []
 
 
 class StatusRequest(Request[Status], tag="status"):

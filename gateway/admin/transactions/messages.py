@@ -5,6 +5,8 @@ Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from gateway.admin.request import PagedRequest, Request
@@ -64,6 +66,7 @@ class ListTransactionsRequest(PagedRequest[TransactionPage], tag="transactions.l
     `longer_than_ms` passes ids whose open transaction is older than that, `pattern` (RE2) the ids that it matches whole.
     """
 
+    is_spread: ClassVar[bool] = True
     states: list[str] = msgspec.field(default_factory=list)
     producer_ids: list[int] = msgspec.field(default_factory=list)
     longer_than_ms: int | None = None
@@ -167,6 +170,7 @@ class FindHangingRequest(PagedRequest[HangingPage], tag="transactions.hanging"):
     `after` is topic, partition and producer id of the last row of the page before.
     """
 
+    is_spread: ClassVar[bool] = True
     topic: str | None = None
     partition: int | None = None
     after: tuple[str, int, int] | None = None

@@ -39,8 +39,10 @@ class _AuditLines(_Utc):
 class JsonLines(_Utc):
     """One JSON object per line: time, level, logger, message, and error when there is a traceback.
 
-    A line of the audit log has its own fields in place of the message.
+    A line of the audit log has its own fields in place of the message. One of several workers adds its number.
     """
+
+    worker: int | None = None
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
@@ -48,6 +50,8 @@ class JsonLines(_Utc):
             "level": record.levelname,
             "logger": record.name,
         }
+        if self.worker is not None:
+            line["worker"] = self.worker
         if record.name == AUDIT:
             line.update(json.loads(record.getMessage()))
         else:
@@ -84,6 +88,15 @@ def begin(level: str, line_format: str, file: str | None) -> None:
     """Send all log lines of this process from `level` up to stderr or to `file`. Raises OSError."""
     logging.basicConfig(handlers=[handler_for(line_format, file, time.monotonic)])
     loggers.set_start_level(level)
+
+
+def name_worker(number: int) -> None:
+    """Put the number of one of several workers into each of its lines. Call this after `begin`."""
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler.formatter, JsonLines):
+            handler.formatter.worker = number
+        elif isinstance(handler.formatter, _Utc):
+            handler.setFormatter(_Utc(_TEXT_LINE.replace("%(levelname)s", f"worker {number} %(levelname)s")))
 
 
 def begin_audit(file: str) -> None:

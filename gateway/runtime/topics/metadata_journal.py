@@ -49,15 +49,19 @@ def change_batch(records: Sequence[MetadataRecord], now_ms: int) -> bytes:
 class FoldedImage:
     """The image of the metadata, its listeners, and the local log that it is built from."""
 
-    def __init__(self, log: PartitionLog) -> None:
-        self.image = MetadataImage()
+    def __init__(
+        self, log: PartitionLog | None, image: MetadataImage | None = None, end_offset: int = 0
+    ) -> None:
+        """Take the log of this process; or, where another process has the log, the image up to `end_offset`."""
+        self.image = MetadataImage() if image is None else image
         self.log = log
         self.listeners: list[Listener] = []
-        self.end_offset = log.log_start_offset
+        self.end_offset = end_offset if log is None else log.log_start_offset
         """The offset after the newest record in the image."""
 
     def replay(self) -> int:
         """Build the image from the local log; return the number of records. Raises UnknownRecordError, LogError."""
+        assert self.log is not None
         count = replay_log(self.log, self.image)
         self.log.advance_high_watermark(self.log.log_end_offset)
         self.end_offset = self.log.log_end_offset

@@ -103,8 +103,13 @@ class MetadataLog:
 
     @property
     def log(self) -> PartitionLog:
-        """The local log that stores the metadata."""
+        """The local log that stores the metadata. A worker has none: the process that supervises it stores the metadata."""
+        assert self._folded.log is not None
         return self._folded.log
+
+    def is_stored_in(self, log: PartitionLog) -> bool:
+        """Return whether this is the local log that stores the metadata."""
+        return log is self._folded.log
 
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.config import Config
@@ -14,6 +13,8 @@ from log import Durability
 from pid_allocator import ProducerIdAllocator
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pid_allocator.redis_store import RedisBlockStore
 
 SEEN_FILE = "producer-id-store-seen.json"
@@ -21,12 +22,12 @@ SEEN_FILE = "producer-id-store-seen.json"
 
 
 def open_store(
-    config: Config, metadata_log: MetadataLog, durability: Durability
+    config: Config, metadata_log: MetadataLog, files: Path, durability: Durability
 ) -> EmbeddedBlockStore | RedisBlockStore:
-    """Return the store of blocks that the settings choose."""
+    """Return the store of blocks that the settings choose; `files` is the directory of the files of this process."""
     if config.str("seqgate.producer.id.store") == "embedded":
         return EmbeddedBlockStore(metadata_log, config.int("node.id"))
-    return open_redis_store(config, Path(config.str("log.dirs")), durability)
+    return open_redis_store(config, files, durability)
 
 
 def open_redis_store(config: Config, data_dir: Path, durability: Durability) -> RedisBlockStore:

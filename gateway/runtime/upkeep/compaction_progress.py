@@ -34,7 +34,7 @@ class CompactionProgress:
 
     def __init__(self, storage: Storage, log_directory: LogDirectory, partitions: Partitions) -> None:
         self._storage = storage
-        self._root = str(log_directory.path)
+        self._root = log_directory.files
         self._partitions = partitions
         self._entries: dict[tuple[str, int], PartitionProgress] = {}
 

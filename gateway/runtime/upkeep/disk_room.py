@@ -126,7 +126,7 @@ class DiskRoom:
         """Reopen the logs that lacked room, one after the other, until one fails."""
         for log in list(self._lists.short_of_room):
             owner = self._owner_of(log)
-            if owner is None and log is not self._metadata_log.log:
+            if owner is None and not self._metadata_log.is_stored_in(log):
                 self._lists.short_of_room.pop(log, None)
                 continue
             try:

@@ -67,8 +67,8 @@ class TestIdentity:
         open_directory(tmp_path).close()
 
     def test_of_a_later_version_is_refused(self, tmp_path: Path) -> None:
-        (tmp_path / META).write_text("version=5\n")
-        with pytest.raises(IncompatibleFormat, match="has version 5; this program reads versions 1 to 4"):
+        (tmp_path / META).write_text("version=6\n")
+        with pytest.raises(IncompatibleFormat, match="has version 6; this program reads versions 1 to 5"):
             open_directory(tmp_path)
 
     def test_an_identity_that_is_no_text_is_refused(self, tmp_path: Path) -> None:

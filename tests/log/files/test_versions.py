@@ -13,12 +13,12 @@ from seq_validator import ProducerTable
 SNAPSHOT = f"{7:020}.snapshot"
 
 
-@pytest.mark.parametrize("version", ["0", "5", "", "-1", "1.0", "two", "٣"])
+@pytest.mark.parametrize("version", ["0", "6", "", "-1", "1.0", "two", "٣"])
 def test_a_directory_of_another_version_is_refused(tmp_path: Path, version: str) -> None:
     path = tmp_path / META
     path.write_text(f"version={version}\nnode.id=1\n")
     with pytest.raises(
-        IncompatibleFormat, match=rf"{META} has (no version|version .*); this program reads versions 1 to 4"
+        IncompatibleFormat, match=rf"{META} has (no version|version .*); this program reads versions 1 to 5"
     ):
         read_properties(Storage(), str(path))
 

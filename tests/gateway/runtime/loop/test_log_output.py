@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.runtime.loop import loggers
-from gateway.runtime.loop.log_output import JSON, TEXT, handler_for
+from gateway.runtime.loop.log_output import JSON, TEXT, handler_for, name_worker
 from gateway.runtime.loop.log_rate_limit import UNLIMITED, LineLimit
 
 
@@ -80,3 +80,15 @@ def test_root_returns_to_the_level_of_the_setting() -> None:
     finally:
         loggers.set_start_level("INFO")
         logging.getLogger().setLevel(before)
+
+
+@pytest.mark.parametrize(("line_format", "shown"), [(TEXT, " worker 2 WARNING "), (JSON, '"worker": 2')])
+def test_each_line_has_the_number_of_its_worker(
+    line_format: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handler = handler_for(line_format, str(tmp_path / "log"), lambda: 0.0)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [handler])
+    name_worker(2)
+    handler.handle(record())
+    handler.close()
+    assert shown in (tmp_path / "log").read_text()

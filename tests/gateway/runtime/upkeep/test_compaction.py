@@ -29,7 +29,9 @@ from tests.log.support import NOW_MS, batch, flush, open_log
 
 
 def compaction_in(path: Path) -> Compaction:
-    directory: Any = SimpleNamespace(path=path, environment=SimpleNamespace(storage=Storage()))
+    directory: Any = SimpleNamespace(
+        path=path, files=str(path), environment=SimpleNamespace(storage=Storage())
+    )
     lifecycle: Any = None
     cold_reads: Any = None
     return Compaction(

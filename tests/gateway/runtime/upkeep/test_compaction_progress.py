@@ -24,7 +24,7 @@ def partition(topic_id: uuid.UUID = ONE, index: int = 0) -> Any:
 def loaded(root: Path, topic_id: uuid.UUID = ONE) -> CompactionProgress:
     partitions = Partitions()
     partitions.register("t", topic_id, 2, lambda _, __: None)
-    directory: Any = SimpleNamespace(path=root)
+    directory: Any = SimpleNamespace(files=str(root))
     progress = CompactionProgress(Storage(), directory, partitions)
     progress.load()
     return progress

@@ -1,0 +1,57 @@
+"""The settings of each of several workers on one data directory: its node id and its ports."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from gateway.config.config import Config
+from gateway.config.listeners import HIGHEST_PORT, Listener
+
+
+def workers_complaint(config: Config) -> str | None:
+    """Return why several workers can't run with these settings; None where they can, and for one worker."""
+    count = config.int("seqgate.workers")
+    if count == 1:
+        return None
+    if config.optional_str("seqgate.cluster") is not None:
+        return (
+            "--workers is for a data directory without a bucket; with --cluster start a gateway for each core, each with a cache directory "
+            "and ports of its own"
+        )
+    taken: Counter[tuple[str, int]] = Counter()
+    for listener in config.listeners:
+        for port in _ports(listener, count):
+            if port > HIGHEST_PORT:
+                return f"listener {listener.name}: worker {count} would listen on port {port}, and the highest is {HIGHEST_PORT}"
+            taken[listener.host, port] += 1
+    for (host, port), times in taken.items():
+        if times > 1:
+            return f"two workers would listen on {host}:{port}: each listener needs {count} consecutive ports of its own, one for each worker"
+    return None
+
+
+def worker_config(config: Config, number: int) -> Config:
+    """Return the settings of a worker; `number` counts from 1."""
+    own = config.apart()
+    own.choose("node.id", config.int("node.id") + number - 1)
+    for name, listeners in (
+        ("listeners", config.listeners),
+        ("advertised.listeners", config.advertised_listeners),
+    ):
+        if listeners:
+            own.choose(name, tuple(_shown(_moved(listener, number - 1)) for listener in listeners))
+    return own
+
+
+def _ports(listener: Listener, count: int) -> range:
+    return range(listener.port, listener.port + count) if listener.port else range(0)
+
+
+def _moved(listener: Listener, by: int) -> Listener:
+    return replace(listener, port=listener.port + by) if listener.port else listener
+
+
+def _shown(listener: Listener) -> str:
+    host = f"[{listener.host}]" if ":" in listener.host else listener.host
+    return f"{listener.name}://{host}:{listener.port}"

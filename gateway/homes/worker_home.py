@@ -1,0 +1,99 @@
+"""The home of one of several workers: the local disk, of which the worker has a share, and the process that supervises it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Final, NoReturn
+
+from gateway.config import Config
+from gateway.homes.home import Ended
+from gateway.runtime.loop.machine import Machine
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.readiness import ALWAYS_READY
+from gateway.runtime.services import Services
+from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.workers.link import SupervisorLink
+from gateway.workers.messages import Ready
+from gateway.workers.seat import Seat
+from gateway.workers.worker_journal import WorkerJournal
+from log import Durability, LocalDurability
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerHome:
+    """The local disk under several workers."""
+
+    fetcher: Final = None
+    hold: Final = None
+    calls: Final = None
+    cache: Final = None
+    open_journal: Final = None
+    lease: Final = None
+    readiness: Final = ALWAYS_READY
+
+    def __init__(self, config: Config, machine: Machine, seat: Seat) -> None:
+        """Take the worker's place; `enter` connects it."""
+        self._config = config
+        self._machine = machine
+        self._seat = seat
+        self._link: SupervisorLink
+        self._following: asyncio.Task[None] | None = None
+        self.durability: Durability = LocalDurability(machine.storage)
+
+    async def enter(self) -> None:
+        self._link = await SupervisorLink.open(self._seat.connection)
+
+    def open_metadata(self) -> MetadataLog:
+        """Return the metadata, which follows the changes of all workers from now on."""
+        seat = self._seat
+        metadata_log = MetadataLog(WorkerJournal(self._link, seat.image, seat.end_offset))
+
+        def follow() -> None:
+            # One catch-up takes all changes that came by then.
+            if self._following is None:
+                self._following = asyncio.get_running_loop().create_task(metadata_log.catch_up())
+                self._following.add_done_callback(followed)
+
+        def followed(task: asyncio.Task[None]) -> None:
+            self._following = None
+            if not task.cancelled() and task.exception() is not None:
+                logger.error(
+                    "a change of the metadata was not carried out completely", exc_info=task.exception()
+                )
+            if self._link.changes:
+                follow()
+
+        self._link.when_changed = follow
+        return metadata_log
+
+    def ready(self, services: Services) -> None:
+        """Tell the supervisor that clients can connect, and where."""
+        node = services.node
+        self._link.send(
+            Ready(
+                {name: (place.host, place.port) for name, place in node.brokers.advertised.items()},
+                [place.shown for place in node.bound.values()],
+            )
+        )
+
+    def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
+        return Flusher(loop, machine=self._machine, durability=durability)
+
+    async def begin(self, services: Services) -> None:
+        pass
+
+    async def rest(self) -> None:
+        pass
+
+    async def resign(self, *, is_clean: bool) -> None:
+        pass
+
+    async def ended(self) -> NoReturn:
+        """Wait until the supervisor is gone. Then nobody would start this worker again, or stop it. Raises Ended."""
+        raise Ended(await self._link.lost())
+
+    async def leave(self, *, is_clean: bool) -> None:  # noqa: ARG002 - the files say it
+        self._link.close()

@@ -1,0 +1,161 @@
+"""Runs a gateway in this process, from the settings to the exit: logging, signals, the line that says it is ready."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import logging
+import os
+import shlex
+import signal
+import stat
+import sys
+from collections.abc import Callable, Iterator
+
+import uvloop
+
+from gateway.config import Config, Listener
+from gateway.gateway import Gateway
+from gateway.homes.home import Ended, StartFailed
+from gateway.homes.worker_home import WorkerHome
+from gateway.process import keep_freed_memory, raise_open_files_limit
+from gateway.runtime.loop import log_output
+from gateway.server.addresses import check_address
+from gateway.starting import start_until
+from gateway.workers.seat import Seat
+
+logger = logging.getLogger(__name__)
+
+SWITCH_INTERVAL_S = 0.0002
+"""Time (s) after which a thread must yield to another, so that the thread of a finished flush continues soon."""
+GC_THRESHOLD = 50_000
+"""Python's threshold for its garbage collector. Objects here live for one request or for ever; the default of 700 would
+scan them all the time.
+"""
+
+
+def run(config: Config, *, guide: bool = False) -> None:
+    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when the gateway must not serve any more."""
+    prepare_process(config)
+    for listener in config.listeners:
+        check_listener(listener)
+    uvloop.run(_serve(config, guide))
+
+
+def run_worker(config: Config, seat: Seat) -> int:
+    """Run one worker in this process, a copy of its supervisor's, until SIGTERM. Return the exit code."""
+    gc.disable()
+    log_output.name_worker(seat.number)
+    try:
+        uvloop.run(_serve(config, guide=False, seat=seat))
+    except (StartFailed, Ended) as error:
+        with contextlib.suppress(OSError):
+            seat.report(str(error))
+        return 1
+    return 0
+
+
+def prepare_process(config: Config) -> None:
+    _begin_logging(config)
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    gc.set_threshold(GC_THRESHOLD, 20, 20)
+    raise_open_files_limit()
+    keep_freed_memory()
+
+
+def check_listener(listener: Listener) -> None:
+    """Check that nobody listens on the address, before the start creates or changes any file. Raises StartFailed."""
+    try:
+        check_address(listener)
+    except OSError as error:
+        raise StartFailed(
+            f"can't listen on {listener.host}:{listener.port}: {error.strerror or error}"
+        ) from error
+
+
+def _begin_logging(config: Config) -> None:
+    file = config.optional_str("seqgate.logging.file")
+    try:
+        log_output.begin(config.str("seqgate.logging.level"), config.str("seqgate.logging.format"), file)
+    except OSError as error:
+        raise StartFailed(f"seqgate.logging.file {file} can't be written to: {error.strerror}") from None
+    audit_file = config.optional_str("seqgate.audit.file")
+    if audit_file is not None:
+        try:
+            log_output.begin_audit(audit_file)
+        except OSError as error:
+            raise StartFailed(
+                f"seqgate.audit.file {audit_file} can't be written to: {error.strerror}"
+            ) from None
+
+
+async def _serve(config: Config, guide: bool, seat: Seat | None = None) -> None:
+    stopping = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    gateway = Gateway(config, seat=seat)
+    with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
+        stopped = loop.create_task(stopping.wait())
+        if not await start_until(stopped, gateway):
+            return
+        if seat is None:
+            warn_of_readers(config.str("log.dirs"))
+        gc.freeze()
+        gc.enable()
+        if isinstance(gateway.home, WorkerHome):
+            gateway.home.ready(gateway.services)
+        else:
+            _announce(gateway, guide)
+        ended = loop.create_task(gateway.home.ended())
+        await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        if ended.done():
+            await ended
+        ended.cancel()
+        logger.info("stopping")
+        await gateway.stop()
+
+
+@contextlib.contextmanager
+def _signals_taken(stop: Callable[[], object]) -> Iterator[None]:
+    """Call `stop` at SIGINT and SIGTERM. Afterwards the process ignores both: it ends, and its exit code is settled.
+
+    A handler of the event loop would fall back to the default action, which kills, as soon as the loop is closed.
+    """
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop())
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def warn_of_readers(directory: str) -> None:
+    """Warn when other users can read the data directory. The gateway makes directories private, but does not change existing ones."""
+    mode = stat.S_IMODE(os.stat(directory).st_mode)  # noqa: PTH116 - a path as in the settings
+    if mode & (stat.S_IRWXG | stat.S_IRWXO):
+        logger.warning(
+            "other users of this machine can read the data directory %s (mode %04o); make it private: chmod 700 %s",
+            directory,
+            mode,
+            shlex.quote(directory),
+        )
+
+
+def _announce(gateway: Gateway, guide: bool) -> None:
+    node = gateway.services.node
+    addresses = [endpoint.shown for endpoint in node.brokers.advertised.values()]
+    bound = ", ".join(endpoint.shown for endpoint in node.bound.values())
+    told = "" if node.bound == node.brokers.advertised else f", tells clients {', '.join(addresses)}"
+    data = gateway.config.str("log.dirs")
+    print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
+    if guide:
+        print_guide(addresses[0])
+
+
+def print_guide(address: str) -> None:
+    print(f"  any Kafka client: bootstrap.servers={address}")
+    print("  try, in another terminal:")
+    print(f"    echo hello | .venv/bin/seqgate produce greetings --create --bootstrap {address}")
+    print(f"    .venv/bin/seqgate consume greetings --follow --bootstrap {address}")
+    print("  Ctrl-C stops it.", flush=True)

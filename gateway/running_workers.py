@@ -1,0 +1,84 @@
+"""Runs several workers on one data directory, from the settings to the exit: this process supervises them."""
+
+from __future__ import annotations
+
+import gc
+import logging
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gateway.admin.system_errors import in_words
+from gateway.config import Config
+from gateway.config.exposure import exposure_complaint
+from gateway.config.workers import worker_config, workers_complaint
+from gateway.homes.home import StartFailed
+from gateway.homes.local_home import check_no_cache
+from gateway.metadata.records import UnknownRecordError
+from gateway.running import check_listener, prepare_process, print_guide, run_worker, warn_of_readers
+from gateway.runtime.loop.clock import SystemClock
+from gateway.runtime.topics.brokers import Endpoint
+from gateway.workers.shared_directory import SharedDirectory
+from gateway.workers.supervisor import Supervisor, WorkersFailed
+from gateway.workers.worker_process import WorkerProcess
+from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+
+logger = logging.getLogger(__name__)
+
+
+def run_workers(config: Config, *, guide: bool = False) -> None:
+    """Run the workers of `seqgate.workers` until SIGINT or SIGTERM. Raises StartFailed, also when the workers can't go on."""
+    complaint = workers_complaint(config) or exposure_complaint(config)
+    if complaint is not None:
+        raise StartFailed(complaint)
+    prepare_process(config)
+    for number in range(1, config.int("seqgate.workers") + 1):
+        for listener in worker_config(config, number).listeners:
+            check_listener(listener)
+    root, storage = Path(config.str("log.dirs")), Storage()
+    try:
+        check_no_cache(storage, config)
+        shared = SharedDirectory(storage, root, config.int("node.id"), SystemClock().now_ms)
+    except DirectoryLocked as error:
+        raise StartFailed(str(error)) from error
+    except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
+        raise StartFailed(f"the data directory {root} can't be opened: {in_words(error)}") from error
+    warn_of_readers(str(root))
+    gc.freeze()  # workers share the memory of what is not written to
+    gc.enable()
+    try:
+        Supervisor(config, shared, run_worker).run(
+            lambda workers: _announce_workers(config, workers, guide=guide)
+        )
+    except WorkersFailed as error:
+        raise StartFailed(str(error)) from error
+    except (LogError, IncompatibleFormat, OSError) as error:
+        raise StartFailed(f"the data directory {root} can't be used: {in_words(error)}") from error
+    finally:
+        _close(shared)
+
+
+def _close(shared: SharedDirectory) -> None:
+    try:
+        shared.close()
+    except (LogError, IncompatibleFormat, OSError) as error:
+        logger.warning("the data directory can't be made whole, the next start does that: %s", error)
+
+
+def _announce_workers(config: Config, workers: Sequence[WorkerProcess], *, guide: bool) -> None:
+    told = [
+        Endpoint(*place).shown
+        for worker in workers
+        if worker.ready is not None
+        for place in worker.ready.endpoints.values()
+    ]
+    bound = [place for worker in workers if worker.ready is not None for place in worker.ready.bound]
+    tells = "" if told == bound else f", tells clients {', '.join(told)}"
+    pids = ", ".join(f"worker {worker.number} {worker.pid}" for worker in workers)
+    data = config.str("log.dirs")
+    print(
+        f"seqgate ready on {', '.join(bound)}{tells} (data in {data}, pid {os.getpid()}; pids: {pids})",
+        flush=True,
+    )
+    if guide:
+        print_guide(told[0])

@@ -1,0 +1,116 @@
+"""The one writer of the metadata log of a data directory that several workers share: the process that supervises them.
+
+A worker asks for a change, and every worker is told each change that is durable, in the order of the log. So the log needs no lock, and
+no worker can leave a torn batch in it. Everything here waits for the disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import MetadataRecord, decode_record, encode_record
+from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.runtime.topics.metadata_journal import read_records, replay_log
+from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID
+from log import (
+    CorruptRecord,
+    LogEnvironment,
+    PartitionLog,
+    Storage,
+    StorageFailed,
+    parse_partition_directory,
+    reopening,
+)
+from log.format.records import NewRecord, build_batch
+from log.stopped import durable_ends
+
+METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
+
+Changed = Callable[[int, list[bytes]], None]
+"""Called with the end offset and the encoded records of each change, once it is durable and in the image."""
+
+
+class MetadataWriter:
+    """The metadata log of a data directory that no other process writes, and its image."""
+
+    def __init__(self, storage: Storage, root: str, files: str, now_ms: Callable[[], int]) -> None:
+        """Open the log and replay it; `files` has its recovery point. Raises LogError, IncompatibleFormat, OSError, UnknownRecordError."""
+        self._now_ms = now_ms
+        self._environment = LogEnvironment(storage)
+        end_offset = durable_ends(storage, files).get(METADATA_DIRECTORY, 0)
+        self.log = PartitionLog(
+            self._environment,
+            f"{root}/{METADATA_DIRECTORY}",
+            topic=METADATA_TOPIC,
+            partition=0,
+            topic_id=METADATA_TOPIC_ID,
+            config=METADATA_LOG_CONFIG,
+            now_ms=now_ms(),
+            recovery_point=end_offset,
+        )
+        if not self.log.log_end_offset:
+            self._check_empty(storage, root, end_offset)
+        self.image = MetadataImage()
+        replay_log(self.log, self.image)
+        self.end_offset = self.log.log_end_offset
+        self.when_changed: list[Changed] = []
+
+    @staticmethod
+    def _check_empty(storage: Storage, root: str, end_offset: int) -> None:
+        """Check that an empty log is that of a new data directory. Raises CorruptRecord."""
+        others = [name for name in storage.list_directory(root) if name != METADATA_DIRECTORY]
+        partitions = [name for name in others if parse_partition_directory(name) is not None]
+        if end_offset or partitions:
+            why = f"it was durable up to offset {end_offset}" if end_offset else f"there is {partitions[0]}"
+            raise CorruptRecord(f"{METADATA_DIRECTORY} is empty, but {why}; put it back from a backup")
+
+    def change(self, records: Iterable[MetadataRecord]) -> None:
+        """Make records durable and fold them in; does nothing without any. Raises LogError, OSError."""
+        encoded = [encode_record(record) for record in records]
+        if encoded:
+            self.append(encoded)
+
+    def append(self, records: Sequence[bytes]) -> None:
+        """Make encoded records durable in one batch, and fold them in. Raises LogError, OSError; then nothing is folded in.
+
+        After a failed flush nobody knows whether the records are in the log. So the next call recovers the log first, and folds in what
+        the recovery finds.
+        """
+        self._bring_back()
+        now_ms = self._now_ms()
+        batch = build_batch([NewRecord(record, timestamp=now_ms) for record in records])
+        self.log.append(batch, now_ms=now_ms, is_client=False)
+        self._flush()
+        self._fold_in(list(records))
+
+    def _bring_back(self) -> None:
+        if self.log.offline:
+            reopening.reopen(self.log, self._now_ms())
+        if self.log.log_end_offset != self.end_offset:
+            found = list(read_records(self.log, self.end_offset))
+            self._flush()
+            self._fold_in([encode_record(record) for record in found])
+
+    def _flush(self) -> None:
+        ticket = self.log.prepare_flush()
+        if ticket is None:
+            return
+        error = self._environment.durability.commit([ticket])[0]
+        if error is not None:
+            self.log.fail_flush(ticket, error)
+            raise StorageFailed(f"{METADATA_DIRECTORY} could not be flushed: {error}")
+        self.log.complete_flush(ticket)
+
+    def _fold_in(self, records: list[bytes]) -> None:
+        for record in records:
+            self.image.replay(decode_record(record))
+        self.end_offset = self.log.log_end_offset
+        self.log.advance_high_watermark(self.end_offset)
+        for tell in self.when_changed:
+            tell(self.end_offset, records)
+
+    def close(self) -> None:
+        """Close the log cleanly. The next start checks it from the last recovery point on."""
+        self.log.close(clean=True)

@@ -1,0 +1,94 @@
+"""Decisions about the workers of a data directory: which brokers they are, and who leads which partition. No worker runs meanwhile.
+
+A partition changes its leader only here. A worker that dies is started again, and leads what it led before, in the next leader epoch.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Final
+
+from gateway.metadata.balance import spread_moves
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.leadership import failover, move_all
+from gateway.metadata.records import (
+    BrokerEndpoint,
+    BrokerRegistrationChangeRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    UnregisterBrokerRecord,
+)
+
+FENCED: Final = 1
+Endpoints = Mapping[str, tuple[str, int]]
+"""The advertised host and port of each listener, by its name."""
+
+
+def registration(
+    node_id: int, broker_epoch: int, incarnation_id: uuid.UUID, endpoints: Endpoints, rack: str | None
+) -> RegisterBrokerRecord:
+    """Return the record that registers a worker. `broker_epoch` is higher than any before."""
+    places = tuple(BrokerEndpoint(name, host, port) for name, (host, port) in endpoints.items())
+    return RegisterBrokerRecord(node_id, incarnation_id, broker_epoch, places, rack)
+
+
+def seats(image: MetadataImage, brokers: Sequence[RegisterBrokerRecord]) -> Iterator[MetadataRecord]:
+    """Yield the records that make these brokers the only ones, and give them the partitions of those that are gone."""
+    wanted = {broker.broker_id for broker in brokers}
+    yield from unregistered(image, besides=wanted)
+    yield from brokers
+    yield from failover(image, wanted, ())
+
+
+def spread(image: MetadataImage, node_ids: Collection[int]) -> Iterator[MetadataRecord]:
+    """Yield the moves after which all brokers lead as many partitions. Call this on the image with the records of `seats`."""
+    for node_id in node_ids:
+        yield from move_all(image, spread_moves(image, node_id)).records
+
+
+def unregistered(image: MetadataImage, besides: Collection[int] = ()) -> Iterator[UnregisterBrokerRecord]:
+    """Yield the records after which only the brokers of `besides` are registered."""
+    for node_id, broker in image.brokers.by_id.items():
+        if node_id not in besides:
+            yield UnregisterBrokerRecord(node_id, broker.broker_epoch)
+
+
+def died(image: MetadataImage, node_id: int) -> Iterator[MetadataRecord]:
+    """Yield the record that fences a worker which has died, so that clients wait for its partitions."""
+    broker = image.brokers.by_id.get(node_id)
+    if broker is not None and not broker.fenced:
+        yield BrokerRegistrationChangeRecord(node_id, broker.broker_epoch, fenced=FENCED)
+
+
+def serves(image: MetadataImage, broker: RegisterBrokerRecord) -> Iterator[MetadataRecord]:
+    """Yield the records of a worker that serves: its addresses, and after a death the next leader epoch of each of its partitions."""
+    known = image.brokers.by_id.get(broker.broker_id)
+    if known is not None and not known.fenced and known.end_points == broker.end_points:
+        return
+    yield broker
+    if known is None or not known.fenced:
+        return
+    for topic in image.topics_by_id.values():
+        for index, partition in topic.partitions.items():
+            if partition.leader == broker.broker_id:
+                yield PartitionRecord(
+                    index,
+                    topic.topic_id,
+                    partition.replicas,
+                    partition.isr,
+                    partition.leader,
+                    partition.leader_epoch + 1,
+                    partition.partition_epoch + 1,
+                    partition.adding_replicas,
+                    partition.removing_replicas,
+                    partition.next_leader,
+                )
+
+
+def leader_of(image: MetadataImage, topic: str, partition: int) -> int | None:
+    """Return the node id of a partition's leader; None for an unknown partition."""
+    found = image.topics_by_name.get(topic)
+    known = None if found is None else found.partitions.get(partition)
+    return None if known is None else known.leader

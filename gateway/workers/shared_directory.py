@@ -1,0 +1,143 @@
+"""A data directory under several workers: the process that supervises them shares it out, and makes it one again.
+
+Both happen while no worker runs, under the lock of the directory. The workers inherit the lock, so that nobody else opens the directory
+while any of them lives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import RegisterBrokerRecord
+from gateway.metadata.topic_names import METADATA_TOPIC
+from gateway.runtime.topics.metadata_log import open_metadata_log
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
+from gateway.workers.seating import leader_of, seats, spread, unregistered
+from log import DirectoryShare, LocalDurability, LogDirectory, Storage
+from log.sharing import WORKERS, hold, is_shared, merge, release, split
+from pid_allocator.seen_file import newest_content
+
+METADATA: Final = "metadata"
+"""The name under which the supervisor has the facts about the metadata log."""
+
+
+def own_files(root: Path, node_id: int) -> Path:
+    """Return the directory of a worker's own files."""
+    return root / WORKERS / str(node_id)
+
+
+def share_of(root: Path, node_id: int, image: MetadataImage, *, takes_strays: bool) -> DirectoryShare:
+    """Return the partitions of a worker: those that it leads in the image, and with `takes_strays` those of no topic."""
+
+    def owns(topic: str, partition: int) -> bool:
+        if topic == METADATA_TOPIC:
+            return False
+        leader = leader_of(image, topic, partition)
+        return leader == node_id or (takes_strays and leader is None)
+
+    return DirectoryShare(own_files(root, node_id), owns, takes_leftovers=takes_strays)
+
+
+def make_whole(storage: Storage, root: Path, now_ms: Callable[[], int]) -> None:
+    """Make the directory that of one process again, if several workers had it last. The caller holds its lock.
+
+    Raises LogError, IncompatibleFormat, OSError, UnknownRecordError.
+    """
+    if not is_shared(storage, str(root)):
+        return
+    writer = MetadataWriter(storage, str(root), str(root / WORKERS / METADATA), now_ms)
+    writer.change(list(unregistered(writer.image)))
+    writer.close()
+    seen = [root, *((root / WORKERS / name) for name in storage.list_directory(str(root / WORKERS)))]
+    _write_seen(storage, _newest_seen(storage, seen), [root])
+    merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(writer.image, None, *key))
+
+
+def recover_whole(storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int]) -> None:
+    """Take the lock of a directory that several workers had last, and make it whole. Does nothing to any other directory.
+
+    Raises DirectoryLocked, LogError, IncompatibleFormat, OSError, UnknownRecordError.
+    """
+    if is_shared(storage, str(root)):
+        hold(storage, LocalDurability(storage), str(root), node_id)
+        try:
+            make_whole(storage, root, now_ms)
+        finally:
+            release(storage, str(root))
+
+
+class SharedDirectory:
+    """A data directory that is shared out among workers. Holds its lock until `close`, and has its metadata."""
+
+    def __init__(self, storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int]) -> None:
+        """Take the lock, make the directory whole, and read the metadata.
+
+        Raises DirectoryLocked, LogError, IncompatibleFormat, OSError, UnknownRecordError.
+        """
+        self._storage, self._root, self._now_ms = storage, root, now_ms
+        self._first_id = node_id
+        if not storage.exists(str(root / METADATA_DIRECTORY)):
+            self._create()
+        hold(storage, LocalDurability(storage), str(root), node_id)
+        try:
+            make_whole(storage, root, now_ms)
+            self.metadata = MetadataWriter(storage, str(root), str(root), now_ms)
+        except BaseException:
+            release(storage, str(root))
+            raise
+
+    def _create(self) -> None:
+        """Create the metadata log of a new directory; refuse one that has lost its metadata log."""
+        directory = LogDirectory.open(self._root, self._storage, node_id=self._first_id, now_ms=self._now_ms)
+        try:
+            open_metadata_log(directory)
+        finally:
+            directory.close(clean=True)
+
+    def share_out(self, brokers: Sequence[RegisterBrokerRecord]) -> None:
+        """Make these workers the only brokers, spread the leaders, and give each worker its files. Raises LogError, OSError."""
+        metadata = self.metadata
+        metadata.change(list(seats(metadata.image, brokers)))
+        node_ids = [broker.broker_id for broker in brokers]
+        metadata.change(list(spread(metadata.image, node_ids)))
+        split(
+            self._storage,
+            LocalDurability(self._storage),
+            str(self._root),
+            [METADATA, *map(str, node_ids)],
+            lambda *key: _owner(metadata.image, self._first_id, *key),
+        )
+        seen = _newest_seen(self._storage, [self._root])
+        _write_seen(self._storage, seen, [own_files(self._root, node_id) for node_id in node_ids])
+
+    def close(self) -> None:
+        """Make the directory whole after all workers have ended, and release it. Raises LogError, IncompatibleFormat, OSError."""
+        self.metadata.close()
+        try:
+            make_whole(self._storage, self._root, self._now_ms)
+        finally:
+            release(self._storage, str(self._root))
+
+
+def _newest_seen(storage: Storage, directories: Iterable[Path]) -> bytes | None:
+    """Return the newest view of a shared store of producer ids that a process has noted; None without any."""
+    paths = [str(directory / SEEN_FILE) for directory in directories]
+    return newest_content([storage.read_file(path) for path in paths if storage.exists(path)])
+
+
+def _write_seen(storage: Storage, content: bytes | None, directories: Iterable[Path]) -> None:
+    for directory in directories if content is not None else ():
+        LocalDurability(storage).replace(str(directory / SEEN_FILE), content or b"")
+
+
+def _owner(image: MetadataImage, otherwise: int | None, topic: str, partition: int) -> str | None:
+    """Return the name of the process that has a partition; that of `otherwise` for a partition of no topic."""
+    if topic == METADATA_TOPIC:
+        return METADATA
+    leader = leader_of(image, topic, partition)
+    node_id = otherwise if leader is None else leader
+    return None if node_id is None else str(node_id)

@@ -1,0 +1,301 @@
+"""The process that supervises the workers of one data directory: starts them, starts a dead one again, and stops them all.
+
+It serves no client. It holds the lock of the directory, which the workers inherit, and is the only writer of the metadata log. Workers are
+forked from it, so a new one needs no imports and has the metadata at once. A worker leads its partitions until its process is dead, and
+then the next process of that worker leads them: no partition has two leaders, whatever is stopped, slow or cut off.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import signal
+import socket
+import time
+import uuid
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from gateway.config import Config
+from gateway.config.workers import worker_config
+from gateway.metadata.records import RegisterBrokerRecord
+from gateway.runtime.topics.brokers import advertised_endpoint
+from gateway.workers.forking import fork_worker
+from gateway.workers.messages import Change, Commit, Failed, FromWorker, Ready, Refused
+from gateway.workers.seat import Seat
+from gateway.workers.seating import died, registration, serves
+from gateway.workers.shared_directory import SharedDirectory, share_of
+from gateway.workers.signals import Signals
+from gateway.workers.worker_process import WorkerProcess
+from log import LogError
+
+logger = logging.getLogger(__name__)
+
+SETTLED_S: Final = 5.0
+"""How long a worker must have served so that its death counts as the first one again."""
+MOST_DEATHS: Final = 3
+"""Deaths of one worker in a row, each soon after its start. The next one ends the supervisor."""
+PAUSE_S: Final = 0.2
+"""The pause before a worker is started again that has died soon after its start; twice as long before the next try."""
+STOP_LIMIT_S: Final = 180.0
+"""How long a stop waits for the workers; then it kills those that are left, and they are recovered by the next start."""
+TICK_S: Final = 0.5
+
+RunWorker = Callable[[Config, Seat], int]
+"""Runs a worker in its own process; returns the exit code."""
+
+
+class WorkersFailed(Exception):
+    """The workers can't go on; the message is a sentence for the person who started them."""
+
+
+class Supervisor:
+    """The workers of one data directory, from their start to their end."""
+
+    def __init__(self, config: Config, shared: SharedDirectory, run_worker: RunWorker) -> None:
+        """Take the settings of worker 1, and the directory, which nobody has open."""
+        self._config = config
+        self._shared = shared
+        self._metadata = shared.metadata
+        self._run_worker = run_worker
+        self._root = Path(config.str("log.dirs"))
+        self._first_id = config.int("node.id")
+        self._timeout_s = config.int("seqgate.workers.timeout.ms") / 1000
+        self._configs = {
+            number: worker_config(config, number) for number in range(1, config.int("seqgate.workers") + 1)
+        }
+        self._workers: dict[int, WorkerProcess] = {}
+        self._deaths = dict.fromkeys(self._configs, 0)
+        self._due_s: dict[int, float] = {}
+        """When the workers are started that have died."""
+        self._selector = selectors.PollSelector()
+        self._asker: tuple[WorkerProcess, int] | None = None
+        """The worker whose commit is being carried out, and the number of the commit."""
+        self._failure: str | None = None
+        self._stop_by_s: float | None = None
+        self._is_announced = False
+
+    def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
+        """Run the workers until SIGTERM or SIGINT; call `announce` once all of them serve. Raises WorkersFailed, LogError, OSError."""
+        self._shared.share_out([self._registration(number) for number in self._configs])
+        self._metadata.when_changed.append(self._tell)
+        with Signals() as signals:
+            try:
+                self._selector.register(signals.wakes, selectors.EVENT_READ)
+                for number in self._configs:
+                    self._start(number)
+                while self._workers or (self._due_s and self._stop_by_s is None):
+                    self._turn(signals)
+                    if not self._is_announced and self._all_ready():
+                        self._is_announced = True
+                        announce(list(self._workers.values()))
+            finally:
+                self._end_all()
+        if self._failure is not None:
+            raise WorkersFailed(self._failure)
+
+    def _end_all(self) -> None:
+        """Kill the workers that an unexpected error has left: nobody may make the directory whole while a worker runs."""
+        for worker in self._workers.values():
+            worker.kill()
+            worker.await_end()
+            worker.close()
+        self._selector.close()
+
+    # --- one turn
+
+    def _turn(self, signals: Signals) -> None:
+        """Wait for something to happen, and do what follows from it."""
+        for key, events in self._selector.select(TICK_S):
+            worker: WorkerProcess | None = key.data
+            if worker is None:
+                signals.take()
+            elif events & selectors.EVENT_READ:
+                self._read(worker)
+            elif events & selectors.EVENT_WRITE:
+                worker.write()
+        now_s = time.monotonic()
+        if signals.is_stopping and self._stop_by_s is None:
+            logger.info("stopping")
+            self._stop(now_s)
+        for worker in list(self._workers.values()):
+            code = worker.ended()
+            if code is not None:
+                self._bury(worker, code, now_s)
+            else:
+                self._watch(worker, now_s)
+        for number, due_s in list(self._due_s.items()):
+            if now_s >= due_s and self._stop_by_s is None:
+                del self._due_s[number]
+                self._start(number)
+
+    def _watch(self, worker: WorkerProcess, now_s: float) -> None:
+        """Ask a worker for a sign of life, and kill it if it gives none."""
+        if self._stop_by_s is not None:
+            if now_s > self._stop_by_s:
+                logger.error(
+                    "worker %d did not stop within %.0f s and is killed", worker.number, STOP_LIMIT_S
+                )
+                worker.kill()
+        elif worker.is_silent(now_s, self._timeout_s):
+            logger.error(
+                "worker %d (pid %d) gave no sign of life for %.1f s (seqgate.workers.timeout.ms) and is killed",
+                worker.number,
+                worker.pid,
+                self._timeout_s,
+            )
+            worker.kill()
+        else:
+            worker.ask(now_s)
+        wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.wants_to_write else 0)
+        if self._selector.get_map().get(worker.connection.fileno()) is not None:
+            self._selector.modify(worker.connection, wanted, worker)
+
+    def _read(self, worker: WorkerProcess) -> None:
+        try:
+            for message in worker.read(time.monotonic()):
+                self._take(worker, message)
+        except EOFError:
+            # The process is dead, or about to end. `ended` tells when it is.
+            self._forget(worker)
+
+    def _take(self, worker: WorkerProcess, message: FromWorker) -> None:
+        if isinstance(message, Commit):
+            self._commit(worker, message)
+        elif isinstance(message, Ready):
+            worker.ready, worker.ready_at_s = message, time.monotonic()
+            broker = self._registration(worker.number, message)
+            self._change_safely(lambda: list(serves(self._metadata.image, broker)))
+            if self._is_announced:
+                logger.info("worker %d serves again, pid %d", worker.number, worker.pid)
+        elif isinstance(message, Failed):
+            worker.last_words = message.sentence
+
+    # --- the metadata
+
+    def _commit(self, worker: WorkerProcess, commit: Commit) -> None:
+        if commit.end_offset != self._metadata.end_offset:
+            worker.send(Refused(commit.number))
+            return
+        self._asker = worker, commit.number
+        try:
+            self._metadata.append(commit.records)
+        except (LogError, OSError) as error:
+            logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
+            worker.send(Refused(commit.number, f"the metadata can't be written: {error}"))
+        finally:
+            self._asker = None
+
+    def _tell(self, end_offset: int, records: list[bytes]) -> None:
+        """Tell all workers a durable change; the worker that asked learns that the change is its own."""
+        for worker in self._workers.values():
+            if self._asker is not None and self._asker[0] is worker:
+                worker.send(Change(end_offset, records, self._asker[1]))
+            else:
+                worker.send(Change(end_offset, records))
+
+    def _change_safely(self, decide: Callable[[], list[object]]) -> None:
+        try:
+            self._metadata.change(decide())  # type: ignore[arg-type]
+        except (LogError, OSError) as error:
+            logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
+
+    def _registration(self, number: int, ready: Ready | None = None) -> RegisterBrokerRecord:
+        """Return the registration of a worker: with the addresses of its settings, until it has told its own."""
+        config = self._configs[number]
+        if ready is None:
+            places = (
+                (listener.name, advertised_endpoint(config, listener, listener.port))
+                for listener in config.listeners
+            )
+            endpoints = {name: (place.host, place.port) for name, place in places}
+        else:
+            endpoints = ready.endpoints
+        return registration(
+            config.int("node.id"),
+            # The log ends higher at each registration.
+            self._metadata.end_offset + number,
+            uuid.uuid4(),
+            endpoints,
+            config.optional_str("broker.rack"),
+        )
+
+    # --- starts and ends
+
+    def _start(self, number: int) -> None:
+        own, other = socket.socketpair()
+        node_id = self._first_id + number - 1
+        seat = Seat(
+            number,
+            self._first_id,
+            share_of(
+                self._root, node_id, self._metadata.image, takes_strays=number == 1 and not self._is_announced
+            ),
+            self._metadata.image,
+            self._metadata.end_offset,
+            other,
+        )
+        inherited = [own, *(worker.connection for worker in self._workers.values())]
+        pid = fork_worker(lambda: self._run_worker(self._configs[number], seat), inherited)
+        other.close()
+        worker = WorkerProcess(number, node_id, pid, own, time.monotonic())
+        self._workers[number] = worker
+        self._selector.register(own, selectors.EVENT_READ, worker)
+
+    def _bury(self, worker: WorkerProcess, code: int, now_s: float) -> None:
+        """Do what follows from the end of a worker: wait for the others while all stop; otherwise start it again."""
+        if worker.connection.fileno() >= 0:
+            self._read(worker)  # its last words
+        self._forget(worker)
+        worker.close()
+        del self._workers[worker.number]
+        if self._stop_by_s is not None:
+            if code and self._failure is None:
+                self._failure = f"worker {worker.number} did not stop cleanly: {_how(worker, code)}"
+            return
+        if not self._is_announced:
+            self._fail(f"worker {worker.number}: {_how(worker, code)}", now_s)
+            return
+        settled = worker.ready_at_s is not None and now_s - worker.ready_at_s >= SETTLED_S
+        deaths = self._deaths[worker.number] = 1 if settled else self._deaths[worker.number] + 1
+        logger.error("worker %d (pid %d) is dead: %s", worker.number, worker.pid, _how(worker, code))
+        if deaths > MOST_DEATHS:
+            self._fail(
+                f"worker {worker.number} has died {deaths} times soon after its start, at last so: {_how(worker, code)}",
+                now_s,
+            )
+            return
+        self._change_safely(lambda: list(died(self._metadata.image, worker.node_id)))
+        self._due_s[worker.number] = now_s + (0.0 if deaths == 1 else PAUSE_S * 2 ** (deaths - 2))
+
+    def _forget(self, worker: WorkerProcess) -> None:
+        """Read no more from a worker's stream."""
+        if worker.connection.fileno() in self._selector.get_map():
+            self._selector.unregister(worker.connection)
+
+    def _fail(self, sentence: str, now_s: float) -> None:
+        self._failure = sentence
+        if self._stop_by_s is None:
+            self._stop(now_s)
+
+    def _stop(self, now_s: float) -> None:
+        self._stop_by_s = now_s + STOP_LIMIT_S
+        for worker in self._workers.values():
+            worker.signal(signal.SIGTERM)
+
+    def _all_ready(self) -> bool:
+        return len(self._workers) == len(self._configs) and all(
+            worker.ready is not None for worker in self._workers.values()
+        )
+
+
+def _how(worker: WorkerProcess, code: int) -> str:
+    """Return how a worker ended."""
+    if worker.last_words is not None:
+        return worker.last_words
+    return (
+        f"it was killed by {signal.Signals(-code).name}"
+        if code < 0
+        else f"it ended with the exit code {code}"
+    )

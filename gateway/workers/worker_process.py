@@ -1,0 +1,124 @@
+"""One worker as its supervisor sees it: the process, the stream to it, and when it gave the last sign of life."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+from collections.abc import Iterator
+from typing import Final
+
+from gateway.workers.messages import (
+    BadFrame,
+    Frames,
+    FromSupervisor,
+    FromWorker,
+    Ping,
+    Ready,
+    encode,
+    from_worker,
+)
+
+READ_BYTES: Final = 1 << 20
+PING_EVERY_S: Final = 0.4
+MOST_UNSENT_BYTES: Final = 256 << 20
+"""Bytes that wait for a worker which does not read. With more, the worker is killed and started again."""
+
+
+class WorkerProcess:
+    """A worker that was started. All methods return at once."""
+
+    def __init__(self, number: int, node_id: int, pid: int, connection: socket.socket, now_s: float) -> None:
+        """Take the started process and the supervisor's end of the stream."""
+        self.number = number
+        self.node_id = node_id
+        self.pid = pid
+        self.connection = connection
+        connection.setblocking(False)
+        self.ready: Ready | None = None
+        self.ready_at_s: float | None = None
+        self.last_words: str | None = None
+        """The sentence with which the worker ended."""
+        self.alive_at_s = now_s
+        """When the worker gave the last sign of life."""
+        self._asked_at_s: float | None = None
+        """When the oldest ping was sent that has no answer yet."""
+        self._pinged_at_s = 0.0
+        self._frames = Frames(from_worker)
+        self._unsent = bytearray()
+
+    @property
+    def wants_to_write(self) -> bool:
+        """Whether bytes wait until the worker reads."""
+        return bool(self._unsent)
+
+    def send(self, message: FromSupervisor) -> None:
+        """Send a message, or keep what the stream does not take yet. A worker that reads nothing is killed."""
+        self._unsent += encode(message)
+        self.write()
+        if len(self._unsent) > MOST_UNSENT_BYTES:
+            self.kill()
+
+    def write(self) -> None:
+        """Write what waits, as far as the stream takes it. A worker that is gone takes everything."""
+        while self._unsent:
+            try:
+                sent = self.connection.send(self._unsent)
+            except BlockingIOError:
+                return
+            except OSError:
+                self._unsent.clear()
+                return
+            del self._unsent[:sent]
+
+    def read(self, now_s: float) -> Iterator[FromWorker]:
+        """Yield the messages that came. Raises EOFError when the worker has closed the stream, or sent nonsense."""
+        try:
+            data = self.connection.recv(READ_BYTES)
+        except BlockingIOError:
+            return
+        except OSError as error:
+            raise EOFError from error
+        if not data:
+            raise EOFError
+        self.alive_at_s, self._asked_at_s = now_s, None
+        try:
+            yield from self._frames.feed(data)
+        except BadFrame as error:
+            raise EOFError from error
+
+    def ask(self, now_s: float) -> None:
+        """Ask a worker that serves for a sign of life, if the last ping was PING_EVERY_S ago."""
+        if self.ready is not None and now_s - self._pinged_at_s >= PING_EVERY_S:
+            self._pinged_at_s = now_s
+            if self._asked_at_s is None:
+                self._asked_at_s = now_s
+            self.send(Ping())
+
+    def is_silent(self, now_s: float, timeout_s: float) -> bool:
+        """Return whether the worker has left a ping unanswered for so long."""
+        return self._asked_at_s is not None and now_s - self._asked_at_s > timeout_s
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the process."""
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill the process, also a stopped one."""
+        self.signal(signal.SIGKILL)
+
+    def ended(self) -> int | None:
+        """Return the exit code of a process that has ended, negative for a signal; None while it lives."""
+        pid, status = os.waitpid(self.pid, os.WNOHANG)
+        return None if pid == 0 else os.waitstatus_to_exitcode(status)
+
+    def await_end(self) -> None:
+        """Wait until the process has ended."""
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(self.pid, 0)
+
+    def close(self) -> None:
+        """Close the stream."""
+        self.connection.close()

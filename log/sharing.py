@@ -1,0 +1,209 @@
+"""Shares a data directory among several workers, and makes it the directory of one process again.
+
+    workers/NAME/    the files of one worker that belong to no partition: those that `log.directory.log_directory` lists
+
+The partitions stay where they are. `split` gives each worker the checkpoints, the facts of the clean stop and the known damage of its own
+partitions, and `merge` puts them together again. While `workers` exists, only the files in it count. Each step is one rename, so a crash
+leaves the files of one kind or of the other. The caller holds the lock of the directory, and no worker runs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Final
+
+from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets
+from log.directory.directory_files import LOCK, RECOVERY_POINTS, WORKERS
+from log.directory.identity import check_ownership, take_identity, write_version
+from log.directory.stored_logs import (
+    CLEAN_SHUTDOWN,
+    STORED_LOGS,
+    StoredLog,
+    stopped_logs,
+    write_stored_logs,
+)
+from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
+from log.files.file_names import parse_partition_directory
+from log.files.versions import DIRECTORY_VERSION, WORKERS_VERSION
+from log.segments.damage import CutBytes, DamagedRange
+from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from log.durability.durability import Durability
+    from log.files.storage import Storage
+
+__all__ = ["WORKERS", "hold", "is_shared", "merge", "release", "split"]
+
+_NEW: Final = ".new"
+_OLD: Final = ".old"
+_LOST: Final = b"{}"
+"""The content of a damage register that can't be read, so that every log is checked from its start."""
+
+Key = tuple[str, int]
+
+
+@dataclass(slots=True)
+class _Files:
+    """The files of one process that belong to no partition."""
+
+    points: dict[Key, int] = field(default_factory=dict)
+    are_points_lost: bool = False
+    cleaned: dict[Key, int] = field(default_factory=dict)
+    logs: dict[str, StoredLog] = field(default_factory=dict)
+    is_clean: bool = True
+    ranges: dict[str, tuple[DamagedRange, ...]] = field(default_factory=dict)
+    cut: dict[str, tuple[CutBytes, ...]] = field(default_factory=dict)
+    is_damage_lost: bool = False
+
+    def take(self, other: _Files, is_wanted: Callable[[str, int], bool]) -> None:
+        """Add the facts about the partitions that are wanted. A fact that is lost is lost here, too."""
+        self.points |= {key: point for key, point in other.points.items() if is_wanted(*key)}
+        self.cleaned |= {key: offset for key, offset in other.cleaned.items() if is_wanted(*key)}
+        self.logs |= {name: stored for name, stored in other.logs.items() if _wants(is_wanted, name)}
+        self.ranges |= {path: found for path, found in other.ranges.items() if _wants(is_wanted, path)}
+        self.cut |= {path: found for path, found in other.cut.items() if _wants(is_wanted, path)}
+        self.is_clean = self.is_clean and other.is_clean
+        self.are_points_lost = self.are_points_lost or other.are_points_lost
+        self.is_damage_lost = self.is_damage_lost or other.is_damage_lost
+
+
+def _wants(is_wanted: Callable[[str, int], bool], path: str) -> bool:
+    key = parse_partition_directory(path.rpartition("/")[2])
+    return key is not None and is_wanted(*key)
+
+
+def is_shared(storage: Storage, root: str) -> bool:
+    """Return whether several workers had the directory last, so that `merge` must come before anything else."""
+    return storage.exists(f"{root}/{WORKERS}")
+
+
+def hold(storage: Storage, durability: Durability, root: str, node_id: int) -> None:
+    """Take the lock of a data directory. Raises DirectoryLocked, OSError, and IncompatibleFormat as `LogDirectory.open` does."""
+    check_ownership(storage, root)
+    durability.sync(directories=storage.make_directories(root))
+    storage.lock(f"{root}/{LOCK}")
+    try:
+        take_identity(storage, durability, root, node_id)
+    except BaseException:
+        storage.unlock(f"{root}/{LOCK}")
+        raise
+
+
+def release(storage: Storage, root: str) -> None:
+    """Release the lock."""
+    storage.unlock(f"{root}/{LOCK}")
+
+
+def split(
+    storage: Storage,
+    durability: Durability,
+    root: str,
+    names: Iterable[str],
+    owner_of: Callable[[str, int], str | None],
+) -> None:
+    """Give each of the workers the files of its partitions. What nobody owns is forgotten. Raises OSError, IncompatibleFormat."""
+    _remove(storage, f"{root}/{WORKERS}{_NEW}")
+    whole = _read(storage, durability, root, root)
+    new = f"{root}/{WORKERS}{_NEW}"
+    storage.make_directory(new)
+    for name in names:
+        share = _Files()
+        share.take(whole, lambda topic, partition, name=name: owner_of(topic, partition) == name)  # type: ignore[misc]
+        storage.make_directory(f"{new}/{name}")
+        _write(storage, durability, root, f"{new}/{name}", share)
+        durability.sync(directories=[f"{new}/{name}"])
+    durability.sync(directories=[new])
+    write_version(storage, durability, root, WORKERS_VERSION)
+    storage.rename(new, f"{root}/{WORKERS}")
+    durability.sync(directories=[root])
+    for name in (RECOVERY_POINTS, CLEANER_OFFSETS, CLEAN_SHUTDOWN, STORED_LOGS, DAMAGED_BATCHES):
+        storage.delete(f"{root}/{name}")
+
+
+def merge(
+    storage: Storage, durability: Durability, root: str, owner_of: Callable[[str, int], str | None]
+) -> None:
+    """Make the directory that of one process again. Raises OSError, IncompatibleFormat.
+
+    Of two workers that have facts about a partition its owner is right: the other had the partition, or one of that name, before. A
+    partition without an owner keeps its recovery point as evidence, and its log is checked.
+    """
+    shared = f"{root}/{WORKERS}"
+    whole = _Files()
+    for name in sorted(storage.list_directory(shared)):
+        found = _read(storage, durability, root, f"{shared}/{name}")
+        for key, point in found.points.items():
+            if owner_of(*key) is None:
+                whole.points[key] = min(point, whole.points.get(key, point))
+        whole.take(found, lambda topic, partition, name=name: owner_of(topic, partition) == name)  # type: ignore[misc]
+    _write(storage, durability, root, root, whole)
+    durability.sync(directories=[root])
+    _remove(storage, shared + _OLD)
+    storage.rename(shared, shared + _OLD)
+    durability.sync(directories=[root])
+    write_version(storage, durability, root, DIRECTORY_VERSION)
+    _remove(storage, shared + _OLD)
+
+
+def _read(storage: Storage, durability: Durability, root: str, files: str) -> _Files:
+    logs, is_clean = stopped_logs(storage, files)
+    register = DamageRegister()
+    register.load(storage, durability, root, files)
+    cleaned = read_cleaned_offsets(storage, files)
+    path = f"{files}/{RECOVERY_POINTS}"
+    points: dict[Key, int] = {}
+    is_lost = False
+    if storage.exists(path):
+        try:
+            points = decode_offsets(storage.read_file(path), path)
+        except CorruptCheckpoint:
+            is_lost = True
+    else:
+        is_lost = storage.exists(f"{files}/{CLEANER_OFFSETS}")
+    return _Files(
+        points,
+        is_lost,
+        cleaned,
+        logs,
+        is_clean,
+        {path: tuple(found) for path, found in register.all().items()},
+        {path: tuple(found) for path, found in register.cut().items()},
+        register.is_lost,
+    )
+
+
+def _write(storage: Storage, durability: Durability, root: str, files: str, content: _Files) -> None:
+    """Replace all files that describe the partitions of one process."""
+    if content.are_points_lost:
+        storage.delete(f"{files}/{RECOVERY_POINTS}")
+    else:
+        durability.replace(f"{files}/{RECOVERY_POINTS}", encode_offsets(content.points))
+    if content.cleaned or content.are_points_lost:
+        durability.replace(f"{files}/{CLEANER_OFFSETS}", encode_offsets(content.cleaned))
+    else:
+        storage.delete(f"{files}/{CLEANER_OFFSETS}")
+    if content.is_damage_lost:
+        durability.replace(f"{files}/{DAMAGED_BATCHES}", _LOST)
+    elif content.ranges or content.cut:
+        storage.delete(f"{files}/{DAMAGED_BATCHES}")
+        register = DamageRegister()
+        register.load(storage, durability, root, files)
+        register.fill(content.ranges, content.cut)
+    else:
+        storage.delete(f"{files}/{DAMAGED_BATCHES}")
+    for name in (CLEAN_SHUTDOWN, STORED_LOGS):
+        storage.delete(f"{files}/{name}")
+    write_stored_logs(durability, files, content.logs, all_clean=content.is_clean)
+
+
+def _remove(storage: Storage, directory: str) -> None:
+    """Delete a directory of workers with the files in it, if there is one."""
+    if not storage.exists(directory):
+        return
+    for name in storage.list_directory(directory):
+        for file in storage.list_directory(f"{directory}/{name}"):
+            storage.delete(f"{directory}/{name}/{file}")
+        storage.delete_directory(f"{directory}/{name}")
+    storage.delete_directory(directory)

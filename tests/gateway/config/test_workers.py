@@ -1,0 +1,49 @@
+from __future__ import annotations
+
+import pytest
+
+from gateway.config import Config, load_config
+from gateway.config.workers import worker_config, workers_complaint
+
+
+def config(*overrides: str, workers: int = 2) -> Config:
+    return load_config(overrides=[f"seqgate.workers={workers}", *overrides])
+
+
+def test_each_worker_has_the_next_node_id_and_ports() -> None:
+    given = config(
+        "node.id=5",
+        "listeners=PLAINTEXT://[::1]:9092,SSL://:9192",
+        "advertised.listeners=PLAINTEXT://one.example:19092,SSL://one.example:19192",
+        workers=3,
+    )
+    third = worker_config(given, 3)
+    assert third.int("node.id") == 7
+    assert [(place.host, place.port) for place in third.listeners] == [("::1", 9094), ("", 9194)]
+    assert [place.port for place in third.advertised_listeners] == [19094, 19194]
+    first = worker_config(given, 1)
+    assert (first.int("node.id"), first.listeners) == (5, given.listeners)
+    assert given.int("node.id") == 5
+
+
+def test_any_free_port_stays_any_free_port() -> None:
+    given = config("listeners=PLAINTEXT://127.0.0.1:0")
+    assert worker_config(given, 2).listeners[0].port == 0
+    assert workers_complaint(given) is None
+
+
+@pytest.mark.parametrize(
+    ("overrides", "said"),
+    [
+        (["seqgate.cluster=file:///tmp"], "--workers is for a data directory without a bucket"),
+        (["listeners=PLAINTEXT://h:9092,SSL://h:9093"], "two workers would listen on h:9093"),
+        (["listeners=PLAINTEXT://h:65535"], "worker 2 would listen on port 65536"),
+    ],
+)
+def test_settings_that_do_not_go_together(overrides: list[str], said: str) -> None:
+    assert said in str(workers_complaint(config(*overrides)))
+    assert workers_complaint(config(*overrides, workers=1)) is None
+
+
+def test_listeners_on_ports_apart_go_together() -> None:
+    assert workers_complaint(config("listeners=PLAINTEXT://h:9092,SSL://h:9094")) is None

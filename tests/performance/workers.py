@@ -1,0 +1,146 @@
+"""What several workers serve on several cores: the same load on one worker and on more, bound by the gateway's CPU.
+
+    python -m tests.performance.workers                     # 1 and 2 workers, ten seconds each
+    python -m tests.performance.workers --workers 1 2 4 --seconds 20
+
+Each worker leads one topic, and a load generator of its own drives it, so that the generators do not wait for each other. With
+as many cores as workers and generators the column *times one* is what a further core brings; on fewer cores the generators take their
+share, which the column *client CPU* shows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import sys
+import tempfile
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.performance.brokers import SeqgateBroker, await_api_versions
+from tests.performance.loads import (
+    PAGE_CACHE,
+    Sample,
+    load_program,
+    run_plan,
+    write_produce_plan,
+)
+from tests.support.gateway_process import GatewayProcess
+from tests.support.wire import Wire
+from tests.system.workers.scene import consecutive_ports
+
+PARTITIONS = 4
+CONNECTIONS = 16
+
+
+class WorkerBroker(SeqgateBroker):
+    """A gateway with several workers; each can be asked for as a broker of its own."""
+
+    def __init__(self, directory: Path, count: int) -> None:
+        super().__init__(directory)
+        self.count = count
+        self._gateway = GatewayProcess(
+            directory / "data", settings={"seqgate.workers": str(count)}, port=consecutive_ports(count)
+        )
+
+    def worker(self, number: int) -> OneWorker:
+        """Return one of the workers, counted from 1."""
+        listed = re.findall(r"worker \d+ (\d+)", self._gateway.ready_line)
+        pid = int(listed[number - 1]) if listed else self.pid
+        return OneWorker(self.directory, f"127.0.0.1:{self._gateway.port + number - 1}", pid)
+
+
+class OneWorker(SeqgateBroker):
+    """One worker, which another object starts and stops."""
+
+    def __init__(self, directory: Path, bootstrap: str, pid: int) -> None:
+        super().__init__(directory)
+        self.bootstrap, self.pid = bootstrap, pid
+
+
+@dataclass(frozen=True)
+class Result:
+    """The sums over all workers."""
+
+    workers: int
+    records_per_s: float
+    p99_ms: float
+    broker_cpu_s: float
+    client_cpu_s: float
+    seconds: float
+
+
+def create_led_topic(bootstrap: str, name: str, node_id: int) -> None:
+    """Create a topic whose partitions one worker leads."""
+    assignments = [{"partition_index": index, "broker_ids": [node_id]} for index in range(PARTITIONS)]
+    topic = {
+        "name": name,
+        "num_partitions": -1,
+        "replication_factor": -1,
+        "assignments": assignments,
+        "configs": [{"name": "flush.messages", "value": PAGE_CACHE}],
+    }
+    with Wire(bootstrap) as wire:
+        created = wire.call("create_topics", 7, topics=[topic], timeout=10_000).fields["topics"][0]
+        assert created["error_code"] == 0, created
+
+
+def measure(directory: Path, program: list[str], count: int, seconds: float) -> Result:
+    """Drive all workers at once with one-record requests."""
+
+    def drive(number: int) -> Sample:
+        worker = broker.worker(number)
+        topic, plan = f"bench-{number}", directory / f"{number}.plan"
+        await_api_versions(worker.bootstrap)
+        write_produce_plan(
+            plan, worker, topic, partitions=PARTITIONS, connections=CONNECTIONS, record_count=1, size=100
+        )
+        return run_plan(program, worker, plan, "produce", seconds=seconds)
+
+    with WorkerBroker(directory, count) as broker, ThreadPoolExecutor(count) as threads:
+        for number in range(1, count + 1):
+            create_led_topic(broker.bootstrap, f"bench-{number}", number)
+        samples = list(threads.map(drive, range(1, count + 1)))
+    return Result(
+        count,
+        sum(sample.records_per_s for sample in samples),
+        max(sample.p99_ms for sample in samples),
+        sum(sample.broker_cpu_s for sample in samples),
+        sum(sample.client_cpu_s for sample in samples) / count,  # each generator sees the CPU of all
+        seconds,
+    )
+
+
+def table(results: Sequence[Result]) -> str:
+    lines = [
+        "| workers | records/s | times one | p99 ms | gateway CPU % | client CPU % |",
+        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+    ]
+    for result in results:
+        times = result.records_per_s / results[0].records_per_s
+        gateway, client = (100 * used / result.seconds for used in (result.broker_cpu_s, result.client_cpu_s))
+        lines.append(
+            f"| {result.workers} | {result.records_per_s:,.0f} | {times:.2f} | {result.p99_ms:.1f} | {gateway:.0f} | {client:.0f} |"
+        )
+    return "\n".join(lines)
+
+
+def main(given: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.performance.workers", description=__doc__)
+    parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="numbers of workers (1 2)")
+    parser.add_argument("--seconds", type=float, default=10.0, help="length of each load (10)")
+    arguments = parser.parse_args(given)
+    with tempfile.TemporaryDirectory(prefix="seqgate-workers-") as name:
+        root = Path(name)
+        program = load_program(root)
+        results = [
+            measure(root / str(count), program, count, arguments.seconds) for count in arguments.workers
+        ]
+    print(table(results))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,91 @@
+"""`seqgate` commands on a data directory with several workers: while they run, after a stop, and after all were killed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer
+
+from tests.system.workers.scene import (
+    PARTITIONS,
+    TOPIC,
+    await_that,
+    consecutive_ports,
+    create_topic,
+    is_running,
+    load,
+    pids,
+    workers,
+)
+
+
+def seqgate(data_dir: Path, *words: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "gateway", *words, "--data-dir", str(data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def listed(data_dir: Path, *words: str) -> Any:
+    return json.loads(seqgate(data_dir, *words, "--json"))
+
+
+def test_lists_have_what_every_worker_knows(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with workers(data_dir, 2, consecutive_ports(2)) as gateway:
+        create_topic(gateway.bootstrap)
+        with load(gateway.bootstrap) as running:
+            running.await_progress()
+        groups = [f"group-{number}" for number in range(4)]
+        for group in groups:
+            consumer = KafkaConsumer(
+                TOPIC, bootstrap_servers=gateway.bootstrap, group_id=group, auto_offset_reset="earliest"
+            )
+            next(consumer)
+            consumer.commit()
+            consumer.close()
+        assert sorted(row["group"] for row in listed(data_dir, "groups", "list")["groups"]) == groups
+        for group in groups:
+            assert listed(data_dir, "groups", "describe", group)["group"] == group
+        producers = listed(data_dir, "producers")["producers"]
+        assert {row["partition"] for row in producers} == set(range(PARTITIONS))
+        seqgate(data_dir, "users", "add", "alice", "--password-stdin", code=2)  # no such option
+        assert "worker on node 2" in seqgate(data_dir, "status")
+        assert seqgate(data_dir, "sweep")
+
+
+@pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])
+def test_a_directory_without_workers_is_read(tmp_path: Path, is_killed: bool) -> None:
+    data_dir = tmp_path / "data"
+    gateway = workers(data_dir, 2, consecutive_ports(2)).start()
+    create_topic(gateway.bootstrap)
+    with load(gateway.bootstrap) as running:
+        running.await_progress()
+    claimed = listed(data_dir, "pids", "list")
+    left = pids(gateway)
+    if is_killed:
+        gateway.kill()
+        await_that(lambda: not any(map(is_running, left)), "a worker is still there")
+    else:
+        gateway.stop()
+    assert len(listed(data_dir, "pids", "list")["blocks"]) == len(claimed["blocks"])
+    seqgate(data_dir, "status", code=1)
+    if is_killed:
+        assert (
+            "several workers had"
+            in subprocess.run(
+                [sys.executable, "-m", "gateway", "repair", "--data-dir", str(data_dir)],
+                capture_output=True,
+                text=True,
+                check=False,
+            ).stderr
+        )
+    else:
+        seqgate(data_dir, "repair")
+    with gateway:
+        assert len(listed(data_dir, "status")["workers"]) == 2
