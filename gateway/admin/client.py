@@ -76,13 +76,16 @@ def _first(places: Sequence[Path], ask_at: Callable[[Path], B]) -> B:
     raise refusal
 
 
-def _ask_at(place: Path, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S) -> A:
+def _ask_at(
+    place: Path, request: Request[A], timeout_s: float = ANSWER_TIMEOUT_S, *, is_whole: bool = False
+) -> A:
+    """Return the answer of one gateway. `is_whole`: all others are asked, too, so nothing is left out that a note must tell."""
     line = _exchange(place, msgspec.json.encode(request) + b"\n", timeout_s)
     try:
         answer = msgspec.json.decode(line, type=Answer)
         if answer.error is not None:
             raise ControlError(answer.error)
-        if answer.note is not None:
+        if answer.note is not None and not is_whole:
             _show_once(answer.note)
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -108,7 +111,7 @@ def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
     refusal: ControlError | None = None
     for place in asked:
         try:
-            found.append(_pages_of(place, request))
+            found.append(_pages_of(place, request, is_whole=True))
         except ControlError as error:
             refusal = refusal or error
     if refusal is not None and not found:
@@ -116,11 +119,11 @@ def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
     return joined(found)
 
 
-def _pages_of(place: Path, request: Request[A]) -> list[A]:
+def _pages_of(place: Path, request: Request[A], *, is_whole: bool = False) -> list[A]:
     pages = []
     following: Request[A] | None = request
     while following is not None:
-        pages.append(_ask_at(place, following))
+        pages.append(_ask_at(place, following, is_whole=is_whole))
         following = following.next_page(pages[-1])
     return pages
 
