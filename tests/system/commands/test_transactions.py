@@ -148,7 +148,12 @@ def _files(directory: Path) -> dict[Path, tuple[int, int]]:
 class TestList:
     def test_no_transactional_ids(self, gateway: GatewayProcess) -> None:
         told = transactions(gateway, "list", "--json").json
-        assert told == {"gateway": "running", "transactions": [], "offline_partitions": []}
+        assert told == {
+            "gateway": "running",
+            "transactions": [],
+            "offline_partitions": [],
+            "partitions_elsewhere": [],
+        }
         assert "0 transactional ids." in transactions(gateway, "list").stdout
 
     def test_tells_producers_and_transactions(self, gateway: GatewayProcess) -> None:
