@@ -62,7 +62,6 @@ KEPT: Final = {
     "manifest_of_a_later_session_replaced": 151,
     "manifests_read_before_the_seal": 5,
     "markers_not_replayed": 100,
-    "metadata_left_out": 0,
     "missing_object_taken_for_damage": 7,
     "named_parts_deleted": 0,
     "names_gone_with_their_segments": 100,
