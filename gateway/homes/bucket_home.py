@@ -206,6 +206,8 @@ class BucketHome:
         self._journal = journal = SharedJournal(
             log, self._started.shared, self.durability, self._machine.clock
         )
+        session, node_id, *_ = self.wal.session
+        journal.ended_if = lambda image: image.brokers.why_ended(node_id, session)
         journal.on_ended.append(self._fenced)
         self._flusher.when_given_up.append(journal.give_up)
         return journal

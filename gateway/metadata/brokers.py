@@ -59,6 +59,20 @@ class StoredBrokers:
         for session in [session for session in self.ended if session < boundary]:
             del self.ended[session]
 
+    def why_ended(self, node_id: int, session: int) -> str | None:
+        """Return why this session of a broker must not act any more, as a sentence; None while it may, or is not registered yet.
+
+        The epoch of a broker is the number of the session that registered it.
+        """
+        broker = self.by_id.get(node_id)
+        if broker is None or broker.broker_epoch < session:
+            return None
+        if broker.broker_epoch > session:
+            return (
+                f"session {broker.broker_epoch} has registered the broker {node_id} after session {session}"
+            )
+        return f"the broker {node_id} of session {session} is fenced" if broker.fenced else None
+
     def replay(
         self,
         record: RegisterBrokerRecord

@@ -64,6 +64,8 @@ class SharedJournal:
         while entries := await self._settled(self._shared.read(at_once)):
             for entry in entries:
                 await self._take(entry)
+            if self._ended.done():
+                raise StorageFailed(self._ended.result())
             if len(entries) < at_once:
                 return
             at_once = min(2 * at_once, MOST_LOOKS)
@@ -119,7 +121,7 @@ class SharedJournal:
             await self.folded.fold_in(records, entry.end_offset)
         sentence = self.ended_if(self.folded.image)
         if sentence is not None:
-            self._end(sentence)
+            self._note_end(sentence)
 
     def _copy(self, change: StoredChange) -> None:
         """Append the change to the local log, which takes it for durable: the bucket has it."""
@@ -141,9 +143,13 @@ class SharedJournal:
                 error,
             )
 
-    def _end(self, sentence: str, cause: Exception | None = None) -> NoReturn:
+    def _note_end(self, sentence: str) -> None:
+        """End the journal: the next call raises. The change that says so may be this gateway's own, and has been made."""
         if not self._ended.done():
             self._ended.set_result(sentence)
             for ended in self.on_ended:
                 ended(sentence)
+
+    def _end(self, sentence: str, cause: Exception) -> NoReturn:
+        self._note_end(sentence)
         raise StorageFailed(sentence) from cause

@@ -193,3 +193,23 @@ async def test_the_status_without_a_bucket_shows_no_calls(tmp_path: Path) -> Non
     await running.stop()
     assert shown.exit_code == 0
     assert "bucket" not in shown.stdout.replace(str(tmp_path), "")
+
+
+async def test_a_start_after_a_clean_stop_rebuilds_nothing_and_reads_later_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await live(tmp_path / "cache", tmp_path / "bucket")
+
+    async def rebuild(*_: object) -> NoReturn:
+        raise AssertionError("the directory is made anew")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("gateway.homes.bucket_home.rebuild_directory", rebuild)
+        again = gateway(tmp_path / "cache", tmp_path / "bucket")
+        await again.start()
+    assert isinstance(again.home, BucketHome)
+    journal = again.home._journal
+    assert journal is not None
+    assert again.services.topics.metadata_log.last_offset == 1
+    assert journal.copied == (4, 2)
+    await again.stop()

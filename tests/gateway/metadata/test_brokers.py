@@ -55,3 +55,13 @@ def test_a_broker_leaves() -> None:
     brokers.replay(UnregisterBrokerRecord(2, 6))
     brokers.replay(UnregisterBrokerRecord(3, 6))
     assert list(brokers.by_id) == [1]
+
+
+def test_a_session_ends_with_the_fencing_of_its_broker_or_a_later_session() -> None:
+    brokers = stored(registered(1, 5))
+    assert brokers.why_ended(1, 5) is None
+    assert brokers.why_ended(1, 6) is None
+    assert brokers.why_ended(2, 3) is None
+    assert brokers.why_ended(1, 4) == "session 5 has registered the broker 1 after session 4"
+    brokers.replay(BrokerRegistrationChangeRecord(1, 5, fenced=1))
+    assert brokers.why_ended(1, 5) == "the broker 1 of session 5 is fenced"

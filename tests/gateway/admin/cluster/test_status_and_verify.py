@@ -196,6 +196,22 @@ def test_damage_is_found(bucket: Path, chosen: Callable[[Path], str], damage: Ca
     assert shown.stdout.count(found.damaged[0].key) == 1
 
 
+@pytest.mark.parametrize("damage", [_flip, _cut], ids=["flipped", "cut"])
+def test_a_damaged_change_of_the_metadata_is_found(bucket: Path, damage: Callable[[Path], None]) -> None:
+    last = keys(bucket, "meta")[-1]
+    damage(bucket / last)
+    found = answer("verify", bucket, Verification, 1)
+    assert [row.key for row in found.damaged] == [last]
+    assert last in run("verify", bucket).stdout
+
+
+def test_a_missing_change_of_the_metadata_is_told(bucket: Path) -> None:
+    (bucket / keys(bucket, "meta")[1]).unlink()
+    result = run("verify", bucket)
+    assert result.exit_code == 1
+    assert f"meta/{1:020} is missing, and later objects are there" in result.stderr
+
+
 def test_the_logs_of_collected_sessions_are_not_asked_for(bucket: Path) -> None:
     (bucket / SESSIONS_BOUNDARY_KEY).write_bytes(encode_boundary(1))
     found = answer("verify", bucket, Verification)

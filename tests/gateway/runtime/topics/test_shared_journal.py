@@ -179,6 +179,16 @@ class TestTheEndOfAWriter:
 
         in_virtual_time(scene())
 
+    def test_a_writer_may_end_itself_by_its_last_change(self, tmp_path: Path) -> None:
+        async def scene() -> None:
+            writer = await open_writer(tmp_path, SimulatedBucket(), 0)
+            writer.journal.ended_if = lambda image: "fenced" if count_in(image) else None
+            assert await writer.count() == 1
+            with pytest.raises(StorageFailed, match="fenced"):
+                await writer.count()
+
+        in_virtual_time(scene())
+
     def test_a_change_that_waits_for_the_store_is_given_up(self, tmp_path: Path) -> None:
         async def scene() -> None:
             writer = await open_writer(tmp_path, SimulatedBucket(), 0)
