@@ -30,7 +30,7 @@ from gateway.cluster.wal.sessions import (
     SharedLogContent,
     read_on,
     read_shared_log,
-    register,
+    register_next,
 )
 from gateway.config import Config
 from gateway.homes.bucket_rebuild import rebuild_directory
@@ -49,6 +49,9 @@ logger = logging.getLogger(__name__)
 
 FIRST_WITH_BROKERS: Final = 3
 """The first version of the cluster's formats whose sessions become brokers."""
+
+STARTING_MS: Final = 60_000
+"""The age up to which a session that is no broker yet counts as starting. Another gateway gets another node id meanwhile."""
 
 
 class Started(NamedTuple):
@@ -94,11 +97,8 @@ class BucketStart:
         self._local = read_local_session(self._machine.storage, str(self._path))
         self._known = known = await read_shared_log(self._objects)
         self._checks.check_bucket(known)
-        self._image = image_of(known)
-        node_id, replaces = self._node_id()
         # Registered before it seals: of two starts of a node at the same time, the later one seals the earlier.
-        facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
-        session = await register(self._objects, node_id, facts, known=known)
+        session, replaces = await self._register()
         sealed = await self._seal(session)
         # After the seals: no record of an earlier session belongs to a topic that was created later.
         await read_on(reads, known)
@@ -112,19 +112,43 @@ class BucketStart:
         shared.sessions = [each for each in known.sessions if each.session < shared.next_seq]
         return Started(session, shared, replaces, restored)
 
+    async def _register(self) -> tuple[Session, int]:
+        """Register the session, under a node id that is free right before it. Returns the session, and the epoch as `_node_id` does."""
+        facts = SessionFacts(fresh_id(), self._machine.clock.now_ms(), platform.node(), _release())
+        session: Session | None = None
+        while session is None:
+            self._image = image_of(self._known)
+            node_id, replaces = self._node_id()
+            session = await register_next(self._objects, node_id, facts, self._known)
+        if not self._config.is_set("node.id"):
+            self._config.choose("node.id", session.node_id)
+            logger.info("node.id is not set; this gateway is node %d", session.node_id)
+        return session, replaces
+
     def _node_id(self) -> tuple[int, int]:
         """Return the node id, and the epoch of its last registration, or ANY_EPOCH if the id was set."""
         if self._config.is_set("node.id"):
             return self._config.int("node.id"), ANY_EPOCH
         last = None if self._local is None else self._known.of(self._local.session)
-        chosen, replaces = choose_node_id(
+        return choose_node_id(
             self._image,
             kept=None if last is None else last.node_id,
             last_session=None if last is None else last.session,
+            starting=self._starting(),
         )
-        self._config.choose("node.id", chosen)
-        logger.info("node.id is not set; this gateway is node %d", chosen)
-        return chosen, replaces
+
+    def _starting(self) -> Collection[int]:
+        """Return the node ids of the gateways that have registered a session just now, and may become brokers soon."""
+        since_ms = self._machine.clock.now_ms() - STARTING_MS
+        brokers = self._image.brokers
+        died_here = None if self._local is None else self._local.session
+        return {
+            session.node_id
+            for session in self._known.sessions
+            if session.registered_ms > since_ms
+            and session.session != died_here
+            and session_state(brokers, session, FIRST_WITH_BROKERS) is SessionState.NO_BROKER
+        }
 
     def _others(self, session: Session) -> Collection[int]:
         """Return the node ids of the other live gateways."""

@@ -29,29 +29,35 @@ ANY_EPOCH: Final = -2
 NOT_REGISTERED: Final = -1
 
 
-def free_node_id(image: MetadataImage) -> tuple[int, int]:
-    """Return the lowest node id without a live broker, and the epoch of its last registration: NOT_REGISTERED without any.
+def free_node_id(image: MetadataImage, starting: Collection[int] = ()) -> tuple[int, int]:
+    """Return the lowest node id without a live broker that is not among `starting`, and the epoch of its last registration: NOT_REGISTERED without any.
 
     The id of a gateway that has ended is free: if that gateway starts again, it gets another one.
     """
     node_id = LOWEST_NODE_ID
     brokers = image.brokers.by_id
-    while node_id in brokers and not brokers[node_id].fenced:
+    while node_id in starting or (node_id in brokers and not brokers[node_id].fenced):
         node_id += 1
     return node_id, epoch_of(image, node_id)
 
 
-def choose_node_id(image: MetadataImage, *, kept: int | None, last_session: int | None) -> tuple[int, int]:
+def choose_node_id(
+    image: MetadataImage,
+    *,
+    kept: int | None,
+    last_session: int | None,
+    starting: Collection[int] = (),
+) -> tuple[int, int]:
     """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
 
     `kept` is the id in its data directory, and `last_session` the session that used the directory last. The gateway keeps its id unless another
-    one is live under it by now.
+    one is live under it by now. `starting` are the ids of gateways that are about to join.
     """
     if kept is None:
-        return free_node_id(image)
+        return free_node_id(image, starting)
     epoch = epoch_of(image, kept)
-    if image.brokers.is_current(kept, epoch) and epoch != last_session:
-        return free_node_id(image)
+    if kept in starting or (image.brokers.is_current(kept, epoch) and epoch != last_session):
+        return free_node_id(image, starting)
     return kept, epoch
 
 

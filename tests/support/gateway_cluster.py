@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -30,7 +31,7 @@ def await_true(condition: Callable[[], bool], what: str, patience_s: float = PAT
 
 
 class GatewayCluster:
-    """Gateways over one directory. Each has a cache of its own, and gets its node id from the cluster."""
+    """Gateways over one directory, which start at the same time. Each has a cache of its own, and gets its node id from the cluster."""
 
     def __init__(self, path: Path, count: int, settings: dict[str, str] | None = None) -> None:
         self.path = path
@@ -48,8 +49,8 @@ class GatewayCluster:
 
     def __enter__(self) -> Self:
         try:
-            for gateway in self.gateways:
-                gateway.start()
+            with ThreadPoolExecutor(len(self.gateways)) as pool:
+                list(pool.map(GatewayProcess.start, self.gateways))
             await_true(lambda: len(self.brokers()) == len(self.gateways), "every gateway has registered")
         except BaseException:
             for gateway in self.gateways:

@@ -39,6 +39,9 @@ CHANGE_MAGIC: Final = b"SQMC"
 _OBJECT: Final = re.compile(r"meta/([0-9]{20})")
 
 
+WAITING: Final = "the gateway waits to register its session"
+
+
 class CorruptRegistration(Exception):
     """The bytes are no registration of a session. The message names the object and what is wrong."""
 
@@ -131,21 +134,38 @@ async def register(
     Adds to `known` what it has not read, up to the registration. The cluster id is that of the first session. Raises
     IncompatibleFormat where a later release registered a session, CorruptRegistration, Refused.
     """
-    nonce = secrets.token_bytes(NONCE_BYTES)
-    reads = PersistentReads(objects, "the gateway waits to register its session", chance)
     known = SharedLogContent() if known is None else known
-    await read_on(reads, known)
+    await read_on(PersistentReads(objects, WAITING, chance), known)
     while True:
-        number = known.end_seq
-        cluster_id = known.sessions[0].cluster_id if known.sessions else facts.cluster_id
-        registered = RegisteredSession(
-            number, node_id, nonce, cluster_id, CLUSTER_VERSION, facts.now_ms, facts.host, facts.release
-        )
-        content = encode_registration(registered)
-        present = await create_or_read(reads, registration_key(number), content)
-        known.add(present)
-        if present == content:
-            return Session(number, node_id, nonce, cluster_id)
+        session = await register_next(objects, node_id, facts, known, chance=chance)
+        if session is not None:
+            return session
+
+
+async def register_next(
+    objects: ObjectStore,
+    node_id: int,
+    facts: SessionFacts,
+    known: SharedLogContent,
+    *,
+    chance: random.Random | None = None,
+) -> Session | None:
+    """Register a new session right behind `known`; None if another object came first, which is then added to `known`.
+
+    So the node id may be chosen by all that comes before the registration. Waits and raises as `register`.
+    """
+    nonce = secrets.token_bytes(NONCE_BYTES)
+    number = known.end_seq
+    cluster_id = known.sessions[0].cluster_id if known.sessions else facts.cluster_id
+    registered = RegisteredSession(
+        number, node_id, nonce, cluster_id, CLUSTER_VERSION, facts.now_ms, facts.host, facts.release
+    )
+    content = encode_registration(registered)
+    present = await create_or_read(
+        PersistentReads(objects, WAITING, chance), registration_key(number), content
+    )
+    known.add(present)
+    return Session(number, node_id, nonce, cluster_id) if present == content else None
 
 
 async def sessions(objects: ObjectStore, *, chance: random.Random | None = None) -> list[RegisteredSession]:

@@ -174,6 +174,12 @@ def test_a_gateway_keeps_its_id_unless_another_one_is_live_under_it(
     assert choose_node_id(image, kept=kept, last_session=last_session) == expected
 
 
+def test_gateways_that_are_about_to_join_keep_their_node_ids() -> None:
+    image = cluster([1, 3])
+    assert free_node_id(image, starting=(2, 4))[0] == 5
+    assert choose_node_id(image, kept=2, last_session=None, starting=(2,))[0] == 4
+
+
 def test_an_earlier_session_does_not_replace_a_later_one() -> None:
     image = cluster([1])
     carry_out(image, register_broker(image, broker(1, 9)))
