@@ -313,7 +313,7 @@ class BucketHome:
         except (SessionFenced, TimeoutError, DirectoryLocked, IncompatibleFormat, OSError) as error:
             logger.warning(
                 "the clean stop can't be recorded, so the next start rebuilds the data directory: %s",
-                error or "the store does not answer",
+                str(error) or "the store does not answer",
             )
         finally:
             await self.wal.close()
