@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any, Protocol
+
+from gateway.homes.home import StartFailed
+
+logger = logging.getLogger(__name__)
 
 
 class Startable(Protocol):
@@ -21,10 +26,10 @@ class Startable(Protocol):
 
 
 async def start_until(stopped: asyncio.Future[Any], gateway: Startable) -> bool:
-    """Start the gateway; return False if `stopped` was done before anything of the gateway ran. Raises StartFailed.
+    """Start the gateway; return False if `stopped` was done before the gateway ran. Raises StartFailed.
 
     Later the start finishes, and the caller stops the gateway. A start waits for a bucket, for its first block of producer ids for one. So
-    once `stopped` is done, the start does not wait longer than a stop does.
+    once `stopped` is done, the start does not wait longer than a stop does. A start that fails then has stopped the gateway itself: False.
     """
     starting = asyncio.ensure_future(gateway.start())
     await asyncio.wait((starting, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -36,6 +41,11 @@ async def start_until(stopped: asyncio.Future[Any], gateway: Startable) -> bool:
     giving_up = None if starting.done() else gateway.limit_waiting()
     try:
         await starting
+    except StartFailed as error:
+        if not stopped.done():
+            raise
+        logger.warning("the gateway was stopped before its start was complete: %s", error)
+        return False
     finally:
         if giving_up is not None:
             giving_up.cancel()

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 def update_config(log: PartitionLog, config: LogConfig) -> None:
-    """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be replayed for it.
+    """Use another configuration of the topic from now on. Raises StorageFailed when the log can't be replayed for it, NotCached.
 
     Takes the log offline when its side files can't be read or written.
     """

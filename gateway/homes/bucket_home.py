@@ -1,8 +1,8 @@
 """A home in a bucket: records are durable in the write-ahead log of the gateway's session, and the local disk is a cache.
 
-A start registers a session, seals all earlier ones, and so is the only writer; a gateway that ran before it can't acknowledge
-anything any more. Then the data directory is rebuilt from the logs of the earlier sessions, unless the last of them ended on this
-very disk by a clean stop.
+A start registers a session and seals the earlier sessions of its own node, which then can't acknowledge anything any more (`BucketStart`).
+Then the data directory is rebuilt from the bucket, unless the last session of the cluster ended on this very disk by a clean stop. Once the
+gateway serves, it joins the other gateways of the bucket (`ClusterMembership`) and adopts the partitions that they give it (`Adoptions`).
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ _UNUSABLE: Final = (
 
 
 class BucketHome:
-    """The bucket of `seqgate.cluster`, and the data directory as its cache."""
+    """The bucket of `seqgate.cluster`, which gateways share, and the data directory as its cache."""
 
     def __init__(self, config: Config, machine: Machine) -> None:
         self._config = config
@@ -136,7 +136,7 @@ class BucketHome:
         return self._cache.blocks.held
 
     async def enter(self) -> None:
-        """Become the only writer of the bucket, and make the data directory what the bucket has. Raises StartFailed."""
+        """Begin a session, and make the data directory what the bucket has. Raises StartFailed."""
         self._end = asyncio.get_running_loop().create_future()
         heartbeat_s(self._config)
         try:
@@ -315,7 +315,7 @@ class BucketHome:
         except (SessionFenced, TimeoutError, DirectoryLocked, IncompatibleFormat, OSError) as error:
             logger.warning(
                 "the clean stop can't be recorded, so the next start rebuilds the data directory: %s",
-                error or "the store does not answer",
+                str(error) or "the store does not answer",
             )
         finally:
             await self.wal.close()

@@ -26,6 +26,7 @@ from gateway.metadata.records import (
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.services import Services
 from gateway.runtime.topics.partition_moves import HandOvers, PartitionMoves
+from log import StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -93,9 +94,12 @@ class ClusterMembership:
         `replaces` is the epoch of the registration whose node id the gateway has chosen; by default the node id is its own.
         """
         broker = self._registration()
-        refused = await self._metadata_log.commit(
-            lambda image: register_broker(image, broker, replaces=replaces)
-        )
+        try:
+            refused = await self._metadata_log.commit(
+                lambda image: register_broker(image, broker, replaces=replaces)
+            )
+        except StorageFailed as error:
+            raise StartFailed(f"the gateway can't join the cluster: {error}") from error
         if refused is not None:
             raise StartFailed(f"the gateway can't join the cluster: {refused.message}")
         self._is_member = True

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from log.durability.capture import SideFile
 from log.errors import CorruptRecord, DelayedLimitReached, NamesNotReady, StorageFailed
+from log.files.data_file import NotCached
 from log.state.delayed_records import NEVER_DUE
 from log.state.delays import REPLAY_BYTES, Delays
 from log.state.derived_state import NOT_KEPT
@@ -128,16 +129,17 @@ class RecordStates:
     # --- changed settings
 
     def change(self, config: LogConfig, before: LogConfig) -> None:
-        """Use other settings of the topic from now on. Raises OSError, StorageFailed.
+        """Use other settings of the topic from now on. Raises OSError, StorageFailed, NotCached.
 
         A log may be loaded before its topic's settings are known. So if the topic delays records now and did not before, the log is
-        replayed for delayed records. If deduplication ends, a snapshot keeps the names for when it begins again.
+        replayed for delayed records. If the log could not be read then, the next call replays it. If deduplication ends, a snapshot keeps the names for when it begins again.
         """
         if self.delays is not None:
             self.delays.apply(config)
-        if config.delivery_delay_header != before.delivery_delay_header:
+        header = config.delivery_delay_header
+        if header != before.delivery_delay_header or (header and self.delays is None):
             self._stop_delaying()
-            if config.delivery_delay_header:
+            if header:
                 self._begin_delaying(config)
         if self.names is None:
             if config.deduplicates:
@@ -255,7 +257,7 @@ class RecordStates:
         return self.delays
 
     def _begin_delaying(self, config: LogConfig) -> None:
-        """Restore the delayed records from the side file, and replay the log after it."""
+        """Restore the delayed records from the side file, and replay the log after it. Raises OSError, StorageFailed, NotCached."""
         log, delays = self._log, self._make_delays(config)
         offset = delays.restore(log.log_start_offset, log.log_end_offset)
         try:
@@ -266,6 +268,9 @@ class RecordStates:
         except OSError as error:
             self._stop_delaying()
             raise StorageFailed(f"{self._place} can't be read: {error}") from error
+        except NotCached:
+            self._stop_delaying()
+            raise
         self.capture_delays()
 
     def _stop_delaying(self) -> None:

@@ -10,11 +10,12 @@ import pytest
 
 from gateway import gateway as composition
 from gateway.cluster.objects.directory_objects import DirectoryObjects
-from gateway.cluster.objects.objects import Buffer, StoreFailed
+from gateway.cluster.objects.objects import Buffer, Refused, StoreFailed
 from gateway.cluster.wal.sessions import CHANGE_MAGIC
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome
+from gateway.homes.home import StartFailed
 from gateway.starting import start_until
 
 
@@ -24,6 +25,7 @@ class _AwayFrom(DirectoryObjects):
     def __init__(self, path: Path, count: int) -> None:
         super().__init__(path)
         self._left = count
+        self.error: Exception = StoreFailed("503 Slow Down")
         self.is_away = asyncio.Event()
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
@@ -41,7 +43,7 @@ class _AwayFrom(DirectoryObjects):
 
     def _check(self) -> None:
         if self.is_away.is_set():
-            raise StoreFailed("503 Slow Down")
+            raise self.error
 
 
 def _gateway(tmp_path: Path, count: int) -> tuple[Gateway, _AwayFrom]:
@@ -68,7 +70,7 @@ async def _cluster_id(tmp_path: Path) -> str:
 async def test_a_start_whose_store_goes_away_ends_at_sigterm(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int
 ) -> None:
-    """The first object is the barrier of the start; the second one is the change with the first block of producer ids."""
+    """The first object is the barrier of the start; then the block of producer ids and the registration are changes of the metadata."""
     monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
     monkeypatch.setattr("gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
     gateway, store = _gateway(tmp_path, count)
@@ -78,14 +80,24 @@ async def test_a_start_whose_store_goes_away_ends_at_sigterm(
         (starting, asyncio.ensure_future(store.is_away.wait())), return_when=asyncio.FIRST_COMPLETED
     )
     stopped.set_result(None)
-    has_begun = await starting
-    assert has_begun == gateway.has_entered
-    if has_begun:
-        await gateway.stop()
-    else:
-        assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("create wal/")]
+    assert not await starting
+    assert gateway.has_entered == (count > 0)
+    assert not [task for task in asyncio.all_tasks() if task.get_name().startswith("create wal/")]
     cluster_id = await _cluster_id(tmp_path)
     assert cluster_id
+
+
+async def test_a_start_whose_store_refuses_its_registration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(composition, "STORE_TIMEOUT_S", 0.1)
+    monkeypatch.setattr("gateway.homes.bucket_home.STOP_TIMEOUT_S", 0.1)
+    gateway, store = _gateway(tmp_path, 2)
+    store.error = Refused("403 AccessDenied")
+    never: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+    with pytest.raises(StartFailed, match=r"can't join the cluster: the store refuses .* 403 AccessDenied"):
+        await start_until(never, gateway)
+    assert await _cluster_id(tmp_path)
 
 
 async def test_a_start_without_a_stop_waits_for_its_store(

@@ -32,7 +32,7 @@ from gateway.admin.printing import (
 _PARTITION: Final = re.compile(r"(?P<topic>.+)-(?P<index>[0-9]{1,9})")
 Timeout = Annotated[
     int,
-    typer.Option("--timeout", metavar="SECONDS", min=1, max=3600, help="How long to wait until it is done."),
+    typer.Option("--timeout", metavar="SECONDS", min=1, help="How long to wait until it is done."),
 ]
 NodeId = Annotated[
     int, typer.Argument(metavar="NODE", min=0, help="The node id of a gateway.", show_default=False)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, OffsetSpec
 
 from tests.support.gateway_process import GatewayProcess
 from tests.support.object_stores import ACCESS_KEY, BUCKET, SECRET_KEY, MotoServer, Versitygw
@@ -94,9 +95,27 @@ def read_all(gateway: GatewayProcess, topic: str, count: int) -> dict[tuple[int,
 
 
 def lose_the_disk(gateway: GatewayProcess) -> None:
+    """Kill the gateway, and start it on an empty disk; it is another node then, which takes the partitions over."""
     gateway.kill()
     shutil.rmtree(gateway.data_dir)
     gateway.start()
+    await_leaders(gateway)
+
+
+def await_leaders(gateway: GatewayProcess) -> None:
+    """Wait until each partition has a leader that answers."""
+    admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
+    deadline_s = time.monotonic() + DEADLINE_S
+    while not _answers(admin):
+        assert time.monotonic() < deadline_s, "partitions have no leader"
+        time.sleep(0.1)
+
+
+def _answers(admin: AdminClient) -> bool:
+    topics = admin.list_topics(timeout=DEADLINE_S).topics.values()
+    places = [TopicPartition(topic.topic, index) for topic in topics for index in topic.partitions]
+    asked = admin.list_offsets({place: OffsetSpec.earliest() for place in places}) if places else {}
+    return all(future.exception(DEADLINE_S) is None for future in asked.values())
 
 
 def test_every_acknowledged_record_is_there_once(gateway: GatewayProcess) -> None:
@@ -188,11 +207,11 @@ def test_settings_and_deletions_survive(gateway: GatewayProcess) -> None:
     consumer.close()
 
 
-def test_a_second_gateway_takes_over(gateway: GatewayProcess, tmp_path: Path) -> None:
+def test_a_second_gateway_with_the_same_node_id_takes_over(gateway: GatewayProcess, tmp_path: Path) -> None:
     create(gateway, "flights")
     acknowledged = Acknowledged()
     produce(gateway, "flights", 0, COUNT, acknowledged)
-    second = GatewayProcess(tmp_path / "other", settings=gateway.settings)
+    second = GatewayProcess(tmp_path / "other", settings={**gateway.settings, "node.id": "1"})
     second.start()
     try:
         assert read_all(second, "flights", COUNT) == acknowledged.records
