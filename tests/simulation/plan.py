@@ -22,6 +22,8 @@ LONG_MAX = 2**63 - 1
 PAGE_CACHE = LONG_MAX
 RARE_UPLOADS_MS: Final = 600_000
 RARE_SWEEPS_MS: Final = 86_400_000
+LEASE_MS: Final = 900
+"""The lease of a session in a bucket. A takeover waits for it, and clients wait meanwhile."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,9 @@ def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:
     chance = Random(f"bucket plan {seed}")
     settings = {
         "seqgate.cluster": "s3://bucket/prefix",
+        # The gateway that takes over is the same node, on another disk: it waits for the lease of the one before.
+        "node.id": 1,
+        "seqgate.cluster.lease.ms": LEASE_MS,
         "seqgate.cluster.puts.per.second": chance.choice((5, 50, 1_000)),
         "seqgate.cluster.puts.in.flight": chance.choice((1, 2, 4)),
         "log.flush.interval.messages": chance.choice((1, PAGE_CACHE)),

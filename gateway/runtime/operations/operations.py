@@ -19,9 +19,6 @@ shard is dropped and loaded from its log again, and all waiting clients must ret
 `Operations.run` joins the next round and waits. `Operations.apply` runs a round at once, for callers that do not wait,
 or that need the offset to wait for.
 
-**One at a time** (`DurableFirst`). Each operation judges a state that has every earlier change, and no change can be taken
-back. So an operation begins when the one before it is durable and folded in. Where several processes write one log, an operation that
-finds another's records in its place is judged again on the state that has them.
 Source: Kafka's `CoordinatorRuntime` with `group.coordinator.append.linger.ms` -1, its default.
 """
 
@@ -337,59 +334,3 @@ def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> No
     else:
         waiter.set_exception(error)
         waiter.exception()  # the client may be gone
-
-
-class Journal(Protocol):
-    """The log of a state whose changes are durable before they are folded in. Others may write the log, too."""
-
-    async def catch_up(self) -> None:
-        """Fold in all records that are in the log and not in the state. Raises LogError."""
-
-    async def commit(self, records: Sequence[Any]) -> bool:
-        """Write the records right behind those of the state, and fold them in once they are durable.
-
-        Return False where another writer was first: its records are folded in, and these are not written. Raises LogError.
-        """
-
-
-class DurableFirst:
-    """Runs operations one at a time, each durable before it is folded in.
-
-    An operation continues when its caller is cancelled, because its records may be in the log already. `judge` is called again when
-    another writer of the log was first, so it must change nothing.
-    """
-
-    def __init__(self, journal: Journal) -> None:
-        self._journal = journal
-        self._lock = asyncio.Lock()
-        self._tasks: set[asyncio.Task[Any]] = set()
-
-    @property
-    def is_running(self) -> bool:
-        """Whether an operation is in progress."""
-        return self._lock.locked()
-
-    def start(self, judge: Callable[[], Decided[A]]) -> asyncio.Task[A]:
-        """Carry out an operation after those before it. The task raises LogError, and what `judge` raises."""
-        task = asyncio.get_running_loop().create_task(self._run(judge))
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
-        return task
-
-    async def run(self, judge: Callable[[], Decided[A]]) -> A:
-        """Carry out an operation as `start` does; returns its answer once it is durable and folded in."""
-        return await asyncio.shield(self.start(judge))
-
-    async def _run(self, judge: Callable[[], Decided[A]]) -> A:
-        journal = self._journal
-        async with self._lock:
-            while True:
-                await journal.catch_up()
-                change = judge()
-                if not change.records or await journal.commit(change.records):
-                    return change.answer
-
-    async def finish(self) -> None:
-        """Wait for the operations in progress."""
-        while self._tasks:
-            await asyncio.gather(*self._tasks, return_exceptions=True)

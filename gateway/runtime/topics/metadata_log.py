@@ -16,7 +16,7 @@ from typing import Final, TypeVar
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.topic_names import METADATA_TOPIC
-from gateway.runtime.operations.operations import DurableFirst
+from gateway.runtime.operations.durable_first import DurableFirst
 from gateway.runtime.topics.metadata_journal import Listener, MetadataJournal
 from log import CorruptRecord, LogConfig, LogDirectory, PartitionLog, settings
 

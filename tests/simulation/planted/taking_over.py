@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gateway.cluster.metadata import shared_log
@@ -15,8 +16,8 @@ from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import SealedWal
 from gateway.cluster.wal.sessions import RegisteredSession, Session
 from gateway.cluster.wal.wal_object import Seal
-from gateway.homes import bucket_home, bucket_rebuild
-from gateway.homes.bucket_home import BucketHome
+from gateway.homes import bucket_rebuild, bucket_start
+from gateway.homes.bucket_start import BucketStart
 from gateway.runtime.partitions.round_reader import RoundReader
 from log.stopped import stored_batches
 from tests.simulation.planted.fault import Change, bucket_fault
@@ -75,13 +76,13 @@ def taken_over_without_a_seal() -> list[Change]:
 @bucket_fault
 def log_read_before_its_seal() -> list[Change]:
     """a gateway that takes over reads the records first, and seals the log then"""
-    seal_earlier, rebuild = bucket_home.seal_earlier, bucket_rebuild.rebuild
+    end_earlier, rebuild = bucket_start.end_earlier, bucket_rebuild.rebuild
     waiting: dict[ObjectStore, Callable[[], Any]] = {}
 
     async def ends(
-        objects: ObjectStore, own: Session, reason: str, *, known: Sequence[RegisteredSession]
+        objects: ObjectStore, own: Session, known: Sequence[RegisteredSession], reason: str, **options: Any
     ) -> list[tuple[RegisteredSession, SealedWal]]:
-        waiting[objects] = lambda: seal_earlier(objects, own, reason, known=known)
+        waiting[objects] = lambda: end_earlier(objects, own, known, reason, **options)
         return [(each, await _end_of(objects, each, own, reason)) for each in known]
 
     async def rebuild_first(objects: ObjectStore, *arguments: Any) -> Any:
@@ -89,7 +90,7 @@ def log_read_before_its_seal() -> list[Change]:
         await waiting.pop(objects)()
         return rebuilt
 
-    return [(bucket_home, "seal_earlier", ends), (bucket_rebuild, "rebuild", rebuild_first)]
+    return [(bucket_start, "end_earlier", ends), (bucket_rebuild, "rebuild", rebuild_first)]
 
 
 async def _end_of(objects: ObjectStore, earlier: RegisteredSession, own: Session, reason: str) -> SealedWal:
@@ -110,38 +111,39 @@ async def _end_of(objects: ObjectStore, earlier: RegisteredSession, own: Session
 def disk_of_a_crash_used_again() -> list[Change]:
     """a start uses the files on the disk after a crash, although the bucket may lack some of them and the disk may lack others"""
 
-    async def copied(self: BucketHome, _: Sequence[RegisteredSession]) -> tuple[int, int] | None:
-        local = bucket_home.read_local_session(self._machine.storage, str(self._path))
-        return None if local is None else _end_of_copy(self)
+    async def copied(self: BucketStart, _: Session) -> tuple[int, int] | None:
+        return None if self._local is None else _end_of_copy(self)
 
-    return [(BucketHome, "_copied", copied)]
+    return [(BucketStart, "_copied", copied)]
 
 
-def _end_of_copy(home: BucketHome) -> tuple[int, int]:
+def _end_of_copy(start: BucketStart) -> tuple[int, int]:
     """Return the first object of `meta/`, and its offset, that the local metadata log lacks."""
-    directory = home._path / "__cluster_metadata-0"
-    if not home._machine.storage.exists(str(directory)):
+    directory = start._path / "__cluster_metadata-0"
+    if not start._machine.storage.exists(str(directory)):
         return 0, 0
     offset = max(
-        (header.last_offset + 1 for header, _ in stored_batches(home._machine.storage, directory)), default=0
+        (header.last_offset + 1 for header, _ in stored_batches(start._machine.storage, directory)), default=0
     )
-    ends = {decode_change(content, seq).end_offset: seq + 1 for seq, content in home._known.changes}
+    ends = {decode_change(content, seq).end_offset: seq + 1 for seq, content in start._known.changes}
     return (ends[offset], offset) if offset else (0, 0)
 
 
 @bucket_fault
 def older_disk_used_again() -> list[Change]:
     """a start uses the files of a clean stop, although later sessions have written on other machines"""
-    copied = BucketHome._copied
+    copied = BucketStart._copied
 
-    async def copied_of_its_own(
-        self: BucketHome, earlier: Sequence[RegisteredSession]
-    ) -> tuple[int, int] | None:
-        local = bucket_home.read_local_session(self._machine.storage, str(self._path))
-        known = [each for each in earlier if local is None or each.session <= local.session]
-        return await copied(self, known)
+    async def copied_of_its_own(self: BucketStart, session: Session) -> tuple[int, int] | None:
+        known, local = self._known, self._local
+        until = [each for each in known.sessions if local is None or each.session <= local.session]
+        self._known = replace(known, sessions=until)
+        try:
+            return await copied(self, session)
+        finally:
+            self._known = known
 
-    return [(BucketHome, "_copied", copied_of_its_own)]
+    return [(BucketStart, "_copied", copied_of_its_own)]
 
 
 @bucket_fault

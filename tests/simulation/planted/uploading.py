@@ -13,7 +13,7 @@ from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
 from gateway.cluster.wal import ended_rows
 from gateway.cluster.wal.keys import object_key
 from gateway.cluster.wal.wal_object import Row
-from gateway.homes import bucket_home
+from gateway.homes import bucket_start
 from log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault
 
@@ -21,14 +21,14 @@ from tests.simulation.planted.fault import Change, bucket_fault
 @bucket_fault
 def manifests_read_before_the_seal() -> list[Change]:
     """a gateway that takes over reads the manifests, and seals the log then"""
-    seal_earlier, get = bucket_home.seal_earlier, history.PersistentReads.get
+    end_earlier, get = bucket_start.end_earlier, history.PersistentReads.get
     before: dict[ObjectStore, dict[str, bytes]] = {}
 
-    async def reading_first(objects: ObjectStore, *arguments: Any, **known: Any) -> Any:
+    async def reading_first(objects: ObjectStore, *arguments: Any, **options: Any) -> Any:
         reads = history.PersistentReads(objects, "the gateway waits")
         keys = await reads.answered(lambda: _manifest_keys(objects))
         before[objects] = {key: await get(reads, key) for key in keys}
-        return await seal_earlier(objects, *arguments, **known)
+        return await end_earlier(objects, *arguments, **options)
 
     async def get_known(self: history.PersistentReads, key: str) -> bytes:
         if key.endswith("/manifest"):
@@ -38,7 +38,7 @@ def manifests_read_before_the_seal() -> list[Change]:
         return await get(self, key)
 
     return [
-        (bucket_home, "seal_earlier", reading_first),
+        (bucket_start, "end_earlier", reading_first),
         (history.PersistentReads, "get", get_known),
     ]
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from gateway.metadata.decision import Decision
-from gateway.runtime.operations.operations import DurableFirst
+from gateway.runtime.operations.durable_first import DurableFirst
 
 
 class CountingJournal:
@@ -19,9 +19,17 @@ class CountingJournal:
         self.state: list[int] = []
         self.others: list[int] = []
         """What another writer writes, one before each of the next commits."""
+        self.looks = 0
+        self.fails = False
+        self.answers = asyncio.Event()
+        self.answers.set()
 
     async def catch_up(self) -> None:
+        self.looks += 1
         await asyncio.sleep(0)
+        await self.answers.wait()
+        if self.fails:
+            raise ConnectionError
         self.state = list(self.log)
 
     async def commit(self, records: Sequence[int]) -> bool:
@@ -76,3 +84,45 @@ class TestJudging:
         places = await asyncio.gather(*(operations.run(append) for _ in range(20)))
         assert sorted(places) == list(places)
         assert [number for place, number in enumerate(journal.log) if number != place] == [7, 7, 7]
+
+
+class TestLooking:
+    """Where the log is slow, clients that ask again must not queue up more looks than are ever made."""
+
+    async def test_one_look_serves_all_that_waited_when_it_began(self) -> None:
+        journal = CountingJournal()
+        operations = DurableFirst(journal)
+        journal.answers.clear()
+        first = operations.start(lambda: Decision((), len(journal.state)))
+        await asyncio.sleep(0)
+        late = [operations.start(lambda: Decision((), len(journal.state))) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert journal.looks == 1
+        journal.log = [10]
+        journal.answers.set()
+        assert await asyncio.gather(*late) == [1] * 100
+        await first
+        assert journal.looks == 2
+
+    async def test_a_commit_is_a_look(self) -> None:
+        journal = CountingJournal()
+        operations = DurableFirst(journal)
+        runs = [operations.run(lambda: Decision((1,), len(journal.state))) for _ in range(3)]
+        assert await asyncio.gather(*runs) == [0, 1, 2]
+        assert journal.looks == 1
+
+    async def test_a_look_that_began_before_the_operation_is_too_old(self) -> None:
+        journal = CountingJournal()
+        operations = DurableFirst(journal)
+        await operations.run(lambda: Decision((), None))
+        journal.log = [10]
+        assert await operations.run(lambda: Decision((), len(journal.state))) == 1
+
+    async def test_a_look_that_failed_serves_nobody(self) -> None:
+        journal = CountingJournal()
+        operations = DurableFirst(journal)
+        journal.fails = True
+        both = [operations.start(lambda: Decision((), len(journal.state))) for _ in range(2)]
+        found = await asyncio.gather(*both, return_exceptions=True)
+        assert [type(each) for each in found] == [ConnectionError, ConnectionError]
+        assert journal.looks == 2
