@@ -1,11 +1,11 @@
-"""The gateway of a simulation: it is started, stopped and killed many times, while its disk and clock stay."""
+"""A gateway of a simulation: it is started, stopped and killed many times, while its disk and clock stay."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
@@ -17,13 +17,14 @@ from gateway.runtime.loop import slices
 from log import Storage
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
+from tests.simulation.events_of_clusters import NodeCrashed, NodeStarted
 from tests.simulation.history import GatewayCrashed, GatewayStarted, History
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.loop_flushes import WatchedDurability
 from tests.simulation.machine import SimulatedClock, SimulatedMachine
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
-from tests.simulation.process import Process
+from tests.simulation.process import DriftingClock, Process
 from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, SimulatedObjects
 
 logger = logging.getLogger(__name__)
@@ -43,20 +44,43 @@ READ_CALLS = 50
 KEPT_BY_ZOMBIES = 0.5
 """The share of gateways that keep their producers when another one takes over, in a run about zombies."""
 NAME = "gateway"
+FAILED_STARTS: Final = 100
+"""The most starts in a row that may fail in a cluster; one more is a breach."""
+
+
+@dataclass(frozen=True)
+class Member:
+    """The place of a gateway in a cluster: its name, which is its host, too, its own settings, and the bucket of all gateways."""
+
+    name: str
+    settings: tuple[str, ...]
+    bucket: SimulatedBucket
+    drifting: DriftingClock
 
 
 class Node:
-    """One gateway and the machine below it."""
+    """One gateway and the machine below it. It is the only one of its run, unless it is a `member` of a cluster."""
 
     def __init__(
-        self, loop: SimulatedLoop, network: Network, plan: Plan, history: History, chance: Random
+        self,
+        loop: SimulatedLoop,
+        network: Network,
+        plan: Plan,
+        history: History,
+        chance: Random,
+        member: Member | None = None,
     ) -> None:
+        self.name = NAME if member is None else member.name
         self.clock = SimulatedClock(loop)
+        self._member = member
         self._chance = chance
         self._loop = loop
         self._plan = plan
         self.disk = self._new_disk()
-        self.bucket = SimulatedBucket()
+        self.bucket = SimulatedBucket() if member is None else member.bucket
+        self.store_faults = plan.store
+        self._is_cut_off = False
+        self._failed_starts = 0
         self.disk_has_failed = False
         """Whether the disk has failed since the last start. The next start brings offline partitions back."""
         self.counts: Counter[str] = Counter()
@@ -90,8 +114,21 @@ class Node:
     def is_up(self) -> bool:
         return self._process is not None and self._process.alive
 
+    @property
+    def is_paused(self) -> bool:
+        return self._process is not None and self._process.is_paused
+
     def _at_ms(self) -> int:
-        return round(self._loop.time() * 1000)
+        return round(self._loop.now_s * 1000)
+
+    def _note_crash(self, kind: str) -> None:
+        at_ms = self._at_ms()
+        crashed = GatewayCrashed(at_ms, kind)
+        self._history.add(crashed if self._member is None else NodeCrashed(at_ms, self.name, kind))
+
+    def _note_start(self) -> None:
+        at_ms = self._at_ms()
+        self._history.add(GatewayStarted(at_ms) if self._member is None else NodeStarted(at_ms, self.name))
 
     async def start(self, *, killed_after_s: float | None = None) -> bool:
         """Start the gateway; return whether it runs.
@@ -99,13 +136,15 @@ class Node:
         With `killed_after_s`, kill it after that time, even in the middle of its start.
         """
         slices._turns.pop(self._loop, None)  # a new process has a new loop
-        process = self._process = Process(NAME)
+        member = self._member
+        process = self._process = Process(self.name, None if member is None else member.drifting)
         self._is_over.clear()
         self.disk_has_failed = False
         machine = SimulatedMachine(
             self._loop, self.clock, Storage(disk=self.disk.process()), self._chance, self._objects()
         )
-        gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings]), machine)
+        own = () if member is None else member.settings
+        gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings, *own]), machine)
         if self._plan.store is None:
             gateway.durability = WatchedDurability(
                 machine.storage, self._loop, lambda: self.gateway is gateway, self._loop.unhandled.append
@@ -128,23 +167,36 @@ class Node:
             self.kill()
             return False
         self.gateway = gateway
-        if self._store is not None and self._plan.store is not None:
-            self._store.faults = self._plan.store
+        if self._store is not None and self.store_faults is not None:
+            self._store.faults = self.store_faults
         self.counts["starts"] += 1
-        self._history.add(GatewayStarted(self._at_ms()))
+        self._failed_starts = 0
+        self._note_start()
+        if member is not None:
+            ended = process.begin(gateway.home.ended())
+            ended.add_done_callback(lambda _: self._ends_itself(process))
         return True
 
     def _objects(self) -> SimulatedObjects | None:
         """Return the bucket as a new process reaches it; None where there is no bucket."""
-        faults = self._plan.store
+        faults = self.store_faults
         if faults is None:
             return None
         self.counts["lives in the bucket"] += 1
-        life = self.counts["lives in the bucket"]
+        name = f"life {self.counts['lives in the bucket']}"
+        if self._member is not None:
+            name = f"{self.name} {name}"
         self._store = SimulatedObjects(
-            self.bucket, seed=self._chance.randrange(1 << 30), faults=faults, name=f"life {life}"
+            self.bucket, seed=self._chance.randrange(1 << 30), faults=faults, name=name
         )
+        self._store.is_cut_off = self._is_cut_off
         return self._store
+
+    def reach_store(self, faults: Faults, *, is_cut_off: bool = False) -> None:
+        """Let the gateway, and those that start later, reach the store with these faults, or not at all."""
+        self.store_faults, self._is_cut_off = faults, is_cut_off
+        if self._store is not None:
+            self._store.faults, self._store.is_cut_off = faults, is_cut_off
 
     async def begins_to_read(self) -> None:
         """Wait until the gateway that takes over reads a manifest, and slow its store down from then on. A start may do without."""
@@ -186,8 +238,16 @@ class Node:
         return sizes
 
     def _note_failed_start(self, error: BaseException) -> None:
-        """Record the reason why a gateway could not start on a failing disk."""
+        """Record the reason why a gateway could not start on a failing disk, or beside the others of its cluster."""
         self.counts["failed starts"] += 1
+        self._failed_starts += 1
+        if (
+            self._member is not None
+            and self._failed_starts <= FAILED_STARTS
+            and isinstance(error, StartFailed)
+        ):
+            self.counts[f"failed start: {error}"] += 1
+            return
         if not isinstance(error, StartFailed) or not self.disk_has_failed:
             raise AssertionError(f"the gateway can't start: {error!r}") from error
 
@@ -212,6 +272,22 @@ class Node:
         assert not self.is_up
         self.disk, self._spare_disk = self._disk_elsewhere(), self.disk
 
+    def pause(self) -> None:
+        """Let the process stand still, as SIGSTOP does: its timers and callbacks wait, and so do the bytes that reach it."""
+        assert self._process is not None
+        self._process.is_paused = True
+
+    def resume(self) -> None:
+        """Let a process that stands still go on."""
+        if self._process is not None and self._process.is_paused:
+            self._process.resume()
+
+    def _ends_itself(self, process: Process) -> None:
+        """End a process that has learned that it may not serve any more, as `gateway.gateway.run` does."""
+        if process is self._process and process.alive:
+            self.counts["fenced"] += 1
+            self.kill()
+
     def leave_running(self, *, pauses: bool = False) -> Process:
         """Let the gateway run, and the next start be on another machine, as an operator does who takes the gateway for dead.
 
@@ -228,7 +304,7 @@ class Node:
         self.counts["takeover"] += 1
         keeps = not self._plan.profile.zombies or self._chance.random() < KEPT_BY_ZOMBIES
         self._network.lead_away(process, lambda client: keeps and client.startswith("idempotent"))
-        self._history.add(GatewayCrashed(self._at_ms(), "kill"))
+        self._note_crash("kill")
         process.begin(gateway.home.ended()).add_done_callback(lambda ended: self._has_ended(process, ended))
         process.is_paused = pauses
         if self._plan.profile.zombies and self._store is not None:
@@ -289,7 +365,7 @@ class Node:
         self._is_over.set()
         self.counts[kind] += 1
         self._network.process_died(process, polite=kind == "kill")
-        self._history.add(GatewayCrashed(self._at_ms(), "kill" if kind == "kill" else "power"))
+        self._note_crash("kill" if kind == "kill" else "power")
 
     async def stop(self) -> None:
         """Stop the gateway as SIGTERM does."""
