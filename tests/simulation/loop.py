@@ -124,7 +124,7 @@ class SimulatedLoop(base_events.BaseEventLoop):
     ) -> _TimerHandle:
         """Run a callback when the clock of the running process shows `when`."""
         clock = process_of().clock
-        at_s = when if clock is None else clock.loop_s(when)
+        at_s = when if clock is None else max(clock.loop_s(when), self._now_s) + RESOLUTION_S
         return self.call_at_loop_s(at_s, callback, *args, context=context)
 
     def call_at_loop_s(
@@ -148,7 +148,8 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> _TimerHandle:
         clock = process_of(context).clock
-        delay_s = delay if clock is None else delay / clock.rate
+        # Rounded, a drifting clock may show a little less when the timer fires: then time must have passed.
+        delay_s = delay if clock is None else delay / clock.rate + RESOLUTION_S
         return self.call_at_loop_s(self._now_s + delay_s, callback, *args, context=context)
 
     def call_soon_threadsafe(  # type: ignore[override]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from dataclasses import dataclass, replace
+from collections.abc import Coroutine
+from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.config import load_config
@@ -22,9 +23,10 @@ from tests.simulation.history import GatewayCrashed, GatewayStarted, History
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.loop_flushes import WatchedDurability
 from tests.simulation.machine import SimulatedClock, SimulatedMachine
+from tests.simulation.member import Member
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
-from tests.simulation.process import DriftingClock, Process
+from tests.simulation.process import Process
 from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, SimulatedObjects
 
 logger = logging.getLogger(__name__)
@@ -46,16 +48,6 @@ KEPT_BY_ZOMBIES = 0.5
 NAME = "gateway"
 FAILED_STARTS: Final = 100
 """The most starts in a row that may fail in a cluster; one more is a breach."""
-
-
-@dataclass(frozen=True)
-class Member:
-    """The place of a gateway in a cluster: its name, which is its host, too, its own settings, and the bucket of all gateways."""
-
-    name: str
-    settings: tuple[str, ...]
-    bucket: SimulatedBucket
-    drifting: DriftingClock
 
 
 class Node:
@@ -272,10 +264,20 @@ class Node:
         assert not self.is_up
         self.disk, self._spare_disk = self._disk_elsewhere(), self.disk
 
+    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task of the gateway's process."""
+        assert self._process is not None
+        return self._process.begin(work)
+
     def pause(self) -> None:
         """Let the process stand still, as SIGSTOP does: its timers and callbacks wait, and so do the bytes that reach it."""
         assert self._process is not None
         self._process.is_paused = True
+
+    def drift(self, rate: float) -> None:
+        """Let the machine's clock run `rate` times as fast as the loop's time from now on."""
+        assert self._member is not None
+        self._member.drifting.run_at(rate, self._loop.now_s)
 
     def resume(self) -> None:
         """Let a process that stands still go on."""

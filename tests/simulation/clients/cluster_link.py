@@ -212,11 +212,15 @@ class ClusterLink(Link):
         """Open the connections to the leaders of the partitions, as far as they are known and can be reached."""
         for leader in await self.by_leader(places):
             assert isinstance(leader, int)
+            known = self._connections.get(leader)
+            if known is not None and not known.closed:
+                continue
             try:
                 await self._connect_to(leader)
             except Disconnected:
                 continue
             woken()
+        await self._back_off()
 
     # --- coordinators
 

@@ -10,7 +10,7 @@ from random import Random
 from tests.simulation.clients.administrator import COMPRESSION_TYPE, DEDUPLICATE, compression_types
 from tests.simulation.clients.final_read import FinalReader
 from tests.simulation.clients.population import Population, clients_of
-from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.clients.surroundings import ClusterOfGateways, Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
 from tests.simulation.process import Process
@@ -93,6 +93,7 @@ async def run(
     wall_ms: Callable[[], int],
     on_settling: Callable[[], Awaitable[None]] | None = None,
     on_created: Callable[[], None] | None = None,
+    cluster: ClusterOfGateways | None = None,
 ) -> None:
     """Run the clients: they begin nothing new after `duration_s`, and then finish.
 
@@ -104,7 +105,13 @@ async def run(
     end_at = loop.time() + duration_s
     padding_bytes = workload.population.traits.padding_bytes
     surroundings = Surroundings(
-        *address, history, wall_ms, end_at, zstd=workload.zstd, padding_bytes=padding_bytes
+        *address,
+        history,
+        wall_ms,
+        end_at,
+        zstd=workload.zstd,
+        padding_bytes=padding_bytes,
+        cluster=cluster,
     )
     history.compacted = frozenset(
         topic.name for topic in workload.topics if topic.configs.get("cleanup.policy") == COMPACT
