@@ -31,15 +31,6 @@ class LedBy(Event):
 
 
 @dataclass(frozen=True)
-class AppendedBy(Event):
-    """A node acknowledged a batch at this offset."""
-
-    node_id: int
-    partition: TopicPartition
-    base_offset: int
-
-
-@dataclass(frozen=True)
 class EpochsRead(Event):
     """The leader epochs of batches in an answer to a Fetch, in the order of their offsets.
 

@@ -16,3 +16,5 @@ class Member:
     settings: tuple[str, ...]
     bucket: SimulatedBucket
     drifting: DriftingClock
+    store_timeout_s: float
+    """The time after which the gateway's client of the store gives a call up."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
 from collections.abc import Coroutine
 from dataclasses import replace
@@ -27,7 +28,8 @@ from tests.simulation.member import Member
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
-from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, SimulatedObjects
+from tests.simulation.reach import Reach
+from tests.support.simulated_objects import Faults, SimulatedBucket
 
 logger = logging.getLogger(__name__)
 
@@ -69,22 +71,24 @@ class Node:
         self._loop = loop
         self._plan = plan
         self.disk = self._new_disk()
-        self.bucket = SimulatedBucket() if member is None else member.bucket
-        self.store_faults = plan.store
-        self._is_cut_off = False
+        self.reach = (
+            Reach(SimulatedBucket(), plan.store, chance)
+            if member is None
+            else Reach(member.bucket, plan.store, chance, member.name, member.store_timeout_s)
+        )
         self._failed_starts = 0
         self.disk_has_failed = False
         """Whether the disk has failed since the last start. The next start brings offline partitions back."""
         self.counts: Counter[str] = Counter()
         self.gateway: Gateway | None = None
+        self.lives: list[Gateway] = []
+        """The gateways of all processes until now."""
         self._network = network
         self._history = history
         self._process: Process | None = None
         self._dead: list[Process] = []
         self._replaced: dict[Process, SimulatedDisk] = {}
         """The gateways that run although another one took over, with their disks."""
-        self._store: SimulatedObjects | None = None
-        """The store as the newest process reaches it."""
         self._spare_disk: SimulatedDisk | None = None
         """The disk of another machine, with what a gateway left there."""
         self._is_over = asyncio.Event()
@@ -133,7 +137,11 @@ class Node:
         self._is_over.clear()
         self.disk_has_failed = False
         machine = SimulatedMachine(
-            self._loop, self.clock, Storage(disk=self.disk.process()), self._chance, self._objects()
+            self._loop,
+            self.clock,
+            Storage(disk=self.disk.process()),
+            self._chance,
+            self.reach.for_new_process(),
         )
         own = () if member is None else member.settings
         gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings, *own]), machine)
@@ -141,6 +149,7 @@ class Node:
             gateway.durability = WatchedDurability(
                 machine.storage, self._loop, lambda: self.gateway is gateway, self._loop.unhandled.append
             )
+        self.lives.append(gateway)
         starting = process.begin(gateway.start())
         over = asyncio.ensure_future(self._is_over.wait())
         patience_s = self._patience_s if killed_after_s is None else killed_after_s
@@ -159,8 +168,7 @@ class Node:
             self.kill()
             return False
         self.gateway = gateway
-        if self._store is not None and self.store_faults is not None:
-            self._store.faults = self.store_faults
+        self.reach.reset()
         self.counts["starts"] += 1
         self._failed_starts = 0
         self._note_start()
@@ -169,49 +177,21 @@ class Node:
             ended.add_done_callback(lambda _: self._ends_itself(process))
         return True
 
-    def _objects(self) -> SimulatedObjects | None:
-        """Return the bucket as a new process reaches it; None where there is no bucket."""
-        faults = self.store_faults
-        if faults is None:
-            return None
-        self.counts["lives in the bucket"] += 1
-        name = f"life {self.counts['lives in the bucket']}"
-        if self._member is not None:
-            name = f"{self.name} {name}"
-        self._store = SimulatedObjects(
-            self.bucket, seed=self._chance.randrange(1 << 30), faults=faults, name=name
-        )
-        self._store.is_cut_off = self._is_cut_off
-        return self._store
-
-    def reach_store(self, faults: Faults, *, is_cut_off: bool = False) -> None:
-        """Let the gateway, and those that start later, reach the store with these faults, or not at all."""
-        self.store_faults, self._is_cut_off = faults, is_cut_off
-        if self._store is not None:
-            self._store.faults, self._store.is_cut_off = faults, is_cut_off
+    @property
+    def bucket(self) -> SimulatedBucket:
+        return self.reach.bucket
 
     async def begins_to_read(self) -> None:
         """Wait until the gateway that takes over reads a manifest, and slow its store down from then on. A start may do without."""
         deadline_s = self._loop.time() + READING_PATIENCE_S
         while self._loop.time() < deadline_s and not self._has_read_a_manifest():
             await asyncio.sleep(LOOK_S)
-        if self._store is not None and self._plan.store is not None and self.gateway is None:
-            self._store.faults = replace(self._plan.store, latency_s=SLOW_READS_S)
+        if self._plan.store is not None and self.gateway is None:
+            self.reach.become(replace(self._plan.store, latency_s=SLOW_READS_S))
 
     def _has_read_a_manifest(self) -> bool:
         """Return whether the gateway runs, or one of the last calls of its start was for a manifest."""
-        if self.gateway is not None:
-            return True
-        name = f"life {self.counts['lives in the bucket']}"
-        return any(
-            call.operation == "get" and call.client == name and call.key.endswith("/manifest")
-            for call in self.bucket.calls[-READ_CALLS:]
-        )
-
-    def calm_store(self) -> None:
-        """Let no further call of the gateway to the store fail."""
-        if self._store is not None:
-            self._store.faults = CALM
+        return self.gateway is not None or self.reach.has_read_a_manifest(READ_CALLS)
 
     def log_sizes(self) -> dict[PartitionKey, int]:
         """Return the bytes of the segments of all partitions; 0 for those without a log."""
@@ -238,7 +218,7 @@ class Node:
             and self._failed_starts <= FAILED_STARTS
             and isinstance(error, StartFailed)
         ):
-            self.counts[f"failed start: {error}"] += 1
+            self.counts[f"failed start: {re.sub('[0-9]+', 'N', str(error))[:90]}"] += 1
             return
         if not isinstance(error, StartFailed) or not self.disk_has_failed:
             raise AssertionError(f"the gateway can't start: {error!r}") from error
@@ -309,8 +289,8 @@ class Node:
         self._note_crash("kill")
         process.begin(gateway.home.ended()).add_done_callback(lambda ended: self._has_ended(process, ended))
         process.is_paused = pauses
-        if self._plan.profile.zombies and self._store is not None:
-            self._store.faults = SLOW_END
+        if self._plan.profile.zombies:
+            self.reach.become(SLOW_END)
         return process
 
     def _has_ended(self, process: Process, ended: asyncio.Task[None]) -> None:
@@ -376,7 +356,10 @@ class Node:
         assert gateway is not None
         self.gateway = None
         stopping = process.begin(gateway.stop())
-        await asyncio.wait({stopping}, timeout=self._patience_s)
+        if self._member is None:
+            await asyncio.wait({stopping}, timeout=self._patience_s)
+        elif await self._ends_before(stopping):
+            return  # another gateway has ended the session meanwhile
         if not stopping.done():
             raise AssertionError("the gateway did not stop")
         self.counts["stops"] += 1
@@ -389,6 +372,13 @@ class Node:
         self._process = self.gateway = None
         self._network.process_died(process, polite=True)
         self.disk.kill()
+
+    async def _ends_before(self, work: asyncio.Future[Any]) -> bool:
+        """Wait until the work is done; return whether the process has ended before."""
+        over = asyncio.ensure_future(self._is_over.wait())
+        await asyncio.wait({work, over}, timeout=self._patience_s, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        return over.done() and not work.done()
 
     def bury(self) -> None:
         for process in list(self._replaced):

@@ -105,6 +105,8 @@ def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:
     chance = Random(f"bucket plan {seed}")
     settings = {
         "seqgate.cluster": "s3://bucket/prefix",
+        # Each gateway of the run replaces the one before it, also on another machine.
+        "node.id": 1,
         "seqgate.cluster.puts.per.second": chance.choice((5, 50, 1_000)),
         "seqgate.cluster.puts.in.flight": chance.choice((1, 2, 4)),
         "log.flush.interval.messages": chance.choice((1, PAGE_CACHE)),

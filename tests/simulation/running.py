@@ -53,9 +53,13 @@ class _Complaints(logging.Handler):
     def __init__(self, disk_has_failed: Callable[[], bool]) -> None:
         super().__init__(logging.WARNING)
         self.breaches: list[str] = []
+        self.is_over = False
+        """Whether the run has ended: what dead processes say while their tasks are closed does not count."""
         self._disk_has_failed = disk_has_failed
 
     def emit(self, record: logging.LogRecord) -> None:
+        if self.is_over:
+            return
         if record.exc_info and record.exc_info[1] is not None:
             if isinstance(record.exc_info[1], OSError) and self._disk_has_failed():
                 return
@@ -81,11 +85,16 @@ def run_in_virtual_time(
             seeded(Random(f"run {outcome.seed}")),
             mock.patch.object(slices, "_turns", TurnsOfProcesses()),
         ):
-            _run_to_the_end(outcome, loop, live, bury)
+            _run_to_the_end(outcome, loop, live, lambda: _bury(complaints, bury))
     finally:
         root.handlers = before[0]
         root.setLevel(before[1])
     outcome.breaches += complaints.breaches + loop.unhandled
+
+
+def _bury(complaints: _Complaints, bury: Callable[[], None]) -> None:
+    complaints.is_over = True
+    bury()
 
 
 def _run_to_the_end(

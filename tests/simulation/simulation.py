@@ -88,7 +88,7 @@ class Simulation:
 
     async def _rest(self) -> None:
         """Wait until the bucket holds little more than the logs, or for so long that it never will."""
-        self._node.calm_store()
+        self._node.reach.calm()
         self._node.clock.jumped_ms = 0  # the age of an object is told by two clocks
         left: list[str] = []
         for _ in range(RESTS):
@@ -103,5 +103,6 @@ class Simulation:
         counts.update(self._director.faults)
         counts.update({f"disk: {kind}": number for kind, number in self._node.disk.faults.items()})
         counts.update(self._node.counts)
+        counts["lives in the bucket"] = self._node.reach.lives
         counts.update(counts_of(self._node.bucket))
         count_events(self.outcome, self._network, self._loop)

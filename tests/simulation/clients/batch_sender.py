@@ -237,8 +237,6 @@ class BatchSender:
             else:
                 if row.error_code in MOVED:
                     link.moved(place, row)
-                elif row.error_code is ErrorCode.none:
-                    link.appended(node_id, place, row.base_offset)
                 self._complete(batch, row)
 
     def _lost(self, batch: ProducerBatch) -> None:

@@ -22,7 +22,7 @@ from tests.simulation.clients.connection import (
     Target,
 )
 from tests.simulation.clients.surroundings import Surroundings
-from tests.simulation.events_of_clusters import AppendedBy, LedBy
+from tests.simulation.events_of_clusters import LedBy
 from tests.simulation.history import TopicPartition
 from tests.support.wire import Plain
 
@@ -164,10 +164,6 @@ class ClusterLink(Link):
         told = getattr(row, "current_leader", None)
         if told is not None and told.leader_id != NO_NODE:
             self._take_leader(place, told.leader_id, told.leader_epoch)
-
-    def appended(self, node_id: int, place: TopicPartition, base_offset: int) -> None:
-        at_ms = self._surroundings.at_ms()
-        self._surroundings.history.add(AppendedBy(at_ms, node_id, place, base_offset))
 
     def led(self, to: Target, place: TopicPartition, leader_epoch: int, asked_at_ms: int) -> None:
         if isinstance(to, int) and leader_epoch >= 0:

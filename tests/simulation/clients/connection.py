@@ -244,9 +244,6 @@ class Link:
     def moved(self, place: TopicPartition, row: Any = None) -> None:
         """Take notice that the partition has another leader than was asked, perhaps the one that the `row` of an answer names."""
 
-    def appended(self, node_id: int, place: TopicPartition, base_offset: int) -> None:
-        """Take notice that a gateway acknowledged a batch."""
-
     def led(self, to: Target, place: TopicPartition, leader_epoch: int, asked_at_ms: int) -> None:
         """Take notice that a gateway answered, as the leader in this epoch, a request that was sent at `asked_at_ms`."""
 

@@ -147,8 +147,6 @@ class HastyProducer:
                 continue
             row = answer.responses[0].partition_responses[0]
             if row.error_code is ErrorCode.none:
-                if isinstance(leader, int):
-                    link.appended(leader, lane.place, row.base_offset)
                 self._acknowledge(lane, batch, row)
                 return
             if row.error_code in MOVED:

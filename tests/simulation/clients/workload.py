@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulation.clients.administrator import COMPRESSION_TYPE, DEDUPLICATE, compression_types
 from tests.simulation.clients.final_read import FinalReader
-from tests.simulation.clients.population import Population, clients_of
+from tests.simulation.clients.population import Client, Population, clients_of
 from tests.simulation.clients.surroundings import ClusterOfGateways, Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
@@ -85,6 +85,11 @@ def _recompressing(topic: TopicPlan, random: Random, *, zstd: bool) -> TopicPlan
     return replace(topic, configs=configs)
 
 
+def nobody(_: Surroundings) -> Iterable[tuple[str, Client]]:
+    """Return no further clients."""
+    return ()
+
+
 async def run(
     workload: Workload,
     address: tuple[str, int],
@@ -94,6 +99,7 @@ async def run(
     on_settling: Callable[[], Awaitable[None]] | None = None,
     on_created: Callable[[], None] | None = None,
     cluster: ClusterOfGateways | None = None,
+    others: Callable[[Surroundings], Iterable[tuple[str, Client]]] = nobody,
 ) -> None:
     """Run the clients: they begin nothing new after `duration_s`, and then finish.
 
@@ -126,7 +132,10 @@ async def run(
         on_created()
     tasks = [
         Process(name).begin(client)
-        for name, client in clients_of(workload.population, Random(f"clients {workload.seed}"), surroundings)
+        for name, client in (
+            *clients_of(workload.population, Random(f"clients {workload.seed}"), surroundings),
+            *others(surroundings),
+        )
     ]
     await asyncio.sleep(max(0.0, surroundings.end_at - loop.time()))
     if on_settling is not None:

@@ -216,15 +216,15 @@ class ClusterDirector:
     async def _cut_off(self) -> None:
         """Let one gateway not reach the store, while the others do."""
         if (node := self._any()) is not None and (faults := self._plan.store) is not None:
-            node.reach_store(faults, is_cut_off=True)
+            node.reach.change(faults, is_cut_off=True)
             await self._for(CUT_OFF_S)
-            node.reach_store(CALM if self._gateways.is_calm else faults)
+            node.reach.change(CALM if self._gateways.is_calm else faults)
 
     async def _slow_store(self) -> None:
         if (node := self._any()) is not None and (faults := self._plan.store) is not None:
-            node.reach_store(replace(faults, slow=0.5, slow_latency_s=self._chance.choice((1.0, 5.0, 20.0))))
+            node.reach.change(replace(faults, slow=0.5, slow_latency_s=self._chance.choice((1.0, 5.0, 20.0))))
             await self._for(CUT_OFF_S)
-            node.reach_store(CALM if self._gateways.is_calm else faults)
+            node.reach.change(CALM if self._gateways.is_calm else faults)
 
     async def _take_store_away(self) -> None:
         now_s = self._loop.now_s

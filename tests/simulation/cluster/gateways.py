@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Iterator
 from random import Random
 from typing import Final
 
+from tests.simulation.checkers.sealed import Confirmed, SessionName
 from tests.simulation.cluster.plan import PORT, ClusterPlan, host_of
 from tests.simulation.history import History
 from tests.simulation.loop import SimulatedLoop
@@ -43,7 +45,13 @@ class Gateways:
                 plan.shared,
                 history,
                 Random(f"machine {number} {seed}"),
-                Member(host_of(number), plan.settings_of(number), self.bucket, DriftingClock()),
+                Member(
+                    host_of(number),
+                    plan.settings_of(number),
+                    self.bucket,
+                    DriftingClock(),
+                    plan.store_timeout_s,
+                ),
             )
             for number in range(plan.gateways + plan.spare)
         ]
@@ -72,6 +80,15 @@ class Gateways:
 
     def disk_has_failed(self) -> bool:
         return any(node.disk_has_failed for node in self.nodes)
+
+    def confirmed(self) -> Iterator[Confirmed]:
+        """Yield how far each process confirmed the objects of its session."""
+        for node in self.nodes:
+            for gateway in node.lives:
+                wal = getattr(gateway.home, "wal", None)
+                if wal is not None:
+                    session = SessionName(wal.session.node_id, wal.session.session)
+                    yield Confirmed(session, wal.session.nonce, wal._rules.confirmed_end)
 
     async def begin(self) -> None:
         """Start the first gateways, at the same time or one after the other."""
@@ -121,7 +138,7 @@ class Gateways:
             node.heal_disk()
             node.resume()
             if self._plan.shared.store is not None:
-                node.reach_store(CALM)
+                node.reach.change(CALM)
         for node in self.wanted:
             async with self.locks[node]:
                 if node.is_up and node.disk_has_failed:

@@ -12,28 +12,28 @@ from tests.support.simulated_objects import CALM
 
 PORT: Final = 9092
 MEAN_S: Final = {
-    "kill": 6.0,
-    "power cut": 8.0,
-    "kill amid": 8.0,
-    "lost disk": 10.0,
-    "stop": 8.0,
-    "rolling restart": 12.0,
-    "pause": 6.0,
+    "kill": 12.0,
+    "power cut": 15.0,
+    "kill amid": 15.0,
+    "lost disk": 15.0,
+    "stop": 12.0,
+    "rolling restart": 15.0,
+    "pause": 8.0,
     "apart": 5.0,
-    "one way": 6.0,
-    "isolated": 8.0,
-    "cut off": 8.0,
-    "slow store": 8.0,
-    "store away": 12.0,
-    "slow pair": 6.0,
-    "slow network": 8.0,
-    "slow threads": 8.0,
-    "cut": 4.0,
-    "clock": 6.0,
-    "drift": 6.0,
+    "one way": 8.0,
+    "isolated": 10.0,
+    "cut off": 12.0,
+    "slow store": 12.0,
+    "store away": 20.0,
+    "slow pair": 8.0,
+    "slow network": 10.0,
+    "slow threads": 10.0,
+    "cut": 6.0,
+    "clock": 8.0,
+    "drift": 8.0,
     "move": 4.0,
-    "join": 8.0,
-    "leave": 10.0,
+    "join": 10.0,
+    "leave": 15.0,
 }
 """The mean virtual seconds between two faults of each kind, in a run that has the kind."""
 LEASES_MS: Final = (1_500, 3_000, 6_000)
@@ -53,6 +53,21 @@ class ClusterPlan:
     spare: int = 0
     node_ids: bool = True
     """Whether each gateway is told its node id."""
+
+    def __str__(self) -> str:
+        shared = self.shared
+        spare = f" and {self.spare} spare" if self.spare else ""
+        return (
+            f"{self.gateways} gateways{spare}, {shared.duration_s:g} s; "
+            f"befalls {', '.join(f'{kind} {mean_s:.1f} s' for kind, mean_s in shared.befalls.items())}; "
+            f"{shared.store}; settings {', '.join(shared.settings)}"
+        )
+
+    @property
+    def store_timeout_s(self) -> float:
+        """The time after which a gateway gives a call to the store up."""
+        settings = dict(setting.split("=", 1) for setting in self.shared.settings)
+        return int(settings.get("seqgate.cluster.request.timeout.ms", "30000")) / 1000
 
     def settings_of(self, number: int) -> tuple[str, ...]:
         """Return the settings of one gateway."""
@@ -79,7 +94,7 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     shared = replace(
         shared,
         befalls=dict(befalls),
-        duration_s=max(shared.duration_s, 10.0),
+        duration_s=chance.choice(profile.durations_s),
         settings=tuple(f"{name}={value}" for name, value in settings.items()),
         store=CALM if chance.random() < profile.calm_store else chance.choice(FAULTY_STORES),
     )
@@ -93,6 +108,7 @@ def _cluster_settings(chance: Random, profile: ClusterProfile) -> dict[str, obje
         "seqgate.cluster.lease.ms": lease_ms,
         "seqgate.cluster.heartbeat.ms": lease_ms // 3,
         "seqgate.cluster.balance.delay.ms": chance.choice((0, 500, 5_000)),
+        "seqgate.cluster.request.timeout.ms": chance.choice((1_000, 3_000, 10_000)),
         "seqgate.cluster.puts.per.second": chance.choice((50, 1_000)),
         "seqgate.cluster.puts.in.flight": chance.choice((1, 2, 4)),
         "seqgate.cluster.upload.interval.ms": chance.choice((500, 2_000, 600_000)),

@@ -29,28 +29,29 @@ class ClusterProfile:
     profile: Profile = ORDINARY
     gateways: tuple[int, ...] = (2, 3, 3)
     spare: int = 0
+    durations_s: tuple[float, ...] = (15.0, 25.0, 40.0)
     settings: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Choices for settings of the gateways."""
     calm_store: float = 0.5
     """The share of runs whose store has no faults of its own."""
 
 
-_SHORT: Final = Profile(durations_s=(10.0, 15.0, 20.0), populations=EVERYBODY, topics=(1, 2))
+_SHORT: Final = Profile(populations=EVERYBODY, topics=(1, 2))
 
 PROFILES: Final[Mapping[str, ClusterProfile]] = {
     "moves": ClusterProfile({"move": 1.0, "cut": 4.0, "slow network": 5.0}, _SHORT, spare=0),
     "failovers": ClusterProfile(
-        {"kill": 4.0, "power cut": 8.0, "lost disk": 8.0, "kill amid": 8.0}, _SHORT, gateways=(3,)
+        {"kill": 8.0, "power cut": 15.0, "lost disk": 15.0, "kill amid": 15.0}, _SHORT, gateways=(3,)
     ),
     "pauses": ClusterProfile({"pause": 3.0, "drift": 4.0, "clock": 6.0}, _SHORT),
     "partitions": ClusterProfile(
         {"apart": 3.0, "one way": 4.0, "isolated": 5.0, "cut off": 5.0, "cut": 4.0, "slow pair": 4.0}, _SHORT
     ),
     "store": ClusterProfile(
-        {"store away": 6.0, "slow store": 5.0, "cut off": 6.0, "kill": 8.0}, _SHORT, calm_store=0.0
+        {"store away": 12.0, "slow store": 8.0, "cut off": 10.0, "kill": 15.0}, _SHORT, calm_store=0.0
     ),
-    "rolling": ClusterProfile({"rolling restart": 3.0, "move": 4.0}, _SHORT, gateways=(3,)),
-    "joins": ClusterProfile({"join": 3.0, "leave": 4.0, "kill": 8.0}, _SHORT, gateways=(1, 2), spare=2),
+    "rolling": ClusterProfile({"rolling restart": 8.0, "move": 4.0}, _SHORT, gateways=(3,)),
+    "joins": ClusterProfile({"join": 4.0, "leave": 8.0, "kill": 15.0}, _SHORT, gateways=(1, 2), spare=2),
 }
 
 

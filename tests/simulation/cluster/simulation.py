@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from random import Random
 
 from tests.simulation.checkers.bucket import counts_of, missing_objects
-from tests.simulation.clients.surroundings import ClusterOfGateways
+from tests.simulation.checkers.metadata_changes import changes_of, unfit_changes
+from tests.simulation.checkers.sealed import confirmed_behind_seals, seals_of
+from tests.simulation.clients.mover import Mover
+from tests.simulation.clients.population import Client
+from tests.simulation.clients.surroundings import ClusterOfGateways, Surroundings
 from tests.simulation.clients.workload import Workload, run
 from tests.simulation.cluster.director import DRIFT, ClusterDirector
 from tests.simulation.cluster.gateways import Gateways
@@ -57,11 +61,15 @@ class ClusterSimulation:
         outcome, gateways = self.outcome, self.gateways
         run_in_virtual_time(outcome, self._loop, self._live, gateways.bury, gateways.disk_has_failed)
         outcome.breaches += missing_objects(gateways.bucket)
+        outcome.breaches += confirmed_behind_seals(gateways.confirmed(), seals_of(gateways.bucket))
+        changes, unreadable = changes_of(gateways.bucket)
+        outcome.breaches += unreadable + unfit_changes(changes)
         outcome.counts.update(self._director.faults)
         outcome.counts.update(gateways.faults)
         outcome.counts.update(counts_of(gateways.bucket))
         for node in gateways.nodes:
             outcome.counts.update(node.counts)
+            outcome.counts["lives in the bucket"] += node.reach.lives
         count_events(outcome, self._network, self._loop)
         return outcome
 
@@ -99,4 +107,12 @@ class ClusterSimulation:
             calm_down,
             created,
             ClusterOfGateways(gateways.addresses, gateways.clocks_differ, DRIFT_OF_TIMEOUTS),
+            self._movers,
         )
+
+    def _movers(self, surroundings: Surroundings) -> Iterator[tuple[str, Client]]:
+        """Return the client that moves partitions, if the plan has one."""
+        pause_s = self._plan.shared.befalls.get("move")
+        if pause_s is not None:
+            chance = Random(f"mover {self.outcome.seed}")
+            yield "mover", Mover(surroundings, "mover", chance, pause_s).run()
