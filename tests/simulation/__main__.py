@@ -19,7 +19,7 @@ from itertools import count, islice, takewhile
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tests.simulation.simulation import Outcome
+    from tests.simulation.running import Outcome
 
 HASH_SEED = "0"
 """PYTHONHASHSEED of the runs. The order of sets of strings depends on it, and a replay must have the same order."""

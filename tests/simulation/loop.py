@@ -86,8 +86,15 @@ class SimulatedLoop(base_events.BaseEventLoop):
         self._clock_resolution = RESOLUTION_S
         self.set_exception_handler(SimulatedLoop._note_unhandled)
 
-    def time(self) -> float:
+    @property
+    def now_s(self) -> float:
+        """The loop's own time, which no process's clock shows exactly."""
         return self._now_s
+
+    def time(self) -> float:
+        """Return the time as the clock of the running process shows it."""
+        clock = process_of().clock
+        return self._now_s if clock is None else clock.read(self._now_s)
 
     def pass_time(self, seconds: float) -> None:
         """Let the current callback take this time, in which all others wait."""
@@ -115,6 +122,15 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def call_at(  # type: ignore[override]
         self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> _TimerHandle:
+        """Run a callback when the clock of the running process shows `when`."""
+        clock = process_of().clock
+        at_s = when if clock is None else max(clock.loop_s(when), self._now_s) + RESOLUTION_S
+        return self.call_at_loop_s(at_s, callback, *args, context=context)
+
+    def call_at_loop_s(
+        self, when: float, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> _TimerHandle:
+        """Run a callback at a time of the loop."""
         timer = _TimerHandle(when, callback, args, self, context)
         timer.process = process_of(timer._context)  # type: ignore[attr-defined]
         heapq.heappush(self._scheduled, timer)  # type: ignore[attr-defined]
@@ -131,7 +147,10 @@ class SimulatedLoop(base_events.BaseEventLoop):
     def call_later(  # type: ignore[override]
         self, delay: float, callback: Callable[..., object], *args: Any, context: Context | None = None
     ) -> _TimerHandle:
-        return self.call_at(self._now_s + delay, callback, *args, context=context)
+        clock = process_of(context).clock
+        # Rounded, a drifting clock may show a little less when the timer fires: then time must have passed.
+        delay_s = delay if clock is None else delay / clock.rate + RESOLUTION_S
+        return self.call_at_loop_s(self._now_s + delay_s, callback, *args, context=context)
 
     def call_soon_threadsafe(  # type: ignore[override]
         self, callback: Callable[..., object], *args: Any, context: Context | None = None

@@ -14,6 +14,7 @@ from random import Random
 from typing import Any
 
 from tests.simulation.loop import SimulatedLoop
+from tests.simulation.pairs import Pairs
 from tests.simulation.process import Process, process_of
 
 WINDOW_BYTES = 64 << 10
@@ -84,6 +85,11 @@ class End(asyncio.Transport):
         """The bytes and events in flight, in order."""
         self._due = 0
         """The number of bytes that have arrived but are not delivered yet."""
+
+    def begin(self, protocol: Any) -> None:
+        """Give the connection to the process that listens."""
+        self.protocol = protocol
+        protocol.connection_made(self)
 
     # --- the interface of asyncio
 
@@ -171,9 +177,10 @@ class End(asyncio.Transport):
         """Send an event to the other process, in order, after some time."""
         self._line.append((callback, argument))
         loop = self.network.loop
-        at_s = max(self._last_delivery_s, loop.time() + self.network.latency_s())
+        latency_s = self.network.latency_between_s(self.process, self.peer.process)
+        at_s = max(self._last_delivery_s, loop.now_s + latency_s)
         self._last_delivery_s = at_s + 1e-6
-        loop.call_at(at_s, self._arrive, context=self.peer.process.context())
+        loop.call_at_loop_s(at_s, self._arrive, context=self.peer.process.context())
 
     def _arrive(self) -> None:
         self._due += 1
@@ -287,9 +294,14 @@ class Network:
         self.slow = SLOW
         self.faults: Counter[str] = Counter()
         self.bytes_delivered = 0
-        self._apart: dict[frozenset[str], None] = {}
+        self.pairs = Pairs()
         self._ports = count(40_000)
         loop.network = self
+
+    def latency_between_s(self, one: Process, other: Process) -> float:
+        """Return the time that bytes take from one process to the other."""
+        most_s = self.pairs.most_latency_s(one.name, other.name)
+        return self.latency_s() + (self.chance.uniform(0, most_s) if most_s else 0.0)
 
     def latency_s(self) -> float:
         if self.chance.random() < self.slow:
@@ -315,25 +327,26 @@ class Network:
         return listener
 
     async def connect(self, factory: Callable[[], Any], host: str, port: int) -> tuple[End, Any]:
-        """Open a connection. Raises ConnectionRefusedError if no process listens, TimeoutError if no packet
-        arrives.
-        """
+        """Open a connection. Raises ConnectionRefusedError if no process listens, TimeoutError if no packet arrives."""
         await asyncio.sleep(self.latency_s())
         listener = self.listeners.get((host, port))
         if listener is None or not listener.process.alive:
             raise ConnectionRefusedError(f"no process listens at {host}:{port}")
         here = process_of()
-        if self.holds_up(here, listener.process):
+        if self.holds_up(here, listener.process) or self.holds_up(listener.process, here):
             await asyncio.sleep(1.0)
             raise TimeoutError("connection timed out")
         address = ("127.0.0.1", next(self._ports))
         near = End(self, here, factory(), {"peername": (host, port), "sockname": address})
         far_context = listener.process.context()
-        protocol = far_context.run(listener.factory)
-        far = End(self, listener.process, protocol, {"peername": address, "sockname": (host, port)})
+        far = End(self, listener.process, None, {"peername": address, "sockname": (host, port)})
         near.peer, far.peer = far, near
         self.ends[near] = self.ends[far] = None
-        far_context.run(protocol.connection_made, far)
+        if listener.process.is_paused:
+            # the kernel accepts, and the process learns of it when it goes on
+            listener.process.deferred.append(lambda: far.begin(listener.factory()))
+        else:
+            far_context.run(lambda: far.begin(listener.factory()))
         near.protocol.connection_made(near)
         return near, near.protocol
 
@@ -349,15 +362,24 @@ class Network:
                 end.cut()
 
     def holds_up(self, one: Process, other: Process) -> bool:
-        return frozenset((one.name, other.name)) in self._apart
+        """Return whether bytes from one process to the other wait."""
+        return self.pairs.holds_up(one.name, other.name)
 
-    def part(self, one: str, other: str) -> None:
-        """Separate two processes until `heal`: bytes are delayed, not lost."""
+    def part(self, one: str, other: str, *, one_way: bool = False) -> None:
+        """Separate two processes until `heal`: bytes are delayed, not lost. With `one_way` only those from the first to the second."""
         self.faults["partition"] += 1
-        self._apart[frozenset((one, other))] = None
+        self.pairs.part(one, other, one_way=one_way)
 
     def heal(self) -> None:
-        self._apart.clear()
+        self.pairs.rejoin_all()
+        self._deliver_due()
+
+    def rejoin(self, one: str, other: str) -> None:
+        """End what `part` began for two processes."""
+        self.pairs.rejoin(one, other)
+        self._deliver_due()
+
+    def _deliver_due(self) -> None:
         for end in list(self.ends):
             self.loop.call_later(self.latency_s(), end.arrive_due, context=end.peer.process.context())
 

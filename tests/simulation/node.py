@@ -1,13 +1,15 @@
-"""The gateway of a simulation: it is started, stopped and killed many times, while its disk and clock stay."""
+"""A gateway of a simulation: it is started, stopped and killed many times, while its disk and clock stay."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import re
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import replace
 from random import Random
-from typing import Final
+from typing import Any, Final
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.config import load_config
@@ -17,14 +19,17 @@ from gateway.runtime.loop import slices
 from log import Storage
 from tests.faults.disk_faults import FaultRates
 from tests.faults.simulated_disk import SimulatedDisk
+from tests.simulation.events_of_clusters import NodeCrashed, NodeStarted
 from tests.simulation.history import GatewayCrashed, GatewayStarted, History
 from tests.simulation.loop import SimulatedLoop
 from tests.simulation.loop_flushes import WatchedDurability
 from tests.simulation.machine import SimulatedClock, SimulatedMachine
+from tests.simulation.member import Member
 from tests.simulation.network import Network
 from tests.simulation.plan import Plan
 from tests.simulation.process import Process
-from tests.support.simulated_objects import CALM, Faults, SimulatedBucket, SimulatedObjects
+from tests.simulation.reach import Reach
+from tests.support.simulated_objects import Faults, SimulatedBucket
 
 logger = logging.getLogger(__name__)
 
@@ -43,32 +48,47 @@ READ_CALLS = 50
 KEPT_BY_ZOMBIES = 0.5
 """The share of gateways that keep their producers when another one takes over, in a run about zombies."""
 NAME = "gateway"
+FAILED_STARTS: Final = 100
+"""The most starts in a row that may fail in a cluster; one more is a breach."""
 
 
 class Node:
-    """One gateway and the machine below it."""
+    """One gateway and the machine below it. It is the only one of its run, unless it is a `member` of a cluster."""
 
     def __init__(
-        self, loop: SimulatedLoop, network: Network, plan: Plan, history: History, chance: Random
+        self,
+        loop: SimulatedLoop,
+        network: Network,
+        plan: Plan,
+        history: History,
+        chance: Random,
+        member: Member | None = None,
     ) -> None:
+        self.name = NAME if member is None else member.name
         self.clock = SimulatedClock(loop)
+        self._member = member
         self._chance = chance
         self._loop = loop
         self._plan = plan
         self.disk = self._new_disk()
-        self.bucket = SimulatedBucket()
+        self.reach = (
+            Reach(SimulatedBucket(), plan.store, chance)
+            if member is None
+            else Reach(member.bucket, plan.store, chance, member.name, member.store_timeout_s)
+        )
+        self._failed_starts = 0
         self.disk_has_failed = False
         """Whether the disk has failed since the last start. The next start brings offline partitions back."""
         self.counts: Counter[str] = Counter()
         self.gateway: Gateway | None = None
+        self.lives: list[Gateway] = []
+        """The gateways of all processes until now."""
         self._network = network
         self._history = history
         self._process: Process | None = None
         self._dead: list[Process] = []
         self._replaced: dict[Process, SimulatedDisk] = {}
         """The gateways that run although another one took over, with their disks."""
-        self._store: SimulatedObjects | None = None
-        """The store as the newest process reaches it."""
         self._spare_disk: SimulatedDisk | None = None
         """The disk of another machine, with what a gateway left there."""
         self._is_over = asyncio.Event()
@@ -90,8 +110,21 @@ class Node:
     def is_up(self) -> bool:
         return self._process is not None and self._process.alive
 
+    @property
+    def is_paused(self) -> bool:
+        return self._process is not None and self._process.is_paused
+
     def _at_ms(self) -> int:
-        return round(self._loop.time() * 1000)
+        return round(self._loop.now_s * 1000)
+
+    def _note_crash(self, kind: str) -> None:
+        at_ms = self._at_ms()
+        crashed = GatewayCrashed(at_ms, kind)
+        self._history.add(crashed if self._member is None else NodeCrashed(at_ms, self.name, kind))
+
+    def _note_start(self) -> None:
+        at_ms = self._at_ms()
+        self._history.add(GatewayStarted(at_ms) if self._member is None else NodeStarted(at_ms, self.name))
 
     async def start(self, *, killed_after_s: float | None = None) -> bool:
         """Start the gateway; return whether it runs.
@@ -99,17 +132,24 @@ class Node:
         With `killed_after_s`, kill it after that time, even in the middle of its start.
         """
         slices._turns.pop(self._loop, None)  # a new process has a new loop
-        process = self._process = Process(NAME)
+        member = self._member
+        process = self._process = Process(self.name, None if member is None else member.drifting)
         self._is_over.clear()
         self.disk_has_failed = False
         machine = SimulatedMachine(
-            self._loop, self.clock, Storage(disk=self.disk.process()), self._chance, self._objects()
+            self._loop,
+            self.clock,
+            Storage(disk=self.disk.process()),
+            self._chance,
+            self.reach.for_new_process(),
         )
-        gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings]), machine)
+        own = () if member is None else member.settings
+        gateway = Gateway(load_config(overrides=[f"log.dirs={DATA}", *self._plan.settings, *own]), machine)
         if self._plan.store is None:
             gateway.durability = WatchedDurability(
                 machine.storage, self._loop, lambda: self.gateway is gateway, self._loop.unhandled.append
             )
+        self.lives.append(gateway)
         starting = process.begin(gateway.start())
         over = asyncio.ensure_future(self._is_over.wait())
         patience_s = self._patience_s if killed_after_s is None else killed_after_s
@@ -128,46 +168,30 @@ class Node:
             self.kill()
             return False
         self.gateway = gateway
-        if self._store is not None and self._plan.store is not None:
-            self._store.faults = self._plan.store
+        self.reach.reset()
         self.counts["starts"] += 1
-        self._history.add(GatewayStarted(self._at_ms()))
+        self._failed_starts = 0
+        self._note_start()
+        if member is not None:
+            ended = process.begin(gateway.home.ended())
+            ended.add_done_callback(lambda _: self._ends_itself(process))
         return True
 
-    def _objects(self) -> SimulatedObjects | None:
-        """Return the bucket as a new process reaches it; None where there is no bucket."""
-        faults = self._plan.store
-        if faults is None:
-            return None
-        self.counts["lives in the bucket"] += 1
-        life = self.counts["lives in the bucket"]
-        self._store = SimulatedObjects(
-            self.bucket, seed=self._chance.randrange(1 << 30), faults=faults, name=f"life {life}"
-        )
-        return self._store
+    @property
+    def bucket(self) -> SimulatedBucket:
+        return self.reach.bucket
 
     async def begins_to_read(self) -> None:
         """Wait until the gateway that takes over reads a manifest, and slow its store down from then on. A start may do without."""
         deadline_s = self._loop.time() + READING_PATIENCE_S
         while self._loop.time() < deadline_s and not self._has_read_a_manifest():
             await asyncio.sleep(LOOK_S)
-        if self._store is not None and self._plan.store is not None and self.gateway is None:
-            self._store.faults = replace(self._plan.store, latency_s=SLOW_READS_S)
+        if self._plan.store is not None and self.gateway is None:
+            self.reach.become(replace(self._plan.store, latency_s=SLOW_READS_S))
 
     def _has_read_a_manifest(self) -> bool:
         """Return whether the gateway runs, or one of the last calls of its start was for a manifest."""
-        if self.gateway is not None:
-            return True
-        name = f"life {self.counts['lives in the bucket']}"
-        return any(
-            call.operation == "get" and call.client == name and call.key.endswith("/manifest")
-            for call in self.bucket.calls[-READ_CALLS:]
-        )
-
-    def calm_store(self) -> None:
-        """Let no further call of the gateway to the store fail."""
-        if self._store is not None:
-            self._store.faults = CALM
+        return self.gateway is not None or self.reach.has_read_a_manifest(READ_CALLS)
 
     def log_sizes(self) -> dict[PartitionKey, int]:
         """Return the bytes of the segments of all partitions; 0 for those without a log."""
@@ -186,8 +210,16 @@ class Node:
         return sizes
 
     def _note_failed_start(self, error: BaseException) -> None:
-        """Record the reason why a gateway could not start on a failing disk."""
+        """Record the reason why a gateway could not start on a failing disk, or beside the others of its cluster."""
         self.counts["failed starts"] += 1
+        self._failed_starts += 1
+        if (
+            self._member is not None
+            and self._failed_starts <= FAILED_STARTS
+            and isinstance(error, StartFailed)
+        ):
+            self.counts[f"failed start: {re.sub('[0-9]+', 'N', str(error))[:90]}"] += 1
+            return
         if not isinstance(error, StartFailed) or not self.disk_has_failed:
             raise AssertionError(f"the gateway can't start: {error!r}") from error
 
@@ -212,6 +244,32 @@ class Node:
         assert not self.is_up
         self.disk, self._spare_disk = self._disk_elsewhere(), self.disk
 
+    def begin(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Start a task of the gateway's process."""
+        assert self._process is not None
+        return self._process.begin(work)
+
+    def pause(self) -> None:
+        """Let the process stand still, as SIGSTOP does: its timers and callbacks wait, and so do the bytes that reach it."""
+        assert self._process is not None
+        self._process.is_paused = True
+
+    def drift(self, rate: float) -> None:
+        """Let the machine's clock run `rate` times as fast as the loop's time from now on."""
+        assert self._member is not None
+        self._member.drifting.run_at(rate, self._loop.now_s)
+
+    def resume(self) -> None:
+        """Let a process that stands still go on."""
+        if self._process is not None and self._process.is_paused:
+            self._process.resume()
+
+    def _ends_itself(self, process: Process) -> None:
+        """End a process that has learned that it may not serve any more, as `gateway.gateway.run` does."""
+        if process is self._process and process.alive:
+            self.counts["fenced"] += 1
+            self.kill()
+
     def leave_running(self, *, pauses: bool = False) -> Process:
         """Let the gateway run, and the next start be on another machine, as an operator does who takes the gateway for dead.
 
@@ -228,11 +286,11 @@ class Node:
         self.counts["takeover"] += 1
         keeps = not self._plan.profile.zombies or self._chance.random() < KEPT_BY_ZOMBIES
         self._network.lead_away(process, lambda client: keeps and client.startswith("idempotent"))
-        self._history.add(GatewayCrashed(self._at_ms(), "kill"))
+        self._note_crash("kill")
         process.begin(gateway.home.ended()).add_done_callback(lambda ended: self._has_ended(process, ended))
         process.is_paused = pauses
-        if self._plan.profile.zombies and self._store is not None:
-            self._store.faults = SLOW_END
+        if self._plan.profile.zombies:
+            self.reach.become(SLOW_END)
         return process
 
     def _has_ended(self, process: Process, ended: asyncio.Task[None]) -> None:
@@ -289,7 +347,7 @@ class Node:
         self._is_over.set()
         self.counts[kind] += 1
         self._network.process_died(process, polite=kind == "kill")
-        self._history.add(GatewayCrashed(self._at_ms(), "kill" if kind == "kill" else "power"))
+        self._note_crash("kill" if kind == "kill" else "power")
 
     async def stop(self) -> None:
         """Stop the gateway as SIGTERM does."""
@@ -298,7 +356,10 @@ class Node:
         assert gateway is not None
         self.gateway = None
         stopping = process.begin(gateway.stop())
-        await asyncio.wait({stopping}, timeout=self._patience_s)
+        if self._member is None:
+            await asyncio.wait({stopping}, timeout=self._patience_s)
+        elif await self._ends_before(stopping):
+            return  # another gateway has ended the session meanwhile
         if not stopping.done():
             raise AssertionError("the gateway did not stop")
         self.counts["stops"] += 1
@@ -311,6 +372,13 @@ class Node:
         self._process = self.gateway = None
         self._network.process_died(process, polite=True)
         self.disk.kill()
+
+    async def _ends_before(self, work: asyncio.Future[Any]) -> bool:
+        """Wait until the work is done; return whether the process has ended before."""
+        over = asyncio.ensure_future(self._is_over.wait())
+        await asyncio.wait({work, over}, timeout=self._patience_s, return_when=asyncio.FIRST_COMPLETED)
+        over.cancel()
+        return over.done() and not work.done()
 
     def bury(self) -> None:
         for process in list(self._replaced):

@@ -10,11 +10,35 @@ from contextvars import Context, ContextVar, copy_context
 from typing import Any
 
 
+class DriftingClock:
+    """A machine's clock that is never set. It runs a little faster or slower than the loop's time, `rate` times as fast."""
+
+    def __init__(self) -> None:
+        self.rate = 1.0
+        self._base_s = 0.0
+        self._loop_base_s = 0.0
+
+    def run_at(self, rate: float, loop_s: float) -> None:
+        """Run at another rate from this time of the loop on."""
+        self._base_s, self._loop_base_s = self.read(loop_s), loop_s
+        self.rate = rate
+
+    def read(self, loop_s: float) -> float:
+        """Return what the clock shows at a time of the loop."""
+        return self._base_s + (loop_s - self._loop_base_s) * self.rate
+
+    def loop_s(self, shown_s: float) -> float:
+        """Return the time of the loop at which the clock shows `shown_s`."""
+        return self._loop_base_s + (shown_s - self._base_s) / self.rate
+
+
 class Process:
     """One process. Every task that starts in its context belongs to it and ends with it."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, clock: DriftingClock | None = None) -> None:
         self.name = name
+        self.clock = clock
+        """The clock of the process's machine; None where it shows the loop's time."""
         self.alive = True
         self.is_paused = False
         self.deferred: list[Callable[[], None]] = []

@@ -11,6 +11,8 @@ from tests.simulation.checkers.committed_offsets import committed_offsets
 from tests.simulation.checkers.dense import dense
 from tests.simulation.checkers.facts import Checker, Facts, place
 from tests.simulation.checkers.groups import early_owners, old_generations, owners, stale_epochs
+from tests.simulation.checkers.latest import latest
+from tests.simulation.checkers.leaders import deposed, epochs, leaders
 from tests.simulation.checkers.named import (
     named_aborted,
     named_doubled,
@@ -52,6 +54,10 @@ CHECKERS: Final[dict[str, Checker]] = {
         watermarks,
         beyond,
         log_start,
+        latest,
+        leaders,
+        deposed,
+        epochs,
         repeatable,
         whole_answers,
         compaction,

@@ -13,9 +13,10 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.clients.connection import Disconnected, Link
-from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.connection import Disconnected, Target
+from tests.simulation.clients.error_codes import FAULTS, MOVED
 from tests.simulation.clients.fetcher import LATEST, Fetcher
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.topics import METADATA_VERSION, learn
 from tests.simulation.events_of_names import DeduplicationSwitched
@@ -27,6 +28,8 @@ DEDUPLICATE = "message.deduplication.enable"
 TOPIC_RESOURCE, SET, TIMEOUT_MS = 2, 0, 10_000
 MAX_PARTITIONS = 6
 RETRY_S = 0.2
+KNOWN_EVERYWHERE_S = 120.0
+"""The time within which all gateways of a cluster know a change: one that stands still or is cut off hears of it later."""
 ANY_OFFSET = 2**62
 ALL_RECORDS = 0.3
 """The share of DeleteRecords requests that delete all records."""
@@ -74,7 +77,7 @@ class Administrator:
         self._retained = sorted(retained)
         self._switched = sorted(switched)
         self._deletions = deletions
-        self._link = Link(surroundings, name, random)
+        self._link = link_of(surroundings, name, random)
         self._offsets = Fetcher(surroundings, self._link, name, random, read_committed=False)
         self._scratch = 0
 
@@ -90,11 +93,11 @@ class Administrator:
             await self._set(topic, "retention.bytes", "-1")
         self._link.close()
 
-    async def _ask(self, api: str, version: int, request: Plain) -> Any:
+    async def _ask(self, api: str, version: int, request: Plain, to: Target = None) -> Any:
         """Send the request until an answer arrives; return the answer."""
         while True:
             try:
-                return await self._link.call(api, version, request)
+                return await self._link.call(api, version, request, to=to)
             except Disconnected:
                 continue
 
@@ -112,7 +115,7 @@ class Administrator:
                 return api != "create_partitions"
             if error is ErrorCode.invalid_partitions:
                 return False
-            if error not in FAULTS:
+            if error not in self._surroundings.faults:
                 self._surroundings.unexpected(self._name, f"{api}: {error.name}")
                 return False
             await asyncio.sleep(RETRY_S)
@@ -181,9 +184,11 @@ class Administrator:
         self._surroundings.history.add(RecordsDeleting(self._surroundings.at_ms(), place, offset))
         row = {"partition_index": place.partition, "offset": offset}
         request = {"topics": [{"name": place.topic, "partitions": [row]}], "timeout": TIMEOUT_MS}
-        answer = await self._ask("delete_records", 2, request)
+        answer = await self._ask("delete_records", 2, request, place)
         found = answer.topics[0].partitions[0]
-        if found.error_code is not ErrorCode.none and found.error_code not in FAULTS:
+        if found.error_code in MOVED:
+            self._link.moved(place)
+        if found.error_code is not ErrorCode.none and found.error_code not in self._surroundings.faults:
             self._surroundings.unexpected(self._name, f"DeleteRecords: {found.error_code.name}")
         elif found.error_code is ErrorCode.none and found.low_watermark < offset:
             sentence = f"{place} was deleted up to {offset} and begins at {found.low_watermark}"
@@ -202,15 +207,18 @@ class Administrator:
             await self._check(name, is_there=False)
 
     async def _check(self, name: str, *, is_there: bool) -> None:
-        """Check that an answered change took effect, also after a crash."""
+        """Check that an answered change took effect, also after a crash; in a cluster after a while, as any gateway answers."""
         request = {"topics": [{"topic_id": None, "name": name}], "allow_auto_topic_creation": False}
+        expected = ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition
+        in_cluster = self._surroundings.cluster is not None
+        deadline_s = self._surroundings.now() + (KNOWN_EVERYWHERE_S if in_cluster else 0)
         while True:
             answer = await self._ask("metadata", METADATA_VERSION, request)
             error = answer.topics[0].error_code
-            if error in FAULTS:
+            is_late = error is not expected and self._surroundings.now() < deadline_s
+            if error in FAULTS or is_late:
                 await asyncio.sleep(RETRY_S)
                 continue
-            expected = ErrorCode.none if is_there else ErrorCode.unknown_topic_or_partition
             if error is not expected:
                 what = "made" if is_there else "removed"
                 self._surroundings.unexpected(

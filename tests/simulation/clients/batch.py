@@ -85,6 +85,7 @@ class DecodedBatch:
     control: bool
     records: tuple[tuple[int, bytes | None, bytes | None], ...]
     leader_epoch: int = -1
+    base_offset: int = -1
 
     @property
     def is_abort(self) -> bool:
@@ -131,6 +132,7 @@ def _decode_batch(view: batches.BatchView) -> DecodedBatch:
         bool(view.attributes & CONTROL),
         records,
         view.partition_leader_epoch,
+        view.base_offset,
     )
 
 

@@ -10,7 +10,8 @@ this sender gives up those that may be stored. So a record that is found twice i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection
 from functools import partial
 from random import Random
 from typing import Any
@@ -18,8 +19,8 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import ProducerBatch
-from tests.simulation.clients.connection import Connection
-from tests.simulation.clients.error_codes import FENCED, SEQUENCE_ERRORS
+from tests.simulation.clients.connection import Connection, Link
+from tests.simulation.clients.error_codes import FENCED, MOVED, SEQUENCE_ERRORS
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import Acknowledged, GivenUp, RecordName, Refused, Sent, TopicPartition
@@ -66,7 +67,8 @@ class BatchSender:
         self.incarnation = 0
         self.transaction = 0
         self.queues: dict[TopicPartition, PartitionQueue] = {}
-        self.requests_in_flight = 0
+        self._in_flight: Counter[int] = Counter()
+        """The number of requests in flight to each gateway."""
         self.max_in_flight = MAX_IN_FLIGHT
         self.woken = asyncio.Event()
 
@@ -137,24 +139,29 @@ class BatchSender:
                     queue.mark_unresolved(batch)
                 self.give_up(queue, batch, "DELIVERY_TIMEOUT")
 
-    def send_ready(self, connection: Connection) -> None:
-        """Send as many requests as may be in flight, each with at most one batch of every partition."""
-        while not connection.closed and self.requests_in_flight < self.max_in_flight:
-            batches = self._drain()
+    def send_ready(self, link: Link) -> None:
+        """Send as many requests as may be in flight to each gateway, each with at most one batch of every partition."""
+        for connection, places in link.lanes(self.queues, self.woken.set):
+            self._send_over(link, connection, places)
+
+    def _send_over(self, link: Link, connection: Connection, places: Collection[TopicPartition]) -> None:
+        while not connection.closed and self._in_flight[connection.node_id] < self.max_in_flight:
+            batches = self._drain(places)
             if not batches:
                 return
-            self.requests_in_flight += 1
+            self._in_flight[connection.node_id] += 1
             for batch in batches:
                 batch.in_request = True
             answer = connection.send(
                 "produce", self.produce_version, self._request(batches), self.request_timeout_s
             )
-            answer.add_done_callback(partial(self._answered, batches))
+            answer.add_done_callback(partial(self._answered, link, connection.node_id, batches))
 
-    def _drain(self) -> list[ProducerBatch]:
+    def _drain(self, places: Collection[TopicPartition]) -> list[ProducerBatch]:
         now = self._surroundings.now()
         drained = []
-        for queue in self.queues.values():
+        for place in places:
+            queue = self.queues[place]
             batch = queue.next_to_send(self.producer_id, self.producer_epoch, now)
             if batch is None:
                 continue
@@ -204,8 +211,10 @@ class BatchSender:
             return {"topic_id": self._surroundings.topics[topic].topic_id}
         return {"name": topic}
 
-    def _answered(self, batches: list[ProducerBatch], answer: asyncio.Future[Any]) -> None:
-        self.requests_in_flight -= 1
+    def _answered(
+        self, link: Link, node_id: int, batches: list[ProducerBatch], answer: asyncio.Future[Any]
+    ) -> None:
+        self._in_flight[node_id] -= 1
         self.woken.set()
         rows: dict[tuple[str, int], Any] = {}
         if answer.cancelled() or answer.exception() is not None:
@@ -226,6 +235,8 @@ class BatchSender:
                 self._surroundings.unexpected(self.name, f"no row for {place} in the answer to a Produce")
                 self._lost(batch)
             else:
+                if row.error_code in MOVED:
+                    link.moved(place, row)
                 self._complete(batch, row)
 
     def _lost(self, batch: ProducerBatch) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.connection import Link
-from tests.simulation.clients.error_codes import FAULTS
 from tests.simulation.clients.group_offsets import GroupOffsets, Identity
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import TopicPartition
@@ -112,6 +111,7 @@ class ClassicMembership:
                 "reason": None,
             },
             JOIN_TIMEOUT_S,
+            to=self._offsets.coordinator,
         )
         if answer.error_code is ErrorCode.member_id_required:
             self.who.member_id = answer.member_id
@@ -144,6 +144,7 @@ class ClassicMembership:
                 "assignments": assignments,
             },
             JOIN_TIMEOUT_S,
+            to=self._offsets.coordinator,
         )
         if answer.error_code is not ErrorCode.none:
             await self._note("SyncGroup", answer.error_code)
@@ -160,14 +161,15 @@ class ClassicMembership:
                 "member_id": self.who.member_id,
                 "group_instance_id": None,
             },
+            to=self._offsets.coordinator,
         )
         if answer.error_code is ErrorCode.none:
             return True
         await self._note("Heartbeat", answer.error_code)
-        return answer.error_code in FAULTS
+        return answer.error_code in self._surroundings.faults
 
     async def _note(self, what: str, error: ErrorCode) -> None:
-        if error in FAULTS:
+        if error in self._surroundings.faults:
             await self._offsets.find_coordinator()
         elif error is ErrorCode.unknown_member_id:
             self.who.member_id = ""
@@ -180,4 +182,4 @@ class ClassicMembership:
         request = {"group_id": self._offsets.group} | ({"members": [member]} if many else member)
         if not many:
             del request["group_instance_id"]
-        await self._link.call("leave_group", self._leave_version, request)
+        await self._link.call("leave_group", self._leave_version, request, to=self._offsets.coordinator)

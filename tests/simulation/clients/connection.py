@@ -9,25 +9,38 @@ from __future__ import annotations
 import asyncio
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from functools import cache
 from io import BytesIO
 from random import Random
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
 from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.history import TopicPartition
 from tests.support.wire import API_KEYS, Plain, build, encode_header, entity
 
 LENGTH = struct.Struct(">i")
+NO_NODE = -1
 CORRELATION_MASK = 0x7FFF_FFFF
 
 
 class Disconnected(Exception):
     """The connection ended before the answer. The request may have been carried out, or not, or may still be."""
+
+
+class Coordinator(NamedTuple):
+    """The coordinator of a group (key type 0) or of a transactional id (1)."""
+
+    key_type: int
+    key: str
+
+
+Target = TopicPartition | Coordinator | int | None
+"""The gateway for a request: the leader of a partition, a coordinator, the gateway of a node id, or any."""
 
 
 @dataclass
@@ -78,6 +91,8 @@ class Connection(asyncio.Protocol):
         self._correlation_id = 0
         self._timer: asyncio.TimerHandle | None = None
         self.closed = False
+        self.node_id = NO_NODE
+        """The node id of the gateway, where the client knows it."""
 
     @property
     def in_flight(self) -> int:
@@ -169,7 +184,7 @@ class Connection(asyncio.Protocol):
 
 
 class Link:
-    """Opens a connection when one is needed, and retries for ever with a growing backoff."""
+    """Opens a connection when one is needed, and retries for ever with a growing backoff. All requests go to the one gateway."""
 
     def __init__(self, surroundings: Surroundings, client_id: str, random: Random) -> None:
         self._surroundings = surroundings
@@ -180,33 +195,61 @@ class Link:
         self.request_timeout_s = random.choice((0.5, 1.0, 3.0, 10.0))
         self.connection: Connection | None = None
 
-    async def connect(self) -> Connection:
+    async def connect(self, to: Target = None) -> Connection:
         async with self._connecting:
             while self.connection is None or self.connection.closed:
                 if self._failures:
                     highest = min(0.05 * 2 ** min(self._failures, 6), 2.0)
                     await asyncio.sleep(highest * self._random.uniform(0.5, 1.0))
                 try:
-                    self.connection = await self._open()
+                    self.connection = await self._open(self._address())
                     self._failures = 0
                 except (OSError, TimeoutError):
                     self._failures += 1
             return self.connection
 
-    async def _open(self) -> Connection:
+    def _address(self) -> tuple[str, int]:
+        return self._surroundings.host, self._surroundings.port
+
+    async def _open(self, address: tuple[str, int]) -> Connection:
         where = self._surroundings
         async with asyncio.timeout(self.request_timeout_s):
             _, connection = await asyncio.get_running_loop().create_connection(
-                lambda: Connection(where, self._client_id), where.host, where.port
+                lambda: Connection(where, self._client_id), *address
             )
         return connection
 
-    async def call(self, api: str, version: int, request: Plain, timeout_s: float | None = None) -> Any:
+    async def call(
+        self, api: str, version: int, request: Plain, timeout_s: float | None = None, *, to: Target = None
+    ) -> Any:
         """Send one request and return its answer. Raises `Disconnected`, also when no connection can be
         opened.
         """
-        connection = await self.connect()
+        connection = await self.connect(to)
         return await connection.send(api, version, request, timeout_s or self.request_timeout_s)
+
+    async def by_leader(self, places: Collection[TopicPartition]) -> dict[Target, list[TopicPartition]]:
+        """Return the gateways to ask for the partitions. A partition without a known leader is left out."""
+        return {None: list(places)}
+
+    def lanes(
+        self, places: Collection[TopicPartition], woken: Callable[[], None]
+    ) -> list[tuple[Connection, Collection[TopicPartition]]]:
+        """Return the open connections, and the partitions that are led there.
+
+        The others get a connection soon; then `woken` is called.
+        """
+        return [] if self.connection is None else [(self.connection, places)]
+
+    def moved(self, place: TopicPartition, row: Any = None) -> None:
+        """Take notice that the partition has another leader than was asked, perhaps the one that the `row` of an answer names."""
+
+    def led(self, to: Target, place: TopicPartition, leader_epoch: int, asked_at_ms: int) -> None:
+        """Take notice that a gateway answered, as the leader in this epoch, a request that was sent at `asked_at_ms`."""
+
+    def epoch_of(self, place: TopicPartition) -> int:
+        """Return the leader epoch of the partition that the client knows; -1 for a client of one gateway."""
+        return -1
 
     def close(self) -> None:
         if self.connection is not None:

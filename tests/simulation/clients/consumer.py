@@ -7,9 +7,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.connection import Disconnected
 from tests.simulation.clients.fetch_session import Wanted
 from tests.simulation.clients.fetcher import EARLIEST, LATEST, MAX_TIMESTAMP, MAX_TIMESTAMP_SINCE, Fetcher
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import TopicPartition
 
@@ -38,7 +39,7 @@ class Consumer:
     ) -> None:
         self._surroundings = surroundings
         self._random = random
-        self._link = Link(surroundings, name, random)
+        self._link = link_of(surroundings, name, random)
         self._fetcher = Fetcher(surroundings, self._link, name, random, read_committed=read_committed)
         self._curiosity = curiosity or Curiosity()
         self._max_bytes = random.choice(MAX_BYTES[2:])

@@ -9,7 +9,6 @@ from typing import Any
 from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.connection import Disconnected, Link
-from tests.simulation.clients.error_codes import FAULTS
 from tests.simulation.clients.group_offsets import GroupOffsets, Identity
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import TopicPartition
@@ -65,7 +64,9 @@ class ConsumerMembership:
         joining = self.who.generation == JOINING_EPOCH
         request = self._request(whole=joining or not self._is_told_all)
         try:
-            answer = await self._link.call("consumer_group_heartbeat", self._version, request)
+            answer = await self._link.call(
+                "consumer_group_heartbeat", self._version, request, to=self._offsets.coordinator
+            )
         except Disconnected:
             self._is_told_all = False
             raise
@@ -76,7 +77,7 @@ class ConsumerMembership:
             self.who.generation = JOINING_EPOCH
             self._owned = []
             self._changed = False
-        elif error in FAULTS:
+        elif error in self._surroundings.faults:
             self._is_told_all = False
             await self._offsets.find_coordinator()
         else:
@@ -121,4 +122,6 @@ class ConsumerMembership:
 
     async def leave(self) -> None:
         request = self._request(whole=False) | {"member_epoch": LEAVING_EPOCH, "topic_partitions": None}
-        await self._link.call("consumer_group_heartbeat", self._version, request)
+        await self._link.call(
+            "consumer_group_heartbeat", self._version, request, to=self._offsets.coordinator
+        )

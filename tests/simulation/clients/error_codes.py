@@ -54,6 +54,27 @@ FAULTS = frozenset(
 )
 """Errors that any valid request may get while disks fail and coordinators load."""
 
+CLUSTER_FAULTS = FAULTS | {
+    ErrorCode.unknown_topic_or_partition,
+    ErrorCode.unknown_topic_id,
+    ErrorCode.fenced_leader_epoch,
+    ErrorCode.unknown_leader_epoch,
+}
+"""The same where several gateways serve: one of them may not know the newest topics, partitions and leaders yet."""
+
+MOVED = frozenset(
+    {
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.leader_not_available,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.kafka_storage_error,
+    }
+)
+"""Errors after which a client asks for the leader of the partition."""
+
 CLOCK_JUMPS = frozenset({ErrorCode.invalid_timestamp})
 """Errors that a batch may get when the gateway's clock has gone back by more than an hour."""
 

@@ -19,6 +19,8 @@ MAX_EPOCH = 2**31 - 1
 class Wanted:
     fetch_offset: int
     max_bytes: int
+    leader_epoch: int = -1
+    """The leader epoch that the consumer knows; -1 for none."""
 
 
 @dataclass

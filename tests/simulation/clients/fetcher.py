@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from random import Random
 from typing import Any
 
 from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import Corrupt, DecodedBatch, decode
-from tests.simulation.clients.connection import Disconnected, Link
-from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.connection import Disconnected, Link, Target
+from tests.simulation.clients.error_codes import MOVED
 from tests.simulation.clients.fetch_session import (
     NO_SESSION,
     NO_SESSION_EPOCH,
@@ -20,6 +22,7 @@ from tests.simulation.clients.fetch_session import (
     by_topic,
 )
 from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.events_of_clusters import EpochsRead
 from tests.simulation.history import Fetched, Marker, OffsetListed, TopicPartition
 from tests.support.wire import Plain
 
@@ -27,6 +30,9 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 MAX_TIMESTAMP_SINCE = 7
 LOG_START_SINCE, ZSTD_SINCE = 5, 10
 EPOCHS_SINCE = 12
+NAMES_EPOCH_SINCE, LIST_NAMES_EPOCH_SINCE = 9, 4
+NAMES_EPOCH = 0.7
+"""The share of readers of a cluster that name the leader epoch that they know."""
 SESSION_ERRORS = {ErrorCode.fetch_session_id_not_found, ErrorCode.invalid_fetch_session_epoch}
 
 
@@ -49,8 +55,9 @@ class Fetcher:
         self.read_committed = read_committed
         self.fetch_version = random.randint(ZSTD_SINCE if surroundings.zstd else LOG_START_SINCE, 18)
         self.list_version = random.randint(2, 11)
-        self._session = FetchSession()
+        self._sessions: dict[Target, FetchSession] = {}
         self._uses_session = self.fetch_version >= SESSIONS_SINCE and random.random() < 0.5
+        self._names_epoch = surroundings.cluster is not None and random.random() < NAMES_EPOCH
         self.out_of_range: list[TopicPartition] = []
         self._epochs: dict[tuple[TopicPartition, int], int] = {}
         """The leader epoch of the batch before the next fetch offset (KIP-320)."""
@@ -63,34 +70,54 @@ class Fetcher:
 
         Raises `Disconnected`.
         """
-        in_session = self._uses_session and not apart
-        request = self._request(wanted, max_wait_ms, in_session=in_session)
+        self.out_of_range = []
+        led = await self._link.by_leader(wanted)
+        fetches = [
+            self._fetch_from(to, self._with_epochs(wanted, places), max_wait_ms, apart=apart)
+            for to, places in led.items()
+        ]
+        if len(fetches) == 1:
+            return await fetches[0]
+        taken = []
+        for found in await asyncio.gather(*fetches, return_exceptions=True):
+            if isinstance(found, list):
+                taken += found
+            elif not isinstance(found, Disconnected):
+                raise found
+        return taken
+
+    async def _fetch_from(
+        self, to: Target, wanted: dict[TopicPartition, Wanted], max_wait_ms: int, *, apart: bool
+    ) -> list[Fetched]:
+        session, in_session = self._sessions.setdefault(to, FetchSession()), self._uses_session and not apart
+        request = self._request(session if in_session else None, wanted, max_wait_ms)
         asked_at_ms = self._surroundings.at_ms()
         try:
-            answer = await self._link.call("fetch", self.fetch_version, request)
+            answer = await self._link.call("fetch", self.fetch_version, request, to=to)
         except Disconnected:
-            self._session.forget()
+            session.forget()
             raise
-        self.out_of_range = []
         if self.fetch_version >= SESSIONS_SINCE:
             if answer.error_code in SESSION_ERRORS:
-                self._session.forget()
+                session.forget()
                 return []
             if answer.error_code is not ErrorCode.none:
                 self._surroundings.unexpected(self.name, f"Fetch: {answer.error_code.name}")
             if in_session:
-                self._session.answered(answer.session_id)
-        return self._take(answer, wanted, asked_at_ms)
+                session.answered(answer.session_id)
+        return self._take(answer, wanted, asked_at_ms, to)
 
-    def _request(self, wanted: dict[TopicPartition, Wanted], max_wait_ms: int, *, in_session: bool) -> Plain:
-        session: Plain = {"session_id": NO_SESSION, "session_epoch": NO_SESSION_EPOCH}
+    def _request(
+        self, session: FetchSession | None, wanted: dict[TopicPartition, Wanted], max_wait_ms: int
+    ) -> Plain:
+        fields: Plain = {"session_id": NO_SESSION, "session_epoch": NO_SESSION_EPOCH}
         named, forgotten = wanted, list[TopicPartition]()
-        if in_session:
-            session, named, forgotten = self._session.request(wanted)
+        if session is not None:
+            fields, named, forgotten = session.request(wanted)
         rows = {
             place: {
                 "partition": place.partition,
-                "current_leader_epoch": -1,
+                "current_leader_epoch": want.leader_epoch,
                 "fetch_offset": want.fetch_offset,
                 "last_fetched_epoch": self._epochs.get((place, want.fetch_offset), -1),
                 "log_start_offset": -1,
@@ -98,7 +125,7 @@ class Fetcher:
             }
             for place, want in named.items()
         }
-        return session | {
+        return fields | {
             "replica_id": -1,
             "max_wait": max_wait_ms,
             "min_bytes": 1,
@@ -108,11 +135,22 @@ class Fetcher:
             "forgotten_topics_data": self._forgotten(forgotten),
         }
 
+    def _with_epochs(
+        self, wanted: dict[TopicPartition, Wanted], places: list[TopicPartition]
+    ) -> dict[TopicPartition, Wanted]:
+        return {place: replace(wanted[place], leader_epoch=self._epoch_of(place)) for place in places}
+
+    def _epoch_of(self, place: TopicPartition) -> int:
+        """Return the leader epoch that a Fetch or ListOffsets names."""
+        return self._link.epoch_of(place) if self._names_epoch else -1
+
     def _forgotten(self, places: list[TopicPartition]) -> list[Plain]:
         rows: dict[TopicPartition, Any] = {place: place.partition for place in places}
         return by_topic(self._surroundings, self.fetch_version, rows, "topic")
 
-    def _take(self, answer: Any, wanted: dict[TopicPartition, Wanted], asked_at_ms: int) -> list[Fetched]:
+    def _take(
+        self, answer: Any, wanted: dict[TopicPartition, Wanted], asked_at_ms: int, to: Target
+    ) -> list[Fetched]:
         names = {topic.topic_id: topic.name for topic in self._surroundings.topics.values()}
         taken = []
         for topic in answer.responses:
@@ -127,9 +165,13 @@ class Fetcher:
                 elif row.error_code is ErrorCode.offset_out_of_range:
                     self.out_of_range.append(place)
                 elif row.error_code is not ErrorCode.none:
-                    if row.error_code not in FAULTS:
+                    if row.error_code in MOVED:
+                        self._link.moved(place, row)
+                    if row.error_code not in self._surroundings.faults:
                         self._surroundings.unexpected(self.name, f"Fetch of {place}: {row.error_code.name}")
                 else:
+                    if self.fetch_version >= NAMES_EPOCH_SINCE:
+                        self._link.led(to, place, wanted[place].leader_epoch, asked_at_ms)
                     found = self._fetched(place, wanted[place].fetch_offset, row, asked_at_ms)
                     if found is not None:
                         taken.append(found)
@@ -151,6 +193,7 @@ class Fetcher:
             return None
         if batches and self.fetch_version >= EPOCHS_SINCE:
             self._epochs[place, batches[-1].last_offset + 1] = batches[-1].leader_epoch
+        self._note_epochs(place, batches)
         visible = without_aborted(batches, row.aborted_transactions or ()) if self.read_committed else batches
         fetched = Fetched(
             self._surroundings.at_ms(),
@@ -179,21 +222,38 @@ class Fetcher:
         self._surroundings.history.add(fetched)
         return fetched
 
+    def _note_epochs(self, place: TopicPartition, batches: list[DecodedBatch]) -> None:
+        if self._surroundings.cluster is None or not batches:
+            return
+        epochs: list[tuple[int, int, int]] = []
+        for batch in batches:
+            first, epoch = batch.base_offset, batch.leader_epoch
+            if epochs and epochs[-1][2] == epoch:
+                first = epochs.pop()[0]
+            epochs.append((first, batch.last_offset, epoch))
+        self._surroundings.history.add(EpochsRead(self._surroundings.at_ms(), place, tuple(epochs)))
+
     async def list_offset(self, place: TopicPartition, timestamp: int) -> int | None:
         """Return the offset, −1 if there is none, or None if the answer is an error. Raises `Disconnected`."""
-        row = {"partition_index": place.partition, "current_leader_epoch": -1, "timestamp": timestamp}
+        epoch = self._epoch_of(place)
+        row = {"partition_index": place.partition, "current_leader_epoch": epoch, "timestamp": timestamp}
         request = {
             "replica_id": -1,
             "isolation_level": int(self.read_committed),
             "topics": [{"name": place.topic, "partitions": [row]}],
         }
+        leader = next(iter(await self._link.by_leader([place])), place)
         asked_at_ms = self._surroundings.at_ms()
-        answer = await self._link.call("list_offsets", self.list_version, request)
+        answer = await self._link.call("list_offsets", self.list_version, request, to=leader)
         found = answer.topics[0].partitions[0]
+        if found.error_code in MOVED:
+            self._link.moved(place)
         if found.error_code is not ErrorCode.none:
-            if found.error_code not in FAULTS:
+            if found.error_code not in self._surroundings.faults:
                 self._surroundings.unexpected(self.name, f"ListOffsets of {place}: {found.error_code.name}")
             return None
+        if self.list_version >= LIST_NAMES_EPOCH_SINCE:
+            self._link.led(leader, place, epoch, asked_at_ms)
         listed = OffsetListed(
             self._surroundings.at_ms(),
             self.name,

@@ -7,10 +7,11 @@ from __future__ import annotations
 import asyncio
 from random import Random
 
-from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.connection import Disconnected
 from tests.simulation.clients.fetch_session import Wanted
 from tests.simulation.clients.fetcher import EARLIEST, LATEST, Fetcher
 from tests.simulation.clients.group_offsets import GroupOffsets
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.name_offsets import NameOffsets
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import FinalRead, TopicPartition
@@ -28,7 +29,7 @@ class FinalReader:
     def __init__(self, surroundings: Surroundings, random: Random, settle_s: float) -> None:
         self._surroundings = surroundings
         self._settle_s = settle_s
-        self._link = Link(surroundings, "final", random)
+        self._link = link_of(surroundings, "final", random)
         self._offsets = [
             GroupOffsets(surroundings, self._link, random, group, by_epoch=False)
             for group in surroundings.groups

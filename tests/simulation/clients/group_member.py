@@ -13,11 +13,12 @@ from random import Random
 from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.classic_membership import ClassicMembership
-from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.connection import Disconnected
 from tests.simulation.clients.consumer_membership import ConsumerMembership
 from tests.simulation.clients.fetch_session import Wanted
 from tests.simulation.clients.fetcher import EARLIEST, Fetcher
 from tests.simulation.clients.group_offsets import OUTDATED, GroupOffsets, Identity, Offsets
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.clients.transactional_producer import Lost, TransactionalProducer
 from tests.simulation.history import Assigned, TopicPartition
@@ -65,8 +66,8 @@ class GroupMember:
         self._random = random
         self._habits = habits
         self._membership_type = ConsumerMembership if by_epoch else ClassicMembership
-        self._coordinator = Link(surroundings, f"{name}-coordinator", random)
-        self._link = Link(surroundings, name, random)
+        self._coordinator = link_of(surroundings, f"{name}-coordinator", random)
+        self._link = link_of(surroundings, name, random)
         self._fetcher = Fetcher(surroundings, self._link, name, random, read_committed=read_committed)
         self._offsets = GroupOffsets(surroundings, self._coordinator, random, group, by_epoch=by_epoch)
         self._transformer = transformer

@@ -8,8 +8,7 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.clients.connection import Link
-from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.connection import Coordinator, Link
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import OffsetsCommitted, OffsetsCommitting, OffsetsFetched, TopicPartition
 from tests.support.wire import Plain
@@ -46,6 +45,7 @@ class GroupOffsets:
         self._by_epoch = by_epoch
         self._require_stable = True
         self.group = group
+        self.coordinator = Coordinator(0, group)
         self._commit_version = random.randint(9, 10) if by_epoch else random.randint(6, 10)
         self._fetch_version = random.randint(9, 10) if by_epoch else random.randint(8, 10)
 
@@ -84,11 +84,11 @@ class GroupOffsets:
             "group_instance_id": None,
             "topics": self._topics(rows, self._commit_version, "partitions"),
         }
-        await self._link.connect()
+        await self._link.connect(self.coordinator)
         asked_at_ms = self._surroundings.at_ms()
         generation, member_epoch = (-1, who.generation) if self._by_epoch else (who.generation, -1)
         history.add(OffsetsCommitting(asked_at_ms, self.group, who.label, offsets, generation, member_epoch))
-        answer = await self._link.call("offset_commit", self._commit_version, request)
+        answer = await self._link.call("offset_commit", self._commit_version, request, to=self.coordinator)
         errors: list[ErrorCode] = [row.error_code for topic in answer.topics for row in topic.partitions]
         if len(errors) != len(offsets):
             self._surroundings.unexpected(who.label, f"{len(errors)} rows for a commit of {len(offsets)}")
@@ -99,9 +99,9 @@ class GroupOffsets:
             )
             return ErrorCode.none
         for error in failed:
-            if error not in FAULTS and error not in OUTDATED:
+            if error not in self._surroundings.faults and error not in OUTDATED:
                 self._surroundings.unexpected(who.label, f"OffsetCommit: {error.name}")
-        if failed[0] in FAULTS:
+        if failed[0] in self._surroundings.faults:
             await self.find_coordinator()
         return failed[0]
 
@@ -121,10 +121,13 @@ class GroupOffsets:
             "member_epoch": who.generation if who is not None and asks_as_member else -1,
             "topics": topics,
         }
-        await self._link.connect()
+        await self._link.connect(self.coordinator)
         asked_at_ms = self._surroundings.at_ms()
         answer = await self._link.call(
-            "offset_fetch", self._fetch_version, {"groups": [group], "require_stable": self._require_stable}
+            "offset_fetch",
+            self._fetch_version,
+            {"groups": [group], "require_stable": self._require_stable},
+            to=self.coordinator,
         )
         found = answer.groups[0]
         errors = [found.error_code, *(row.error_code for topic in found.topics for row in topic.partitions)]
@@ -148,7 +151,7 @@ class GroupOffsets:
 
     async def _note(self, who: Identity | None, error: ErrorCode) -> None:
         name = self.group if who is None else who.label
-        if error in FAULTS:
+        if error in self._surroundings.faults:
             await self.find_coordinator()
         elif error is not ErrorCode.unstable_offset_commit and (who is None or error not in OUTDATED):
             self._surroundings.unexpected(name, f"OffsetFetch: {error.name}")

@@ -17,8 +17,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.batch_sender import KEYS
-from tests.simulation.clients.connection import Disconnected, Link
-from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.connection import Disconnected
+from tests.simulation.clients.error_codes import MOVED
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import Acknowledged, GotProducerId, RecordName, Refused, Sent, TopicPartition
 
@@ -65,7 +66,7 @@ class HastyProducer:
         self._name = name
         self._random = random
         self._pause_s = pause_s
-        self._links = [Link(surroundings, f"{name}-{number}", random) for number in range(2)]
+        self._links = [link_of(surroundings, f"{name}-{number}", random) for number in range(2)]
         self._producer_id = -1
         self._producer_epoch = -1
         self._lanes: dict[TopicPartition, Lane] = {}
@@ -138,15 +139,18 @@ class HastyProducer:
         while True:
             link = self._random.choice(self._links)
             try:
-                await link.connect()
+                leader = next(iter(await link.by_leader([lane.place])), lane.place)
+                await link.connect(leader)
                 was_first = lane.is_first(batch.base_sequence)
-                answer = await link.call("produce", PRODUCE_VERSION, request)
+                answer = await link.call("produce", PRODUCE_VERSION, request, to=leader)
             except Disconnected:
                 continue
             row = answer.responses[0].partition_responses[0]
             if row.error_code is ErrorCode.none:
                 self._acknowledge(lane, batch, row)
                 return
+            if row.error_code in MOVED:
+                link.moved(lane.place)
             self._note(lane, batch, row.error_code, was_first=was_first)
             await asyncio.sleep(RETRY_S * self._random.uniform(0.2, 2.0))
 
@@ -174,5 +178,5 @@ class HastyProducer:
                 explained=not was_first,
             )
             self._surroundings.history.add(refused)
-        elif error not in FAULTS:
+        elif error not in self._surroundings.faults:
             self._surroundings.unexpected(self._name, f"Produce to {lane.place}: {error.name}")

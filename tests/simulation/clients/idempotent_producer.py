@@ -15,8 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.batch_sender import BatchSender
-from tests.simulation.clients.connection import Connection, Disconnected, Link
-from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, RETRIABLE
+from tests.simulation.clients.connection import Connection, Disconnected
+from tests.simulation.clients.error_codes import CLOCK_JUMPS, RETRIABLE
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import GotProducerId
@@ -56,7 +57,7 @@ async def get_producer_id(
     except Disconnected:
         return False
     if answer.error_code is not ErrorCode.none:
-        if answer.error_code not in FAULTS:
+        if answer.error_code not in surroundings.faults:
             surroundings.unexpected(sender.name, f"InitProducerId: {answer.error_code.name}")
         await asyncio.sleep(0.1)
         return False
@@ -85,7 +86,7 @@ class IdempotentProducer:
         self._surroundings = surroundings
         self._random = random
         self._habits = habits
-        self._link = Link(surroundings, name, random)
+        self._link = link_of(surroundings, name, random)
         self._init_version = random.randint(3, 5)
         self._sender = BatchSender(surroundings, name, random, self._judge)
         self._new_id_wanted = True
@@ -123,7 +124,7 @@ class IdempotentProducer:
                 await self._get_producer_id(connection)
                 continue
             self._bump_if_wanted()
-            sender.send_ready(connection)
+            sender.send_ready(self._link)
             await sender.wait(self._surroundings.now() + IDLE_S)
 
     def _maybe_die(self) -> None:
@@ -147,7 +148,7 @@ class IdempotentProducer:
                 queue.bump_wanted = True
             return True
         if error in RETRIABLE:
-            if error not in FAULTS:
+            if error not in self._surroundings.faults:
                 self._surroundings.unexpected(
                     self._sender.name, f"Produce to {queue.partition}: {error.name}"
                 )

@@ -11,7 +11,7 @@ import asyncio
 from dataclasses import dataclass
 from random import Random
 
-from tests.simulation.clients.connection import Link
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.name_offsets import NameOffsets
 from tests.simulation.clients.named_lines import Source, Writer
 from tests.simulation.clients.named_lives import (
@@ -66,7 +66,7 @@ class NamedApplication:
         self._source = source
         self._random = random
         self._habits = habits
-        self._link = Link(surroundings, f"{source.name}-asks", random)
+        self._link = link_of(surroundings, f"{source.name}-asks", random)
         self._offsets = NameOffsets(surroundings, self._link, random, source.name)
         self._progress = Progress()
         self._lives = 0

@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.batch_sender import BatchSender
-from tests.simulation.clients.connection import Link
-from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, RETRIABLE
+from tests.simulation.clients.error_codes import CLOCK_JUMPS, RETRIABLE
 from tests.simulation.clients.idempotent_producer import MAX_EPOCH, get_producer_id
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.named_lines import Line, LineSender, Source, Writer
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import Surroundings
@@ -90,7 +90,7 @@ class PipelinedLife:
         self._task = task
         self._local_bump = local_bump
         name = f"{writer.name}.{writer.life}"
-        self._link = Link(surroundings, name, random)
+        self._link = link_of(surroundings, name, random)
         self._init_version = random.randint(3, 5)
         self._sender = LineSender(surroundings, name, random, self._judge, writer)
         self._sender.on_sent = task.progress.sent
@@ -120,7 +120,7 @@ class PipelinedLife:
                 continue
             self._fill()
             self._bump_if_wanted()
-            sender.send_ready(connection)
+            sender.send_ready(self._link)
             await sender.wait(max(self._next_at, self._surroundings.now() + 0.001))
 
     def _lose(self, error: str) -> None:
@@ -152,7 +152,7 @@ class PipelinedLife:
                 queue.bump_wanted = True
             return True
         if error in RETRIABLE:
-            if error not in FAULTS:
+            if error not in self._surroundings.faults:
                 self._surroundings.unexpected(
                     self._sender.name, f"Produce to {queue.partition}: {error.name}"
                 )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from random import Random
 
-from tests.simulation.clients.connection import Disconnected, Link
+from tests.simulation.clients.connection import Disconnected
 from tests.simulation.clients.group_offsets import GroupOffsets
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.surroundings import Surroundings
 
 
@@ -13,7 +14,7 @@ class OffsetsWatcher:
     def __init__(self, surroundings: Surroundings, name: str, random: Random, group: str) -> None:
         self._surroundings = surroundings
         self._random = random
-        self._link = Link(surroundings, name, random)
+        self._link = link_of(surroundings, name, random)
         self._offsets = GroupOffsets(surroundings, self._link, random, group, by_epoch=False)
 
     async def run(self) -> None:

@@ -1,4 +1,4 @@
-"""The things that all simulated clients of a run share: the gateway's address, the time, the topics, groups
+"""The things that all simulated clients of a run share: the addresses of gateways, the time, the topics, groups
 and names.
 """
 
@@ -9,6 +9,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from random import Random
 
+from kio.schema.errors import ErrorCode
+
+from tests.simulation.clients.error_codes import CLUSTER_FAULTS, FAULTS
 from tests.simulation.history import History, TopicPartition, Unexpected
 
 CLOCK_TOLERANCE_MS = 50
@@ -34,6 +37,18 @@ class IdRequests:
     answered: int = 0
 
 
+@dataclass(frozen=True)
+class ClusterOfGateways:
+    """What clients of several gateways know from the start."""
+
+    addresses: tuple[tuple[str, int], ...]
+    """The bootstrap addresses. A gateway need not run there all the time."""
+    clocks_differ: Callable[[], bool]
+    """Whether two gateways show different times of day. A deadline may then pass when a coordinator moves."""
+    drift: float
+    """The share by which a gateway's clock may run too fast or too slow."""
+
+
 @dataclass
 class Surroundings:
     """The shared state of all clients.
@@ -57,11 +72,27 @@ class Surroundings:
     names: dict[str, list[TopicPartition]] = field(default_factory=dict)
     """The producer names, and the partitions to which each writes."""
     _id_requests: dict[str, IdRequests] = field(default_factory=dict)
+    cluster: ClusterOfGateways | None = None
+    """The cluster, where several gateways serve; otherwise one gateway serves at `host` and `port`."""
     clock_jumps: int = 0
     """The number of clock jumps of the gateway; after a jump any deadline may have passed."""
     _clock_lead_ms: int | None = None
     _group_offsets: dict[str, int] = field(default_factory=dict)
     _numbers: dict[TopicPartition, int] = field(default_factory=dict)
+
+    @property
+    def faults(self) -> frozenset[ErrorCode]:
+        """The errors that any valid request may get."""
+        return FAULTS if self.cluster is None else CLUSTER_FAULTS
+
+    def least_ms(self, timeout_ms: int) -> float:
+        """Return the time after which a timeout may pass at the earliest."""
+        return timeout_ms if self.cluster is None else timeout_ms * (1 - self.cluster.drift)
+
+    @property
+    def clocks_differ(self) -> bool:
+        """Whether a deadline may pass because another gateway, with another time of day, looks at it."""
+        return self.cluster is not None and self.cluster.clocks_differ()
 
     def now(self) -> float:
         return asyncio.get_running_loop().time()

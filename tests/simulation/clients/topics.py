@@ -11,11 +11,13 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.connection import Disconnected, Link
 from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.surroundings import Surroundings, Topic
 
 RETRY_S = 0.2
 CREATE_VERSION, METADATA_VERSION = 5, 12
 NOT_YET = FAULTS | {ErrorCode.unknown_topic_or_partition}
+"""Errors of Metadata for a topic that was just created."""
 
 
 @dataclass(frozen=True)
@@ -29,7 +31,7 @@ async def create_topics(surroundings: Surroundings, plans: list[TopicPlan], rand
     """Create the topics and retry until each exists. An existing topic counts, because the answer may have
     been lost.
     """
-    link = Link(surroundings, "topics", random)
+    link = link_of(surroundings, "topics", random)
     for plan in plans:
         while not await _create(surroundings, link, plan):
             await asyncio.sleep(RETRY_S)
@@ -53,7 +55,7 @@ async def _create(surroundings: Surroundings, link: Link, plan: TopicPlan) -> bo
     error = answer.topics[0].error_code
     if error in {ErrorCode.none, ErrorCode.topic_already_exists}:
         return True
-    if error not in FAULTS:
+    if error not in surroundings.faults:
         surroundings.unexpected("topics", f"CreateTopics of {plan.name}: {error.name}")
     return False
 
@@ -70,5 +72,7 @@ async def learn(surroundings: Surroundings, link: Link, name: str) -> bool:
         if topic.error_code not in NOT_YET:
             surroundings.unexpected("topics", f"Metadata of {name}: {topic.error_code.name}")
         return False
-    surroundings.topics[name] = Topic(name, str(topic.topic_id), len(topic.partitions))
+    known = surroundings.topics.get(name)
+    partitions = max(len(topic.partitions), 0 if known is None else known.partitions)
+    surroundings.topics[name] = Topic(name, str(topic.topic_id), partitions)
     return True

@@ -15,9 +15,9 @@ from kio.schema.errors import ErrorCode
 
 from tests.simulation.clients.batch import ProducerBatch
 from tests.simulation.clients.batch_sender import BatchSender
-from tests.simulation.clients.connection import Link
-from tests.simulation.clients.error_codes import CLOCK_JUMPS, FAULTS, FENCED, RETRIABLE
+from tests.simulation.clients.error_codes import CLOCK_JUMPS, FENCED, RETRIABLE
 from tests.simulation.clients.group_offsets import OUTDATED, Offsets
+from tests.simulation.clients.links import link_of
 from tests.simulation.clients.partition_queue import PartitionQueue
 from tests.simulation.clients.surroundings import IdRequests, Surroundings
 from tests.simulation.clients.transactional_requests import Producer, TransactionalRequests
@@ -64,7 +64,7 @@ class TransactionalProducer:
         self._id = transactional_id
         self._habits = habits
         self._group = f"offsets-of-{transactional_id}"
-        self._link = Link(surroundings, name, random)
+        self._link = link_of(surroundings, name, random)
         self._adds_implicitly = random.random() < 0.5
         self._requests = TransactionalRequests(
             surroundings, self._link, random, transactional_id, adds_implicitly=self._adds_implicitly
@@ -180,8 +180,9 @@ class TransactionalProducer:
         return (
             self._surroundings.id_requests(self._id).sent > before.sent + 1
             or before.sent > before.answered
-            or age_ms >= self._habits.timeout_ms
+            or age_ms >= self._surroundings.least_ms(self._habits.timeout_ms)
             or self._surroundings.clock_jumps > self._jumps_before
+            or self._surroundings.clocks_differ
         )
 
     def _lose(self, error: ErrorCode, what: str) -> None:
@@ -247,8 +248,8 @@ class TransactionalProducer:
                 raise Lost
             if until is None and self.sender.is_settled:
                 return
-            connection = await self._link.connect()
-            self.sender.send_ready(connection)
+            await self._link.connect()
+            self.sender.send_ready(self._link)
             now = self._surroundings.now()
             if until is not None and now >= until:
                 return
@@ -287,7 +288,7 @@ class TransactionalProducer:
         if error is ErrorCode.out_of_order_sequence_number and not queue.is_next(batch.base_sequence):
             return True
         if error in RETRIABLE:
-            if error not in FAULTS and error is not ErrorCode.concurrent_transactions:
+            if error not in self._surroundings.faults and error is not ErrorCode.concurrent_transactions:
                 self._surroundings.unexpected(self._name, f"Produce to {queue.partition}: {error.name}")
             return True
         self._abort_wanted = True

@@ -10,14 +10,12 @@ from typing import Any
 
 from kio.schema.errors import ErrorCode
 
-from tests.simulation.clients.connection import Disconnected, Link
-from tests.simulation.clients.error_codes import FAULTS
+from tests.simulation.clients.connection import Coordinator, Disconnected, Link
 from tests.simulation.clients.surroundings import Surroundings
 from tests.simulation.history import TopicPartition
 from tests.support.wire import Plain
 
 RETRY_S = 0.1
-BUSY = FAULTS | {ErrorCode.concurrent_transactions}
 NO_COORDINATOR = {ErrorCode.not_coordinator, ErrorCode.coordinator_not_available}
 NO_PRODUCER = -1, -1
 FIND_VERSION = 4
@@ -57,6 +55,10 @@ class TransactionalRequests:
         self._end_version = 5 if adds_implicitly else random.randint(0, 4)
         self._commit_version = 5 if adds_implicitly else random.randint(0, 4)
         self._random = random
+        self._busy = surroundings.faults | {ErrorCode.concurrent_transactions}
+
+    def _coordinator(self, group: str | None = None) -> Coordinator:
+        return Coordinator(1, self._id) if group is None else Coordinator(0, group)
 
     async def _ask(
         self,
@@ -69,11 +71,11 @@ class TransactionalRequests:
         """Send the request until an answer arrives that does not ask for a retry."""
         while True:
             try:
-                answer = await self._link.call(api, version, request)
+                answer = await self._link.call(api, version, request, to=self._coordinator(group))
             except Disconnected:
                 continue
             error = error_of(answer)
-            if error not in BUSY:
+            if error not in self._busy:
                 return error, answer
             if error in NO_COORDINATOR:
                 await self._find_coordinator(group)
@@ -98,18 +100,18 @@ class TransactionalRequests:
         request = {"transactional_id": self._id, "transaction_timeout": timeout_ms} | producer.fields()
         await self._find_coordinator()
         while True:
-            connection = await self._link.connect()
+            await self._link.connect(self._coordinator())
             self._surroundings.id_requests(self._id).sent += 1
             try:
-                answer = await connection.send(
-                    "init_producer_id", self._init_version, request, self._link.request_timeout_s
+                answer = await self._link.call(
+                    "init_producer_id", self._init_version, request, to=self._coordinator()
                 )
             except Disconnected:
                 continue
             self._surroundings.id_requests(self._id).answered += 1
             if answer.error_code in NO_COORDINATOR:
                 await self._find_coordinator()
-            if answer.error_code not in BUSY:
+            if answer.error_code not in self._busy:
                 return answer.error_code, Producer(answer.producer_id, answer.producer_epoch)
             await asyncio.sleep(RETRY_S * self._random.uniform(0.5, 1.5))
 

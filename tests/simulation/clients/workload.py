@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, replace
 from random import Random
 
 from tests.simulation.clients.administrator import COMPRESSION_TYPE, DEDUPLICATE, compression_types
 from tests.simulation.clients.final_read import FinalReader
-from tests.simulation.clients.population import Population, clients_of
-from tests.simulation.clients.surroundings import Surroundings
+from tests.simulation.clients.population import Client, Population, clients_of
+from tests.simulation.clients.surroundings import ClusterOfGateways, Surroundings
 from tests.simulation.clients.topics import TopicPlan, create_topics
 from tests.simulation.history import History
 from tests.simulation.process import Process
@@ -85,6 +85,11 @@ def _recompressing(topic: TopicPlan, random: Random, *, zstd: bool) -> TopicPlan
     return replace(topic, configs=configs)
 
 
+def nobody(_: Surroundings) -> Iterable[tuple[str, Client]]:
+    """Return no further clients."""
+    return ()
+
+
 async def run(
     workload: Workload,
     address: tuple[str, int],
@@ -93,6 +98,8 @@ async def run(
     wall_ms: Callable[[], int],
     on_settling: Callable[[], Awaitable[None]] | None = None,
     on_created: Callable[[], None] | None = None,
+    cluster: ClusterOfGateways | None = None,
+    others: Callable[[Surroundings], Iterable[tuple[str, Client]]] = nobody,
 ) -> None:
     """Run the clients: they begin nothing new after `duration_s`, and then finish.
 
@@ -104,7 +111,13 @@ async def run(
     end_at = loop.time() + duration_s
     padding_bytes = workload.population.traits.padding_bytes
     surroundings = Surroundings(
-        *address, history, wall_ms, end_at, zstd=workload.zstd, padding_bytes=padding_bytes
+        *address,
+        history,
+        wall_ms,
+        end_at,
+        zstd=workload.zstd,
+        padding_bytes=padding_bytes,
+        cluster=cluster,
     )
     history.compacted = frozenset(
         topic.name for topic in workload.topics if topic.configs.get("cleanup.policy") == COMPACT
@@ -119,7 +132,10 @@ async def run(
         on_created()
     tasks = [
         Process(name).begin(client)
-        for name, client in clients_of(workload.population, Random(f"clients {workload.seed}"), surroundings)
+        for name, client in (
+            *clients_of(workload.population, Random(f"clients {workload.seed}"), surroundings),
+            *others(surroundings),
+        )
     ]
     await asyncio.sleep(max(0.0, surroundings.end_at - loop.time()))
     if on_settling is not None:

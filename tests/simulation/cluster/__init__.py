@@ -1,0 +1,1 @@
+"""Runs of several gateways that are one cluster: their plans, faults and lives."""
