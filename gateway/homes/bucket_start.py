@@ -22,7 +22,7 @@ from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.wal.ended import SessionState
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import SealedWal, seal, sealed_at
+from gateway.cluster.wal.sealing import SealedWal, seal_all, sealed_at
 from gateway.cluster.wal.sessions import (
     RegisteredSession,
     Session,
@@ -172,15 +172,13 @@ class BucketStart:
             may_serve=may_serve,
         )
         others = [
-            (
-                known,
-                await seal(self._objects, *known[:2][::-1], session.node_id, self._reason, nonce=known.nonce),
-            )
+            known
             for known in earlier
             if known.node_id != session.node_id
             and session_state(brokers, known, FIRST_WITH_BROKERS) is SessionState.ENDED
         ]
-        return sorted([*own, *others], key=lambda entry: entry[0].session)
+        ended = await seal_all(self._objects, session, others, self._reason)
+        return sorted([*own, *ended], key=lambda entry: entry[0].session)
 
     async def _copied(self, session: Session) -> tuple[int, int] | None:
         """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has all else that the bucket has.

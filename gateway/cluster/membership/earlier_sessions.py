@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 
 from gateway.cluster.membership.lease import conviction_s
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.wal.sealing import SealedWal, seal
+from gateway.cluster.wal.sealing import SealedWal, seal_all
 from gateway.cluster.wal.sessions import RegisteredSession, Session
 
 logger = logging.getLogger(__name__)
@@ -27,23 +27,19 @@ async def end_earlier(
     lease_s: float,
     may_serve: Callable[[int], bool],
 ) -> list[tuple[RegisteredSession, SealedWal]]:
-    """Seal the earlier sessions of the node, and wait until none of them serves; return them with the ends of their logs.
+    """Seal the earlier sessions of the node, and wait until none of them serves; return them as `seal_all` does.
 
     `may_serve` says for the number of a session whether its process may still answer clients: not if the metadata shows its end, and not if
-    the lock of this data directory proves that the process is dead. Waits until the store answers. Raises as `seal`.
+    the lock of this data directory proves that the process is dead. Waits until the store answers. Raises as `seal_all`.
     """
-    ended = []
-    must_wait = False
-    for session in earlier:
-        if session.node_id != own.node_id or session.session >= own.session:
-            continue
-        sealed = await seal(
-            objects, session.node_id, session.session, own.node_id, reason, nonce=session.nonce
-        )
-        ended.append((session, sealed))
-        stopped = sealed.seal.nonce == session.nonce
-        """Whether the session has sealed itself, by a clean stop: it answers nobody any more."""
-        must_wait = must_wait or (not stopped and may_serve(session.session))
+    own_earlier = [
+        session for session in earlier if session.node_id == own.node_id and session.session < own.session
+    ]
+    ended = await seal_all(objects, own, own_earlier, reason)
+    # A session that has sealed itself, by a clean stop, answers nobody any more.
+    must_wait = any(
+        sealed.seal.nonce != session.nonce and may_serve(session.session) for session, sealed in ended
+    )
     if must_wait:
         wait_s = conviction_s(lease_s)
         logger.info(

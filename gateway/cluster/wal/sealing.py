@@ -91,27 +91,45 @@ async def seal_earlier(
 ) -> list[tuple[RegisteredSession, SealedWal]]:
     """Seal all sessions with a lower number than our own, in order; return them with their sealed logs.
 
-    `known` are the sessions if the caller has read them since the registration. Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty.
+    `known` are the sessions if the caller has read them since the registration.
 
     Call this after the own session is registered, and read data after this. A gateway that registers at the same time gets a lower
     number, and is sealed here, or a higher one, and seals us. If the sessions were sealed before the registration, two gateways that start
     together would both run. Waits until the store answers. Raises as `seal` and `sessions`.
     """
+    if known is None:
+        known = await sessions(objects, chance=chance)
+    earlier = [each for each in known if each.session < own.session]
+    return await seal_all(objects, own, earlier, reason, chance=chance)
+
+
+async def seal_all(
+    objects: ObjectStore,
+    own: Session,
+    earlier: Sequence[RegisteredSession],
+    reason: str,
+    *,
+    chance: random.Random | None = None,
+) -> list[tuple[RegisteredSession, SealedWal]]:
+    """Seal sessions, several at once; return them with their sealed logs, in order.
+
+    Sessions below the boundary of sessions are left out: they are sealed, and their logs are empty. Waits and raises as `seal`.
+    """
+    if not earlier:
+        return []
     turns = asyncio.Semaphore(SEALED_AT_ONCE)
 
-    async def sealed(earlier: RegisteredSession) -> SealedWal:
+    async def sealed(session: RegisteredSession) -> SealedWal:
         async with turns:
-            node_id, number, nonce = earlier.node_id, earlier.session, earlier.nonce
+            node_id, number, nonce = session.node_id, session.session, session.nonce
             return await seal(objects, node_id, number, own.node_id, reason, nonce=nonce, chance=chance)
 
     reads = PersistentReads(objects, "the gateway waits to learn which sessions are over", chance)
     done = await read_sessions_boundary(reads)
-    if known is None:
-        known = await sessions(objects, chance=chance)
-    before = [each for each in known if done <= each.session < own.session]
-    sealing = [asyncio.create_task(sealed(earlier)) for earlier in before]
+    wanted = [each for each in earlier if each.session >= done]
+    sealing = [asyncio.create_task(sealed(each)) for each in wanted]
     try:
-        return [(earlier, await log) for earlier, log in zip(before, sealing, strict=True)]
+        return [(each, await log) for each, log in zip(wanted, sealing, strict=True)]
     except (Exception, asyncio.CancelledError):
         for log in sealing:
             log.cancel()

@@ -204,7 +204,7 @@ async def test_a_start_after_a_clean_stop_rebuilds_nothing_and_reads_later_chang
         raise AssertionError("the directory is made anew")
 
     with monkeypatch.context() as patch:
-        patch.setattr("gateway.homes.bucket_home.rebuild_directory", rebuild)
+        patch.setattr("gateway.homes.bucket_start.rebuild_directory", rebuild)
         again = gateway(tmp_path / "cache", tmp_path / "bucket")
         await again.start()
     assert isinstance(again.home, BucketHome)
