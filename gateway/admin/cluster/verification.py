@@ -280,11 +280,14 @@ class _Check:
     async def gaps(self) -> None:
         """Check that the rows of logs follow on what the manifests have, for all partitions of topics that exist."""
         alive = self._held.topics() if self._topics is None else self._topics
+        reported = {damage.key for damage in self.damaged}
         for partition, reason in self._held.gaps.items():
             manifest = self.manifests.get(partition)
-            if partition.topic_id not in alive or (
-                manifest is not None and await self._is_replaced(manifest)
-            ):
+            if partition.topic_id not in alive:
+                continue
+            if manifest is None and manifest_key(partition) in reported:
+                continue  # what is missing is what the damaged manifest names
+            if manifest is not None and await self._is_replaced(manifest):
                 continue
             self.damaged.append(DamagedObject(manifest_key(partition), reason))
         for partition in self._without_manifest:
