@@ -76,7 +76,7 @@ async def test_a_round_that_failed_is_wrong(tmp_path: Path, monkeypatch: pytest.
         _, partial = await bucket(tmp_path, code=1)
         assert partial.error is not None
         assert partial.error.startswith(
-            "partitions that can't be uploaded now: 2; for example, partition 0 of topic "
+            "partitions that can't be uploaded now: 1; for example, partition 0 of topic "
         )
         await gateway.uploads.round()
         _, sound = await bucket(tmp_path)
