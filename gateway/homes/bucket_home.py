@@ -226,6 +226,7 @@ class BucketHome:
             lambda session: session_state(image.brokers, session, FIRST_WITH_BROKERS),
             lambda: services.node.brokers.controller_id == services.node.node_id,
             clock.now_ms,
+            image.brokers.forget_ended,
         )
         limits = UploadLimits(
             self._config.int("seqgate.cluster.upload.interval.ms") / 1000,

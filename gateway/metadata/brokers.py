@@ -31,7 +31,7 @@ class StoredBrokers:
         self.by_id: dict[int, RegisterBrokerRecord] = {}
         self.ended: dict[int, int] = {}
         """The node ids of sessions that have ended, by the number of the session, which is a broker epoch. Their logs may have records
-        that no manifest names, until `forget_ended` is called."""
+        that no manifest names; `forget_ended` drops those whose logs were collected."""
         self.cluster_version = 0
         """The version of the formats that the cluster uses: every live broker knows it. 0 before the first broker."""
 

@@ -77,8 +77,11 @@ class StoredSessions:
         state: Callable[[RegisteredSession], SessionState],
         collects: Callable[[], bool],
         now_ms: Callable[[], int],
+        passed: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """`registered` returns all sessions, ascending. `state` says what the metadata knows of one."""
+        """`registered` returns all sessions, ascending. `state` says what the metadata knows of one. `passed` is called with the boundary of
+        sessions: nobody asks for those below it any more.
+        """
         self._objects = objects
         self._reads = PersistentReads(objects, "the gateway waits to learn which sessions are over")
         self._own = own
@@ -86,6 +89,7 @@ class StoredSessions:
         self._state = state
         self.collects = collects
         self._now_ms = now_ms
+        self._passed = passed
         self._ends: dict[int, EndedSession] = {}
         """The ended sessions whose seal is known, by their numbers. Those below the boundary of sessions are dropped."""
 
@@ -99,6 +103,7 @@ class StoredSessions:
 
     async def _look(self) -> tuple[list[EndedSession], int]:
         done = await read_sessions_boundary(self._reads)
+        self._passed(done)
         known = [session for session in await self._registered() if session.session >= done]
         ended = [await self._end_of(session) for session in known if self._has_ended(session)]
         self._ends = {session.session: session for session in ended}

@@ -42,6 +42,7 @@ async def test_sessions_below_the_boundary_are_left_out() -> None:
     facts = SessionFacts("cluster", NOW_MS, "host", "test")
     made = [await register(objects, 1, facts) for _ in range(4)]
     objects.bucket.create(SESSIONS_BOUNDARY_KEY, encode_boundary(2), 0)
+    passed: list[int] = []
     stored = StoredSessions(
         objects,
         made[3],
@@ -49,6 +50,8 @@ async def test_sessions_below_the_boundary_are_left_out() -> None:
         lambda _: SessionState.ENDED,
         lambda: True,
         lambda: NOW_MS,
+        passed.append,
     )
     assert [each.session for each in await stored.ended()] == [2]
     assert await stored.first_running() == 3
+    assert set(passed) == {2}
