@@ -298,10 +298,10 @@ class _Appending:
             self._append_late(batch)
 
     def _append_late(self, batch: LateBatch, outcome: Outcome | None = None) -> None:
-        """Append a batch that waited, unless its topic was deleted or another gateway leads the partition now."""
+        """Append a batch that waited, also amid a stop, unless its topic was deleted or another gateway leads the partition now."""
         context, request, partition = self._context, self._request, batch.partition
         topic = context.services.partitions.by_key.get(batch.key)
-        if topic is not batch.topic or partition.closed:
+        if topic is not batch.topic or batch.topic.peek(partition.index) is not partition:
             code = missing(batch.key, topic if topic is batch.topic else None, partition.index)
             batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
             return
