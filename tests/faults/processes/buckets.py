@@ -35,6 +35,7 @@ def run(
 
     settings = {
         "seqgate.cluster": f"file://{bucket}",
+        **takeovers.SAME_NODE,
         "seqgate.cluster.puts.per.second": "200",
         "seqgate.cluster.upload.interval.ms": "300",
     }

@@ -74,6 +74,7 @@ def run(
 
         settings = {
             "seqgate.cluster": f"s3://{BUCKET}/orders",
+            **takeovers.SAME_NODE,
             "seqgate.cluster.endpoint": f"http://127.0.0.1:{proxy.port}",
             "seqgate.cluster.puts.per.second": "200",
             "seqgate.cluster.upload.interval.ms": "300",
