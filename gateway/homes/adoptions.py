@@ -188,6 +188,11 @@ class Adoptions:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     @property
+    def has_all(self) -> bool:
+        """Whether the records of all partitions are here: no other gateway leads one, and no adoption is unfinished."""
+        return not self._absent
+
+    @property
     def adopting(self) -> Collection[PartitionKey]:
         """The partitions that this gateway leads, and whose records have not come yet."""
         return self._wanted.keys()

@@ -312,7 +312,8 @@ class BucketHome:
             if is_clean:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     end = await self.wal.seal(STOPPED)
-                self._note_clean_stop(end)
+                if self.readiness.has_all:
+                    self._note_clean_stop(end)
         except (SessionFenced, TimeoutError, DirectoryLocked, IncompatibleFormat, OSError) as error:
             logger.warning(
                 "the clean stop can't be recorded, so the next start rebuilds the data directory: %s",

@@ -99,10 +99,7 @@ class BucketStart:
         self._checks.check_bucket(known)
         # Registered before it seals: of two starts of a node at the same time, the later one seals the earlier.
         session, replaces = await self._register()
-        sealed = await self._seal(session)
-        # After the seals: no record of an earlier session belongs to a topic that was created later.
-        await read_on(reads, known)
-        self._image = image_of(known)
+        sealed = await self._seal(session, reads)
         copied = await self._copied(session)
         if copied is not None:
             shared = SharedLog(self._objects, session, next_seq=copied[0], next_offset=copied[1])
@@ -154,39 +151,69 @@ class BucketStart:
         """Return the node ids of the other live gateways."""
         return set(self._image.brokers.live(session.node_id)) - {session.node_id}
 
-    async def _seal(self, session: Session) -> Sequence[tuple[RegisteredSession, SealedWal]]:
-        """End the earlier sessions of this node, and find the ends of those that have ended."""
+    async def _seal(
+        self, session: Session, reads: PersistentReads
+    ) -> Sequence[tuple[RegisteredSession, SealedWal]]:
+        """End the earlier sessions of this node, and find the ends of those that have ended; read the metadata that there is then."""
+        sealed = await self._seal_own(session)
+        asked: set[int] = set()
+        # A session that ends meanwhile may leave its partitions to this node, whose earlier session still counts as live.
+        while True:
+            more = self._ended(session) - asked
+            others = [known for known in self._known.sessions if known.session in more]
+            sealed += await seal_all(self._objects, session, others, self._reason)
+            asked |= more
+            # After the seals: no record of an earlier session belongs to a topic that was created later.
+            await read_on(reads, self._known)
+            self._image = image_of(self._known)
+            if self._ended(session) <= asked:
+                return sorted(sealed, key=lambda entry: entry[0].session)
+
+    async def _seal_own(self, session: Session) -> list[tuple[RegisteredSession, SealedWal]]:
         brokers = self._image.brokers
-        earlier = self._known.before(session.session)
         died_here = -1 if self._local is None else self._local.session
 
         def may_serve(number: int) -> bool:
             return number != died_here and brokers.is_current(session.node_id, number)
 
-        own = await end_earlier(
+        return await end_earlier(
             self._objects,
             session,
-            earlier,
+            self._known.before(session.session),
             self._reason,
             lease_s=self._config.int("seqgate.cluster.lease.ms") / 1000,
             may_serve=may_serve,
         )
-        others = [
-            known
-            for known in earlier
+
+    def _ended(self, session: Session) -> set[int]:
+        """Return the numbers of the sessions of other nodes that the metadata shows as ended."""
+        brokers = self._image.brokers
+        return {
+            known.session
+            for known in self._known.sessions
             if known.node_id != session.node_id
             and session_state(brokers, known, FIRST_WITH_BROKERS) is SessionState.ENDED
-        ]
-        ended = await seal_all(self._objects, session, others, self._reason)
-        return sorted([*own, *ended], key=lambda entry: entry[0].session)
+        }
+
+    def _led(self, session: Session) -> set[PartitionKey]:
+        """Return the partitions that the metadata gives to this node."""
+        return {
+            PartitionKey(topic.topic_id, index)
+            for topic in self._image.topics_by_id.values()
+            for index, partition in topic.partitions.items()
+            if partition.leader == session.node_id
+        }
 
     async def _copied(self, session: Session) -> tuple[int, int] | None:
         """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has all else that the bucket has.
 
-        Then the last session of the cluster stopped cleanly on it, and no other gateway is live. None if the directory must be rebuilt.
+        Then the last session of the cluster stopped cleanly on it, and no other gateway is live, or has led a partition since. None if the
+        directory must be rebuilt.
         """
         local = self._local
         if local is None or local.wal_end is None or self._others(session):
+            return None
+        if self._image.brokers.by_id and len(self._led(session)) < self._image.partition_count:
             return None
         if local.metadata_seq is None or local.metadata_offset is None or not is_copied(self._known):
             return None
@@ -207,14 +234,7 @@ class BucketStart:
     ) -> tuple[SharedLog, Collection[PartitionKey] | None]:
         """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions that it has; None for all."""
         others = self._others(session)
-        wanted: set[PartitionKey] | None = None
-        if others:
-            wanted = {
-                PartitionKey(topic.topic_id, index)
-                for topic in self._image.topics_by_id.values()
-                for index, partition in topic.partitions.items()
-                if partition.leader == session.node_id
-            }
+        wanted = self._led(session) if others else None
         local = LocalSession(self._address, session.cluster_id, session.session)
         rebuilt, shared = await rebuild_directory(
             self._objects,
@@ -238,6 +258,10 @@ def image_of(known: SharedLogContent) -> MetadataImage:
         for record in iterate_records(decode_change(content, seq).batch):
             image.replay(decode_record(record.value or b""))
     return image
+
+
+def _number(sealed: tuple[RegisteredSession, SealedWal]) -> int:
+    return sealed[0].session
 
 
 def _release() -> str:

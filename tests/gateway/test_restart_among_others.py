@@ -1,0 +1,60 @@
+"""A gateway that starts again on its data directory, while other gateways had its partitions meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from gateway.config import Config, load_config
+from gateway.gateway import Gateway
+from gateway.runtime.partitions.partition import Partition
+from tests.gateway.test_stop_in_a_cluster import TOPIC, create, write
+
+PATIENCE_S = 30.0
+
+
+def settings(path: Path, node_id: int) -> Config:
+    (path / "bucket").mkdir(exist_ok=True)
+    return load_config(
+        overrides=[
+            f"log.dirs={path / f'cache-{node_id}'}",
+            f"node.id={node_id}",
+            f"seqgate.cluster=file://{path / 'bucket'}",
+            "seqgate.cluster.metadata.poll.ms=20",
+            "seqgate.cluster.balance.enable=false",
+            "listeners=PLAINTEXT://127.0.0.1:0",
+        ]
+    )
+
+
+async def started(path: Path, node_id: int) -> Gateway:
+    gateway = Gateway(settings(path, node_id))
+    await gateway.start()
+    return gateway
+
+
+async def served(gateway: Gateway) -> Partition:
+    """Wait until the gateway serves the partition; return it."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (found := gateway.services.partitions.registry.get(TOPIC, 0)) is None:
+            await asyncio.sleep(0.01)
+    return found
+
+
+async def test_records_that_others_took_after_a_clean_stop_are_there_after_the_next_start(
+    tmp_path: Path,
+) -> None:
+    first = await started(tmp_path, 1)
+    await asyncio.to_thread(create, first.services.node.bound["PLAINTEXT"].shown)
+    other = await started(tmp_path, 2)
+    await first.stop()
+    first = await started(tmp_path, 1)  # now the session with the highest number, and it leads nothing
+    assert await write(other, await served(other))
+    await first.stop()
+    assert await write(other, await served(other))
+    await other.stop()
+    again = await started(tmp_path, 1)
+    try:
+        assert (await served(again)).log.log_end_offset == 6
+    finally:
+        await again.stop()
