@@ -60,10 +60,10 @@ class Adoptions:
     def __init__(
         self,
         restored: dict[PartitionKey, Manifest],
-        began_with: Callable[[PartitionKey], bool] = lambda _: True,
+        began_with: Callable[[PartitionKey, int], bool] = lambda _, __: True,
     ) -> None:
         """`restored` are the manifests from which local files were made, and are kept up to date here. `began_with` returns whether the
-        start has restored a partition.
+        start has restored a partition, and nobody else has led it until this leader epoch.
         """
         self._restored = restored
         self.began_with = began_with
@@ -91,7 +91,12 @@ class Adoptions:
 
     def begin(self, image: MetadataImage) -> None:
         """Take the metadata of the start: what the start has not restored is not here."""
-        self._absent = {key for key in _keys(image) if not self.began_with(key)}
+        self._absent = {
+            key
+            for topic in image.topics_by_id.values()
+            for index, partition in topic.partitions.items()
+            if not self.began_with(key := PartitionKey(topic.topic_id, index), partition.leader_epoch)
+        }
 
     def is_ready(self, topic_id: UUID, index: int) -> bool:
         """Return whether the records of a partition are here, and nobody takes them over right now."""
@@ -363,12 +368,6 @@ class Adoptions:
                 key.topic_id,
                 sentence,
             )
-
-
-def _keys(image: MetadataImage) -> Iterable[PartitionKey]:
-    for topic in image.topics_by_id.values():
-        for index in topic.partitions:
-            yield PartitionKey(topic.topic_id, index)
 
 
 async def _in_thread(work: Callable[[], None]) -> None:

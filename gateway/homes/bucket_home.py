@@ -166,7 +166,7 @@ class BucketHome:
         self._started = started = await start.run()
         session = started.session
         self._write_local(LocalSession(self._address, session.cluster_id, session.session))
-        self.readiness.began_with = lambda key: started.restored is None or key in started.restored
+        self.readiness.began_with = started.has
         self.wal = SessionWal(
             objects,
             session,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -62,8 +62,12 @@ class Started(NamedTuple):
     """The shared metadata log behind what the directory has of it."""
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
-    restored: Collection[PartitionKey] | None
-    """The partitions whose records the directory has; None for all."""
+    restored: Mapping[PartitionKey, int] | None
+    """The partitions whose records the directory has, up to the end of which leader epoch; None for all that the metadata names."""
+
+    def has(self, partition: PartitionKey, leader_epoch: int) -> bool:
+        """Return whether the directory has all records from before this leader epoch, in which this gateway leads or may lead."""
+        return self.restored is None or self.restored.get(partition) == leader_epoch
 
 
 class BucketStart:
@@ -103,7 +107,7 @@ class BucketStart:
         copied = await self._copied(session)
         if copied is not None:
             shared = SharedLog(self._objects, session, next_seq=copied[0], next_offset=copied[1])
-            restored = None
+            restored: Mapping[PartitionKey, int] | None = self._epochs()
         else:
             shared, restored = await self._rebuild(session, sealed)
         shared.sessions = [each for each in known.sessions if each.session < shared.next_seq]
@@ -195,13 +199,13 @@ class BucketStart:
             and session_state(brokers, known, FIRST_WITH_BROKERS) is SessionState.ENDED
         }
 
-    def _led(self, session: Session) -> set[PartitionKey]:
-        """Return the partitions that the metadata gives to this node."""
+    def _epochs(self, leader: int | None = None) -> Mapping[PartitionKey, int]:
+        """Return the leader epochs of all partitions, or of those that the metadata gives to one node."""
         return {
-            PartitionKey(topic.topic_id, index)
+            PartitionKey(topic.topic_id, index): partition.leader_epoch
             for topic in self._image.topics_by_id.values()
             for index, partition in topic.partitions.items()
-            if partition.leader == session.node_id
+            if leader is None or partition.leader == leader
         }
 
     async def _copied(self, session: Session) -> tuple[int, int] | None:
@@ -213,7 +217,7 @@ class BucketStart:
         local = self._local
         if local is None or local.wal_end is None or self._others(session):
             return None
-        if self._image.brokers.by_id and len(self._led(session)) < self._image.partition_count:
+        if self._image.brokers.by_id and len(self._epochs(session.node_id)) < self._image.partition_count:
             return None
         if local.metadata_seq is None or local.metadata_offset is None or not is_copied(self._known):
             return None
@@ -231,10 +235,11 @@ class BucketStart:
 
     async def _rebuild(
         self, session: Session, sealed: Sequence[tuple[RegisteredSession, SealedWal]]
-    ) -> tuple[SharedLog, Collection[PartitionKey] | None]:
-        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions that it has; None for all."""
-        others = self._others(session)
-        wanted = self._led(session) if others else None
+    ) -> tuple[SharedLog, Mapping[PartitionKey, int] | None]:
+        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions that it has, as in `Started`."""
+        wanted = self._epochs(session.node_id) if self._others(session) else None
+        # An older release kept the metadata elsewhere, and no other gateway was there.
+        restored = wanted if wanted is not None or not is_copied(self._known) else self._epochs()
         local = LocalSession(self._address, session.cluster_id, session.session)
         rebuilt, shared = await rebuild_directory(
             self._objects,
@@ -248,7 +253,7 @@ class BucketStart:
             wanted,
         )
         self._cache.restored.update(rebuilt.manifests)
-        return shared, wanted
+        return shared, restored
 
 
 def image_of(known: SharedLogContent) -> MetadataImage:

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from gateway.config import Config, load_config
 from gateway.gateway import Gateway
+from gateway.homes.bucket_rebuild import rebuild_directory
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.test_stop_in_a_cluster import TOPIC, create, write
 
@@ -53,6 +58,32 @@ async def test_records_that_others_took_after_a_clean_stop_are_there_after_the_n
     await first.stop()
     assert await write(other, await served(other))
     await other.stop()
+    again = await started(tmp_path, 1)
+    try:
+        assert (await served(again)).log.log_end_offset == 6
+    finally:
+        await again.stop()
+
+
+async def test_records_that_another_took_and_left_during_a_start_are_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await started(tmp_path, 1)
+    await asyncio.to_thread(create, first.services.node.bound["PLAINTEXT"].shown)
+    assert await write(first, await served(first))
+    await first.stop()
+
+    async def meanwhile(*arguments: Any, **named: Any) -> Any:
+        made = await rebuild_directory(*arguments, **named)
+        patched.undo()
+        other = await started(tmp_path, 2)
+        assert await write(other, await served(other))
+        await other.stop()
+        return made
+
+    patched = monkeypatch
+    patched.setattr("gateway.homes.bucket_start.rebuild_directory", meanwhile)
+    shutil.rmtree(tmp_path / "cache-1")
     again = await started(tmp_path, 1)
     try:
         assert (await served(again)).log.log_end_offset == 6
