@@ -69,6 +69,8 @@ class Adoptions:
         self.began_with = began_with
         self._absent: set[PartitionKey] = set()
         """The partitions of the metadata whose records are not here: others lead or led them."""
+        self.has_joined = True
+        """Whether the gateway is a member of the cluster. Before, another gateway may lead its partitions without its knowledge, so none is served."""
         self._withdrawn: set[PartitionKey] = set()
         """The partitions that are being handed over."""
         self._wanted: dict[PartitionKey, int] = {}
@@ -101,7 +103,7 @@ class Adoptions:
     def is_ready(self, topic_id: UUID, index: int) -> bool:
         """Return whether the records of a partition are here, and nobody takes them over right now."""
         key = PartitionKey(topic_id, index)
-        return key not in self._absent and key not in self._withdrawn
+        return self.has_joined and key not in self._absent and key not in self._withdrawn
 
     def lost(self, topic: str, topic_id: UUID, index: int) -> None:
         """Give up a partition that another gateway leads. Its local files go, once its last records are durable."""
@@ -184,6 +186,22 @@ class Adoptions:
         self._turns = asyncio.Semaphore(ADOPTIONS_AT_ONCE)
         services.topics.metadata_log.add_listener(self.changed)
         self._order(self._absent)
+
+    def joined(self) -> None:
+        """Serve what is here and is still this gateway's: the cluster knows it as a member. Open what the start would have opened."""
+        assert self._services is not None
+        self.has_joined = True
+        partitions = self._services.partitions
+        directory, topics = partitions.log_directory, self._services.topics.metadata_log.image.topics_by_name
+        opened = [(log.topic, log.partition) for log in directory.logs()]
+        stored = directory.stored().items()
+        waiting = [key for key, log in stored if log.stop is not None and log.stop.has_open_transactions]
+        for key in [*waiting, *opened]:
+            partitions.registry.get(*key)
+        for name in INTERNAL_TOPICS:
+            for index in topics[name].partitions if name in topics else ():
+                if partitions.registry.get(name, index) is not None:
+                    partitions.registry.became_ready(name, index)
 
     async def stop(self) -> None:
         """End all adoptions. What is unfinished is discarded."""

@@ -167,6 +167,7 @@ class BucketHome:
         session = started.session
         self._write_local(LocalSession(self._address, session.cluster_id, session.session))
         self.readiness.began_with = started.has
+        self.readiness.has_joined = False
         self.wal = SessionWal(
             objects,
             session,
@@ -258,6 +259,7 @@ class BucketHome:
             self._config, self._machine, self._objects, self.wal, services, self.readiness, self._fenced
         )
         await self._membership.join(replaces=self._started.replaces)
+        self.readiness.joined()
 
     async def rest(self) -> None:
         if self._membership is not None:

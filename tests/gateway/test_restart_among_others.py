@@ -12,6 +12,7 @@ import pytest
 from gateway.config import Config, load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_rebuild import rebuild_directory
+from gateway.homes.cluster_membership import ClusterMembership
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.test_stop_in_a_cluster import TOPIC, create, write
 
@@ -89,3 +90,29 @@ async def test_records_that_another_took_and_left_during_a_start_are_there(
         assert (await served(again)).log.log_end_offset == 6
     finally:
         await again.stop()
+
+
+async def test_nothing_is_served_before_the_gateway_has_joined(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = await started(tmp_path, 1)
+    await asyncio.to_thread(create, first.services.node.bound["PLAINTEXT"].shown)
+    assert await write(first, await served(first))
+    await first.stop()
+    may_join, asked = asyncio.Event(), asyncio.Event()
+    join = ClusterMembership.join
+
+    async def late(membership: ClusterMembership, **named: Any) -> None:
+        asked.set()
+        await may_join.wait()
+        await join(membership, **named)
+
+    monkeypatch.setattr(ClusterMembership, "join", late)
+    again = Gateway(settings(tmp_path, 1))
+    starting = asyncio.create_task(again.start())
+    await asked.wait()
+    assert again.services.partitions.registry.get(TOPIC, 0) is None
+    may_join.set()
+    await starting
+    assert (await served(again)).log.log_end_offset == 3
+    await again.stop()
