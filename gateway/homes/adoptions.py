@@ -60,15 +60,17 @@ class Adoptions:
     def __init__(
         self,
         restored: dict[PartitionKey, Manifest],
-        began_with: Callable[[PartitionKey], bool] = lambda _: True,
+        began_with: Callable[[PartitionKey, int], bool] = lambda _, __: True,
     ) -> None:
         """`restored` are the manifests from which local files were made, and are kept up to date here. `began_with` returns whether the
-        start has restored a partition.
+        start has restored a partition, and nobody else has led it until this leader epoch.
         """
         self._restored = restored
         self.began_with = began_with
         self._absent: set[PartitionKey] = set()
         """The partitions of the metadata whose records are not here: others lead or led them."""
+        self.has_joined = True
+        """Whether the gateway is a member of the cluster. Before, another gateway may lead its partitions without its knowledge, so none is served."""
         self._withdrawn: set[PartitionKey] = set()
         """The partitions that are being handed over."""
         self._wanted: dict[PartitionKey, int] = {}
@@ -91,12 +93,17 @@ class Adoptions:
 
     def begin(self, image: MetadataImage) -> None:
         """Take the metadata of the start: what the start has not restored is not here."""
-        self._absent = {key for key in _keys(image) if not self.began_with(key)}
+        self._absent = {
+            key
+            for topic in image.topics_by_id.values()
+            for index, partition in topic.partitions.items()
+            if not self.began_with(key := PartitionKey(topic.topic_id, index), partition.leader_epoch)
+        }
 
     def is_ready(self, topic_id: UUID, index: int) -> bool:
         """Return whether the records of a partition are here, and nobody takes them over right now."""
         key = PartitionKey(topic_id, index)
-        return key not in self._absent and key not in self._withdrawn
+        return self.has_joined and key not in self._absent and key not in self._withdrawn
 
     def lost(self, topic: str, topic_id: UUID, index: int) -> None:
         """Give up a partition that another gateway leads. Its local files go, once its last records are durable."""
@@ -180,12 +187,33 @@ class Adoptions:
         services.topics.metadata_log.add_listener(self.changed)
         self._order(self._absent)
 
+    def joined(self) -> None:
+        """Serve what is here and is still this gateway's: the cluster knows it as a member. Open what the start would have opened."""
+        assert self._services is not None
+        self.has_joined = True
+        partitions = self._services.partitions
+        directory, topics = partitions.log_directory, self._services.topics.metadata_log.image.topics_by_name
+        opened = [(log.topic, log.partition) for log in directory.logs()]
+        stored = directory.stored().items()
+        waiting = [key for key, log in stored if log.stop is not None and log.stop.has_open_transactions]
+        for key in [*waiting, *opened]:
+            partitions.registry.get(*key)
+        for name in INTERNAL_TOPICS:
+            for index in topics[name].partitions if name in topics else ():
+                if partitions.registry.get(name, index) is not None:
+                    partitions.registry.became_ready(name, index)
+
     async def stop(self) -> None:
         """End all adoptions. What is unfinished is discarded."""
         tasks = [*self._tasks, *self._closing.values()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def has_all(self) -> bool:
+        """Whether the records of all partitions are here: no other gateway leads one, and no adoption is unfinished."""
+        return not self._absent
 
     @property
     def adopting(self) -> Collection[PartitionKey]:
@@ -358,12 +386,6 @@ class Adoptions:
                 key.topic_id,
                 sentence,
             )
-
-
-def _keys(image: MetadataImage) -> Iterable[PartitionKey]:
-    for topic in image.topics_by_id.values():
-        for index in topic.partitions:
-            yield PartitionKey(topic.topic_id, index)
 
 
 async def _in_thread(work: Callable[[], None]) -> None:

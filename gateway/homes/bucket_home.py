@@ -166,7 +166,8 @@ class BucketHome:
         self._started = started = await start.run()
         session = started.session
         self._write_local(LocalSession(self._address, session.cluster_id, session.session))
-        self.readiness.began_with = lambda key: started.restored is None or key in started.restored
+        self.readiness.began_with = started.has
+        self.readiness.has_joined = False
         self.wal = SessionWal(
             objects,
             session,
@@ -258,6 +259,7 @@ class BucketHome:
             self._config, self._machine, self._objects, self.wal, services, self.readiness, self._fenced
         )
         await self._membership.join(replaces=self._started.replaces)
+        self.readiness.joined()
 
     async def rest(self) -> None:
         if self._membership is not None:
@@ -312,7 +314,8 @@ class BucketHome:
             if is_clean:
                 async with asyncio.timeout(STOP_TIMEOUT_S):
                     end = await self.wal.seal(STOPPED)
-                self._note_clean_stop(end)
+                if self.readiness.has_all:
+                    self._note_clean_stop(end)
         except (SessionFenced, TimeoutError, DirectoryLocked, IncompatibleFormat, OSError) as error:
             logger.warning(
                 "the clean stop can't be recorded, so the next start rebuilds the data directory: %s",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import platform
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -62,8 +62,12 @@ class Started(NamedTuple):
     """The shared metadata log behind what the directory has of it."""
     replaces: int
     """The epoch of the registration whose node id the gateway has chosen; ANY_EPOCH if it was set."""
-    restored: Collection[PartitionKey] | None
-    """The partitions whose records the directory has; None for all."""
+    restored: Mapping[PartitionKey, int] | None
+    """The partitions whose records the directory has, up to the end of which leader epoch; None for all that the metadata names."""
+
+    def has(self, partition: PartitionKey, leader_epoch: int) -> bool:
+        """Return whether the directory has all records from before this leader epoch, in which this gateway leads or may lead."""
+        return self.restored is None or self.restored.get(partition) == leader_epoch
 
 
 class BucketStart:
@@ -99,14 +103,11 @@ class BucketStart:
         self._checks.check_bucket(known)
         # Registered before it seals: of two starts of a node at the same time, the later one seals the earlier.
         session, replaces = await self._register()
-        sealed = await self._seal(session)
-        # After the seals: no record of an earlier session belongs to a topic that was created later.
-        await read_on(reads, known)
-        self._image = image_of(known)
+        sealed = await self._seal(session, reads)
         copied = await self._copied(session)
         if copied is not None:
             shared = SharedLog(self._objects, session, next_seq=copied[0], next_offset=copied[1])
-            restored = None
+            restored: Mapping[PartitionKey, int] | None = self._epochs()
         else:
             shared, restored = await self._rebuild(session, sealed)
         shared.sessions = [each for each in known.sessions if each.session < shared.next_seq]
@@ -154,39 +155,69 @@ class BucketStart:
         """Return the node ids of the other live gateways."""
         return set(self._image.brokers.live(session.node_id)) - {session.node_id}
 
-    async def _seal(self, session: Session) -> Sequence[tuple[RegisteredSession, SealedWal]]:
-        """End the earlier sessions of this node, and find the ends of those that have ended."""
+    async def _seal(
+        self, session: Session, reads: PersistentReads
+    ) -> Sequence[tuple[RegisteredSession, SealedWal]]:
+        """End the earlier sessions of this node, and find the ends of those that have ended; read the metadata that there is then."""
+        sealed = await self._seal_own(session)
+        asked: set[int] = set()
+        # A session that ends meanwhile may leave its partitions to this node, whose earlier session still counts as live.
+        while True:
+            more = self._ended(session) - asked
+            others = [known for known in self._known.sessions if known.session in more]
+            sealed += await seal_all(self._objects, session, others, self._reason)
+            asked |= more
+            # After the seals: no record of an earlier session belongs to a topic that was created later.
+            await read_on(reads, self._known)
+            self._image = image_of(self._known)
+            if self._ended(session) <= asked:
+                return sorted(sealed, key=lambda entry: entry[0].session)
+
+    async def _seal_own(self, session: Session) -> list[tuple[RegisteredSession, SealedWal]]:
         brokers = self._image.brokers
-        earlier = self._known.before(session.session)
         died_here = -1 if self._local is None else self._local.session
 
         def may_serve(number: int) -> bool:
             return number != died_here and brokers.is_current(session.node_id, number)
 
-        own = await end_earlier(
+        return await end_earlier(
             self._objects,
             session,
-            earlier,
+            self._known.before(session.session),
             self._reason,
             lease_s=self._config.int("seqgate.cluster.lease.ms") / 1000,
             may_serve=may_serve,
         )
-        others = [
-            known
-            for known in earlier
+
+    def _ended(self, session: Session) -> set[int]:
+        """Return the numbers of the sessions of other nodes that the metadata shows as ended."""
+        brokers = self._image.brokers
+        return {
+            known.session
+            for known in self._known.sessions
             if known.node_id != session.node_id
             and session_state(brokers, known, FIRST_WITH_BROKERS) is SessionState.ENDED
-        ]
-        ended = await seal_all(self._objects, session, others, self._reason)
-        return sorted([*own, *ended], key=lambda entry: entry[0].session)
+        }
+
+    def _epochs(self, leader: int | None = None) -> Mapping[PartitionKey, int]:
+        """Return the leader epochs of all partitions, or of those that the metadata gives to one node."""
+        return {
+            PartitionKey(topic.topic_id, index): partition.leader_epoch
+            for topic in self._image.topics_by_id.values()
+            for index, partition in topic.partitions.items()
+            if leader is None or partition.leader == leader
+        }
 
     async def _copied(self, session: Session) -> tuple[int, int] | None:
         """Return the first object of `meta/`, and its offset, that the directory lacks, if the directory has all else that the bucket has.
 
-        Then the last session of the cluster stopped cleanly on it, and no other gateway is live. None if the directory must be rebuilt.
+        Then the last session of the cluster stopped cleanly on it, and no other gateway is live, or has led a partition since. None if the
+        directory must be rebuilt.
         """
         local = self._local
         if local is None or local.wal_end is None or self._others(session):
+            return None
+        if self._image.brokers.by_id and len(self._epochs(session.node_id)) < self._image.partition_count:
             return None
         if local.metadata_seq is None or local.metadata_offset is None or not is_copied(self._known):
             return None
@@ -204,17 +235,11 @@ class BucketStart:
 
     async def _rebuild(
         self, session: Session, sealed: Sequence[tuple[RegisteredSession, SealedWal]]
-    ) -> tuple[SharedLog, Collection[PartitionKey] | None]:
-        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions that it has; None for all."""
-        others = self._others(session)
-        wanted: set[PartitionKey] | None = None
-        if others:
-            wanted = {
-                PartitionKey(topic.topic_id, index)
-                for topic in self._image.topics_by_id.values()
-                for index, partition in topic.partitions.items()
-                if partition.leader == session.node_id
-            }
+    ) -> tuple[SharedLog, Mapping[PartitionKey, int] | None]:
+        """Make the directory from the bucket. Returns the shared metadata log behind it, and the partitions that it has, as in `Started`."""
+        wanted = self._epochs(session.node_id) if self._others(session) else None
+        # An older release kept the metadata elsewhere, and no other gateway was there.
+        restored = wanted if wanted is not None or not is_copied(self._known) else self._epochs()
         local = LocalSession(self._address, session.cluster_id, session.session)
         rebuilt, shared = await rebuild_directory(
             self._objects,
@@ -228,7 +253,7 @@ class BucketStart:
             wanted,
         )
         self._cache.restored.update(rebuilt.manifests)
-        return shared, wanted
+        return shared, restored
 
 
 def image_of(known: SharedLogContent) -> MetadataImage:
@@ -238,6 +263,10 @@ def image_of(known: SharedLogContent) -> MetadataImage:
         for record in iterate_records(decode_change(content, seq).batch):
             image.replay(decode_record(record.value or b""))
     return image
+
+
+def _number(sealed: tuple[RegisteredSession, SealedWal]) -> int:
+    return sealed[0].session
 
 
 def _release() -> str:
