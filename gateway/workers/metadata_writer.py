@@ -23,6 +23,8 @@ from log import (
     parse_partition_directory,
     reopening,
 )
+from log.files.checkpoints import encode_partition_metadata
+from log.files.file_names import PARTITION_METADATA
 from log.format.records import NewRecord, build_batch
 from log.stopped import durable_ends
 
@@ -39,6 +41,7 @@ class MetadataWriter:
         """Open the log and replay it; `files` has its recovery point. Raises LogError, IncompatibleFormat, OSError, UnknownRecordError."""
         self._now_ms = now_ms
         self._environment = LogEnvironment(storage)
+        self._ensure_topic_id(storage, root)
         end_offset = durable_ends(storage, files).get(METADATA_DIRECTORY, 0)
         self.log = PartitionLog(
             self._environment,
@@ -56,6 +59,14 @@ class MetadataWriter:
         replay_log(self.log, self.image)
         self.end_offset = self.log.log_end_offset
         self.when_changed: list[Changed] = []
+
+    def _ensure_topic_id(self, storage: Storage, root: str) -> None:
+        """Write the topic id if a first start did not get so far: a start of one process sets a log without it aside. Raises OSError."""
+        path = f"{root}/{METADATA_DIRECTORY}/{PARTITION_METADATA}"
+        content = encode_partition_metadata(METADATA_TOPIC_ID)
+        if not storage.exists(path) or not storage.read_file(path):
+            self._environment.durability.replace(path, content)
+            self._environment.durability.sync(directories=[root])
 
     @staticmethod
     def _check_empty(storage: Storage, root: str, end_offset: int) -> None:
@@ -75,17 +86,20 @@ class MetadataWriter:
     def append(self, records: Sequence[bytes]) -> None:
         """Make encoded records durable in one batch, and fold them in. Raises LogError, OSError; then nothing is folded in.
 
-        After a failed flush nobody knows whether the records are in the log. So the next call recovers the log first, and folds in what
-        the recovery finds.
+        Whoever decides on the image calls `catch_up` first.
         """
-        self._bring_back()
+        self.catch_up()
         now_ms = self._now_ms()
         batch = build_batch([NewRecord(record, timestamp=now_ms) for record in records])
         self.log.append(batch, now_ms=now_ms, is_client=False)
         self._flush()
         self._fold_in(list(records))
 
-    def _bring_back(self) -> None:
+    def catch_up(self) -> None:
+        """Recover the log after a failed flush, and fold in what is found. Raises LogError, OSError.
+
+        After a failed flush nobody knows whether the records are in the log. A decision on the image without them may contradict them.
+        """
         if self.log.offline:
             reopening.reopen(self.log, self._now_ms())
         if self.log.log_end_offset != self.end_offset:

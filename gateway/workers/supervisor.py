@@ -175,11 +175,12 @@ class Supervisor:
     # --- the metadata
 
     def _commit(self, worker: WorkerProcess, commit: Commit) -> None:
-        if commit.end_offset != self._metadata.end_offset:
-            worker.send(Refused(commit.number))
-            return
-        self._asker = worker, commit.number
         try:
+            self._metadata.catch_up()
+            if commit.end_offset != self._metadata.end_offset:
+                worker.send(Refused(commit.number))
+                return
+            self._asker = worker, commit.number
             self._metadata.append(commit.records)
         except (LogError, OSError) as error:
             logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
@@ -197,6 +198,7 @@ class Supervisor:
 
     def _change_safely(self, decide: Callable[[], list[object]]) -> None:
         try:
+            self._metadata.catch_up()
             self._metadata.change(decide())  # type: ignore[arg-type]
         except (LogError, OSError) as error:
             logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
