@@ -138,7 +138,7 @@ class Supervisor:
                     "worker %d did not stop within %.0f s and is killed", worker.number, STOP_LIMIT_S
                 )
                 worker.kill()
-        elif worker.is_silent(now_s, self._timeout_s):
+        elif self._is_silent(worker, now_s):
             logger.error(
                 "worker %d (pid %d) gave no sign of life for %.1f s (seqgate.workers.timeout.ms) and is killed",
                 worker.number,
@@ -146,11 +146,18 @@ class Supervisor:
                 self._timeout_s,
             )
             worker.kill()
-        else:
-            worker.ask(now_s)
+        elif worker.asks(now_s) and not worker.is_registered:
+            self._register(worker)
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.wants_to_write else 0)
         if self._selector.get_map().get(worker.connection.fileno()) is not None:
             self._selector.modify(worker.connection, wanted, worker)
+
+    def _is_silent(self, worker: WorkerProcess, now_s: float) -> bool:
+        if not worker.is_silent(now_s, self._timeout_s):
+            return False
+        # This process may itself have waited, for the disk: then the answer is there.
+        self._read(worker)
+        return worker.is_silent(now_s, self._timeout_s)
 
     def _read(self, worker: WorkerProcess) -> None:
         try:
@@ -165,8 +172,7 @@ class Supervisor:
             self._commit(worker, message)
         elif isinstance(message, Ready):
             worker.ready, worker.ready_at_s = message, time.monotonic()
-            broker = self._registration(worker.number, message)
-            self._change_safely(lambda: list(serves(self._metadata.image, broker)))
+            self._register(worker)
             if self._is_announced:
                 logger.info("worker %d serves again, pid %d", worker.number, worker.pid)
         elif isinstance(message, Failed):
@@ -196,12 +202,19 @@ class Supervisor:
             else:
                 worker.send(Change(end_offset, records))
 
-    def _change_safely(self, decide: Callable[[], list[object]]) -> None:
+    def _change_safely(self, decide: Callable[[], list[object]]) -> bool:
         try:
             self._metadata.catch_up()
             self._metadata.change(decide())  # type: ignore[arg-type]
         except (LogError, OSError) as error:
             logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
+            return False
+        return True
+
+    def _register(self, worker: WorkerProcess) -> None:
+        """Have clients sent to a worker that serves. `_turn` tries again what the disk refuses."""
+        broker = self._registration(worker.number, worker.ready)
+        worker.is_registered = self._change_safely(lambda: list(serves(self._metadata.image, broker)))
 
     def _registration(self, number: int, ready: Ready | None = None) -> RegisterBrokerRecord:
         """Return the registration of a worker: with the addresses of its settings, until it has told its own."""

@@ -273,7 +273,12 @@ def test_a_worker_that_learns_late_of_a_deletion_leaves_the_newer_log_of_the_nam
     assert (tmp_path / "t-1").is_dir()
     assert not (tmp_path / "t-3").exists()
     storage = Storage()
-    merge(storage, LocalDurability(storage), str(tmp_path), lambda topic, index: "1" if index == 1 else owner_of(topic, index))
+    merge(
+        storage,
+        LocalDurability(storage),
+        str(tmp_path),
+        lambda topic, index: "1" if index == 1 else owner_of(topic, index),
+    )
     again = opened(tmp_path).get("t", 1)
     assert again is not None
     assert (again.topic_id, again.log_end_offset) == (uuid.UUID(int=6), 7)

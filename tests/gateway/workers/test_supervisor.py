@@ -13,10 +13,12 @@ import pytest
 from gateway.config import load_config
 from gateway.metadata.records import TopicRecord, decode_record, encode_record
 from gateway.workers.messages import (
+    Alive,
     Change,
     Commit,
     Frames,
     FromSupervisor,
+    Ready,
     Refused,
     encode,
     from_supervisor,
@@ -26,6 +28,8 @@ from gateway.workers.supervisor import Supervisor
 from gateway.workers.worker_process import WorkerProcess
 from log import Storage
 from tests.gateway.workers.test_metadata_writer import FailingDisk, topic
+
+READY = Ready({"PLAINTEXT": ("h", 1)}, ["h:1"])
 
 
 class Scene:
@@ -80,3 +84,31 @@ def test_a_change_is_decided_again_on_what_a_failed_flush_has_left(scene: Scene)
     (done,) = scene.commit(3, scene.shared.metadata.end_offset, topic(2))
     assert isinstance(done, Change)
     assert done.number == 3
+
+
+def test_a_registration_that_the_disk_refuses_is_tried_again(scene: Scene) -> None:
+    scene.disk.fails = True
+    scene.other.sendall(encode(READY))
+    scene.supervisor._read(scene.worker)
+    assert 1 not in scene.shared.metadata.image.brokers.by_id
+    scene.supervisor._watch(scene.worker, 10.0)
+    assert not scene.shared.metadata.image.brokers.by_id[1].fenced
+    end_offset = scene.shared.metadata.end_offset
+    scene.supervisor._watch(scene.worker, 20.0)
+    assert scene.shared.metadata.end_offset == end_offset
+
+
+def test_a_worker_that_answered_while_the_supervisor_waited_is_not_killed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
+    scene.other.sendall(encode(READY))
+    scene.supervisor._read(scene.worker)
+    scene.supervisor._watch(scene.worker, 10.0)
+    scene.other.sendall(encode(Alive()))
+    scene.supervisor._watch(scene.worker, 1_000.0)
+    assert not killed
+    scene.supervisor._watch(scene.worker, 1_001.0)
+    scene.supervisor._watch(scene.worker, 2_000.0)
+    assert killed

@@ -45,11 +45,11 @@ def test_only_a_worker_that_serves_is_asked_and_may_be_silent(
     ends: tuple[WorkerProcess, socket.socket],
 ) -> None:
     worker, other = ends
-    worker.ask(0.0)
+    worker.asks(0.0)
     assert not worker.is_silent(100.0, 1.0)
     worker.ready = READY
-    worker.ask(100.0)
-    worker.ask(100.9)
+    worker.asks(100.0)
+    worker.asks(100.9)
     assert not worker.is_silent(101.0, 1.0)
     assert worker.is_silent(101.1, 1.0)
     other.sendall(encode(Alive()))
