@@ -38,6 +38,8 @@ MOST_DEATHS: Final = 3
 """Deaths of one worker in a row, each soon after its start. The next one ends the supervisor."""
 PAUSE_S: Final = 0.2
 """The pause before a worker is started again that has died soon after its start; twice as long before the next try."""
+RETRY_S: Final = 1.0
+"""The pause before the next try where the system has no room for a process."""
 STOP_LIMIT_S: Final = 180.0
 """How long a stop waits for the workers; then it kills those that are left, and they are recovered by the next start."""
 TICK_S: Final = 0.5
@@ -127,8 +129,7 @@ class Supervisor:
                 self._watch(worker, now_s)
         for number, due_s in list(self._due_s.items()):
             if now_s >= due_s and self._stop_by_s is None:
-                del self._due_s[number]
-                self._start(number)
+                self._start_again(number, now_s)
 
     def _watch(self, worker: WorkerProcess, now_s: float) -> None:
         """Ask a worker for a sign of life, and kill it if it gives none."""
@@ -252,11 +253,25 @@ class Supervisor:
             other,
         )
         inherited = [own, *(worker.connection for worker in self._workers.values())]
-        pid = fork_worker(lambda: self._run_worker(self._configs[number], seat), inherited)
-        other.close()
+        with other:
+            try:
+                pid = fork_worker(lambda: self._run_worker(self._configs[number], seat), inherited)
+            except OSError:
+                own.close()
+                raise
         worker = WorkerProcess(number, node_id, pid, own, time.monotonic())
         self._workers[number] = worker
         self._selector.register(own, selectors.EVENT_READ, worker)
+
+    def _start_again(self, number: int, now_s: float) -> None:
+        try:
+            self._start(number)
+        except OSError as error:
+            # The other workers must not end because memory or processes are short now.
+            logger.error("worker %d can't be started now, and is later: %s", number, error)  # noqa: TRY400
+            self._due_s[number] = now_s + RETRY_S
+        else:
+            del self._due_s[number]
 
     def _bury(self, worker: WorkerProcess, code: int, now_s: float) -> None:
         """Do what follows from the end of a worker: wait for the others while all stop; otherwise start it again."""

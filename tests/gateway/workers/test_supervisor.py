@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import socket
 import uuid
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.metadata.records import TopicRecord, decode_record, encode_record
+from gateway.workers.forking import STOPPING
 from gateway.workers.messages import (
     Alive,
     Change,
@@ -112,3 +114,15 @@ def test_a_worker_that_answered_while_the_supervisor_waited_is_not_killed(
     scene.supervisor._watch(scene.worker, 1_001.0)
     scene.supervisor._watch(scene.worker, 2_000.0)
     assert killed
+
+
+def test_a_worker_that_finds_no_room_is_started_later(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    scene.supervisor._due_s[2] = 5.0
+    scene.supervisor._start_again(2, 6.0)
+    assert scene.supervisor._due_s == {2: 7.0}
+    assert list(scene.supervisor._workers) == [1]
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & STOPPING
