@@ -23,9 +23,8 @@ from log import (
     parse_partition_directory,
     reopening,
 )
-from log.files.checkpoints import encode_partition_metadata
-from log.files.file_names import PARTITION_METADATA
 from log.format.records import NewRecord, build_batch
+from log.sharing import ensure_topic_id
 from log.stopped import durable_ends
 
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
@@ -41,11 +40,12 @@ class MetadataWriter:
         """Open the log and replay it; `files` has its recovery point. Raises LogError, IncompatibleFormat, OSError, UnknownRecordError."""
         self._now_ms = now_ms
         self._environment = LogEnvironment(storage)
-        self._ensure_topic_id(storage, root)
+        directory = f"{root}/{METADATA_DIRECTORY}"
+        ensure_topic_id(storage, self._environment.durability, directory, METADATA_TOPIC_ID)
         end_offset = durable_ends(storage, files).get(METADATA_DIRECTORY, 0)
         self.log = PartitionLog(
             self._environment,
-            f"{root}/{METADATA_DIRECTORY}",
+            directory,
             topic=METADATA_TOPIC,
             partition=0,
             topic_id=METADATA_TOPIC_ID,
@@ -59,14 +59,6 @@ class MetadataWriter:
         replay_log(self.log, self.image)
         self.end_offset = self.log.log_end_offset
         self.when_changed: list[Changed] = []
-
-    def _ensure_topic_id(self, storage: Storage, root: str) -> None:
-        """Write the topic id if a first start did not get so far: a start of one process sets a log without it aside. Raises OSError."""
-        path = f"{root}/{METADATA_DIRECTORY}/{PARTITION_METADATA}"
-        content = encode_partition_metadata(METADATA_TOPIC_ID)
-        if not storage.exists(path) or not storage.read_file(path):
-            self._environment.durability.replace(path, content)
-            self._environment.durability.sync(directories=[root])
 
     @staticmethod
     def _check_empty(storage: Storage, root: str, end_offset: int) -> None:

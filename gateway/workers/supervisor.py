@@ -85,7 +85,8 @@ class Supervisor:
         with Signals() as signals:
             try:
                 self._selector.register(signals.wakes, selectors.EVENT_READ)
-                for number in self._configs:
+                # Nobody may create a topic whose name a stray directory has before worker 1 has put that away.
+                for number in [1] if self._shared.strays else self._configs:
                     self._start(number)
                 while self._workers or (self._due_s and self._stop_by_s is None):
                     self._turn(signals)
@@ -174,7 +175,10 @@ class Supervisor:
         elif isinstance(message, Ready):
             worker.ready, worker.ready_at_s = message, time.monotonic()
             self._register(worker)
-            if self._is_announced:
+            if not self._is_announced:
+                rest = (number for number in self._configs if number not in self._workers)
+                self._due_s.update(dict.fromkeys(rest, 0.0))
+            else:
                 logger.info("worker %d serves again, pid %d", worker.number, worker.pid)
         elif isinstance(message, Failed):
             worker.last_words = message.sentence
@@ -246,7 +250,10 @@ class Supervisor:
             number,
             self._first_id,
             share_of(
-                self._root, node_id, self._metadata.image, takes_strays=number == 1 and not self._is_announced
+                self._root,
+                node_id,
+                self._metadata.image,
+                self._shared.strays if number == 1 and not self._is_announced else None,
             ),
             self._metadata.image,
             self._metadata.end_offset,
