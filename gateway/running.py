@@ -23,6 +23,7 @@ from gateway.process import keep_freed_memory, raise_open_files_limit
 from gateway.runtime.loop import log_output
 from gateway.server.addresses import check_address
 from gateway.starting import start_until
+from gateway.workers.forking import STOPPING
 from gateway.workers.seat import Seat
 
 logger = logging.getLogger(__name__)
@@ -123,6 +124,7 @@ def _signals_taken(stop: Callable[[], object]) -> Iterator[None]:
     """
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop())
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # those that came since a worker was forked
     try:
         yield
     finally:

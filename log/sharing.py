@@ -22,19 +22,25 @@ from log.directory.stored_logs import (
     stopped_logs,
     write_stored_logs,
 )
-from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.files.file_names import parse_partition_directory
+from log.files.checkpoints import (
+    CorruptCheckpoint,
+    decode_offsets,
+    encode_offsets,
+    encode_partition_metadata,
+)
+from log.files.file_names import PARTITION_METADATA, parse_partition_directory
 from log.files.versions import DIRECTORY_VERSION, WORKERS_VERSION
 from log.segments.damage import CutBytes, DamagedRange
 from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
 
 if TYPE_CHECKING:
+    import uuid
     from collections.abc import Callable, Iterable
 
     from log.durability.durability import Durability
     from log.files.storage import Storage
 
-__all__ = ["WORKERS", "hold", "is_shared", "merge", "release", "split"]
+__all__ = ["WORKERS", "ensure_topic_id", "hold", "is_shared", "merge", "release", "split"]
 
 _NEW: Final = ".new"
 _OLD: Final = ".old"
@@ -94,6 +100,17 @@ def hold(storage: Storage, durability: Durability, root: str, node_id: int) -> N
 def release(storage: Storage, root: str) -> None:
     """Release the lock."""
     storage.unlock(f"{root}/{LOCK}")
+
+
+def ensure_topic_id(storage: Storage, durability: Durability, directory: str, topic_id: uuid.UUID) -> None:
+    """Write the topic id of a log whose creation a crash has ended early: a start of one process sets a log without it aside.
+
+    Raises OSError.
+    """
+    path = f"{directory}/{PARTITION_METADATA}"
+    if not storage.exists(path) or not storage.read_file(path):
+        durability.replace(path, encode_partition_metadata(topic_id))
+        durability.sync(directories=[directory.rpartition("/")[0]])
 
 
 def split(

@@ -8,7 +8,7 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Protocol
+from typing import Final, Protocol
 
 
 class Closable(Protocol):
@@ -17,12 +17,25 @@ class Closable(Protocol):
     def close(self) -> None: ...
 
 
+STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
+
+
 def fork_worker(run: Callable[[], int], inherited: Iterable[Closable]) -> int:
-    """Return the pid of a new process that calls `run`, and exits with what it returns. This process must have one thread."""
+    """Return the pid of a new process that calls `run`, and exits with what it returns. This process must have one thread.
+
+    SIGTERM and SIGINT wait in the new process until `run` unblocks them: it has the handlers of this process first, which would lose a
+    signal, and then none, so that a signal would kill it. Raises OSError when the system has no room for a process.
+    """
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
-    pid = os.fork()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+    try:
+        pid = os.fork()
+    except OSError:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        raise
     if pid:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return pid
     code = 1
     try:

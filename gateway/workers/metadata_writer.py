@@ -24,6 +24,7 @@ from log import (
     reopening,
 )
 from log.format.records import NewRecord, build_batch
+from log.sharing import ensure_topic_id
 from log.stopped import durable_ends
 
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
@@ -39,10 +40,12 @@ class MetadataWriter:
         """Open the log and replay it; `files` has its recovery point. Raises LogError, IncompatibleFormat, OSError, UnknownRecordError."""
         self._now_ms = now_ms
         self._environment = LogEnvironment(storage)
+        directory = f"{root}/{METADATA_DIRECTORY}"
+        ensure_topic_id(storage, self._environment.durability, directory, METADATA_TOPIC_ID)
         end_offset = durable_ends(storage, files).get(METADATA_DIRECTORY, 0)
         self.log = PartitionLog(
             self._environment,
-            f"{root}/{METADATA_DIRECTORY}",
+            directory,
             topic=METADATA_TOPIC,
             partition=0,
             topic_id=METADATA_TOPIC_ID,
@@ -75,17 +78,20 @@ class MetadataWriter:
     def append(self, records: Sequence[bytes]) -> None:
         """Make encoded records durable in one batch, and fold them in. Raises LogError, OSError; then nothing is folded in.
 
-        After a failed flush nobody knows whether the records are in the log. So the next call recovers the log first, and folds in what
-        the recovery finds.
+        Whoever decides on the image calls `catch_up` first.
         """
-        self._bring_back()
+        self.catch_up()
         now_ms = self._now_ms()
         batch = build_batch([NewRecord(record, timestamp=now_ms) for record in records])
         self.log.append(batch, now_ms=now_ms, is_client=False)
         self._flush()
         self._fold_in(list(records))
 
-    def _bring_back(self) -> None:
+    def catch_up(self) -> None:
+        """Recover the log after a failed flush, and fold in what is found. Raises LogError, OSError.
+
+        After a failed flush nobody knows whether the records are in the log. A decision on the image without them may contradict them.
+        """
         if self.log.offline:
             reopening.reopen(self.log, self._now_ms())
         if self.log.log_end_offset != self.end_offset:

@@ -6,7 +6,7 @@ while any of them lives.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -17,7 +17,7 @@ from gateway.runtime.topics.metadata_log import open_metadata_log
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
 from gateway.workers.seating import leader_of, seats, spread, unregistered
-from log import DirectoryShare, LocalDurability, LogDirectory, Storage
+from log import DirectoryShare, LocalDurability, LogDirectory, Storage, parse_partition_directory
 from log.sharing import WORKERS, hold, is_shared, merge, release, split
 from pid_allocator.seen_file import newest_content
 
@@ -30,16 +30,17 @@ def own_files(root: Path, node_id: int) -> Path:
     return root / WORKERS / str(node_id)
 
 
-def share_of(root: Path, node_id: int, image: MetadataImage, *, takes_strays: bool) -> DirectoryShare:
-    """Return the partitions of a worker: those that it leads in the image, and with `takes_strays` those of no topic."""
+def share_of(
+    root: Path, node_id: int, image: MetadataImage, strays: Collection[tuple[str, int]] | None = None
+) -> DirectoryShare:
+    """Return the partitions of a worker: those that it leads in the image, and the `strays`, if it is the worker that tidies up."""
 
     def owns(topic: str, partition: int) -> bool:
         if topic == METADATA_TOPIC:
             return False
-        leader = leader_of(image, topic, partition)
-        return leader == node_id or (takes_strays and leader is None)
+        return leader_of(image, topic, partition) == node_id or (topic, partition) in (strays or ())
 
-    return DirectoryShare(own_files(root, node_id), owns, takes_leftovers=takes_strays)
+    return DirectoryShare(own_files(root, node_id), owns, takes_leftovers=strays is not None)
 
 
 def make_whole(storage: Storage, root: Path, now_ms: Callable[[], int]) -> None:
@@ -80,6 +81,10 @@ class SharedDirectory:
         """
         self._storage, self._root, self._now_ms = storage, root, now_ms
         self._first_id = node_id
+        self.strays: frozenset[tuple[str, int]] = frozenset()
+        """The partitions with a directory and without a topic when the directory was shared out. A worker that looks for itself would
+        take one that another worker has just created for one of them.
+        """
         if not storage.exists(str(root / METADATA_DIRECTORY)):
             self._create()
         hold(storage, LocalDurability(storage), str(root), node_id)
@@ -110,6 +115,12 @@ class SharedDirectory:
             str(self._root),
             [METADATA, *map(str, node_ids)],
             lambda *key: _owner(metadata.image, self._first_id, *key),
+        )
+        keys = map(parse_partition_directory, self._storage.list_directory(str(self._root)))
+        self.strays = frozenset(
+            key
+            for key in keys
+            if key is not None and key[0] != METADATA_TOPIC and leader_of(metadata.image, *key) is None
         )
         seen = _newest_seen(self._storage, [self._root])
         _write_seen(self._storage, seen, [own_files(self._root, node_id) for node_id in node_ids])

@@ -38,6 +38,8 @@ MOST_DEATHS: Final = 3
 """Deaths of one worker in a row, each soon after its start. The next one ends the supervisor."""
 PAUSE_S: Final = 0.2
 """The pause before a worker is started again that has died soon after its start; twice as long before the next try."""
+RETRY_S: Final = 1.0
+"""The pause before the next try where the system has no room for a process."""
 STOP_LIMIT_S: Final = 180.0
 """How long a stop waits for the workers; then it kills those that are left, and they are recovered by the next start."""
 TICK_S: Final = 0.5
@@ -83,7 +85,8 @@ class Supervisor:
         with Signals() as signals:
             try:
                 self._selector.register(signals.wakes, selectors.EVENT_READ)
-                for number in self._configs:
+                # Nobody may create a topic whose name a stray directory has before worker 1 has put that away.
+                for number in [1] if self._shared.strays else self._configs:
                     self._start(number)
                 while self._workers or (self._due_s and self._stop_by_s is None):
                     self._turn(signals)
@@ -127,8 +130,7 @@ class Supervisor:
                 self._watch(worker, now_s)
         for number, due_s in list(self._due_s.items()):
             if now_s >= due_s and self._stop_by_s is None:
-                del self._due_s[number]
-                self._start(number)
+                self._start_again(number, now_s)
 
     def _watch(self, worker: WorkerProcess, now_s: float) -> None:
         """Ask a worker for a sign of life, and kill it if it gives none."""
@@ -138,7 +140,7 @@ class Supervisor:
                     "worker %d did not stop within %.0f s and is killed", worker.number, STOP_LIMIT_S
                 )
                 worker.kill()
-        elif worker.is_silent(now_s, self._timeout_s):
+        elif self._is_silent(worker, now_s):
             logger.error(
                 "worker %d (pid %d) gave no sign of life for %.1f s (seqgate.workers.timeout.ms) and is killed",
                 worker.number,
@@ -146,11 +148,18 @@ class Supervisor:
                 self._timeout_s,
             )
             worker.kill()
-        else:
-            worker.ask(now_s)
+        elif worker.asks(now_s) and not worker.is_registered:
+            self._register(worker)
         wanted = selectors.EVENT_READ | (selectors.EVENT_WRITE if worker.wants_to_write else 0)
         if self._selector.get_map().get(worker.connection.fileno()) is not None:
             self._selector.modify(worker.connection, wanted, worker)
+
+    def _is_silent(self, worker: WorkerProcess, now_s: float) -> bool:
+        if not worker.is_silent(now_s, self._timeout_s):
+            return False
+        # This process may itself have waited, for the disk: then the answer is there.
+        self._read(worker)
+        return worker.is_silent(now_s, self._timeout_s)
 
     def _read(self, worker: WorkerProcess) -> None:
         try:
@@ -165,9 +174,11 @@ class Supervisor:
             self._commit(worker, message)
         elif isinstance(message, Ready):
             worker.ready, worker.ready_at_s = message, time.monotonic()
-            broker = self._registration(worker.number, message)
-            self._change_safely(lambda: list(serves(self._metadata.image, broker)))
-            if self._is_announced:
+            self._register(worker)
+            if not self._is_announced:
+                rest = (number for number in self._configs if number not in self._workers)
+                self._due_s.update(dict.fromkeys(rest, 0.0))
+            else:
                 logger.info("worker %d serves again, pid %d", worker.number, worker.pid)
         elif isinstance(message, Failed):
             worker.last_words = message.sentence
@@ -175,11 +186,12 @@ class Supervisor:
     # --- the metadata
 
     def _commit(self, worker: WorkerProcess, commit: Commit) -> None:
-        if commit.end_offset != self._metadata.end_offset:
-            worker.send(Refused(commit.number))
-            return
-        self._asker = worker, commit.number
         try:
+            self._metadata.catch_up()
+            if commit.end_offset != self._metadata.end_offset:
+                worker.send(Refused(commit.number))
+                return
+            self._asker = worker, commit.number
             self._metadata.append(commit.records)
         except (LogError, OSError) as error:
             logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
@@ -195,11 +207,19 @@ class Supervisor:
             else:
                 worker.send(Change(end_offset, records))
 
-    def _change_safely(self, decide: Callable[[], list[object]]) -> None:
+    def _change_safely(self, decide: Callable[[], list[object]]) -> bool:
         try:
+            self._metadata.catch_up()
             self._metadata.change(decide())  # type: ignore[arg-type]
         except (LogError, OSError) as error:
             logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
+            return False
+        return True
+
+    def _register(self, worker: WorkerProcess) -> None:
+        """Have clients sent to a worker that serves. `_turn` tries again what the disk refuses."""
+        broker = self._registration(worker.number, worker.ready)
+        worker.is_registered = self._change_safely(lambda: list(serves(self._metadata.image, broker)))
 
     def _registration(self, number: int, ready: Ready | None = None) -> RegisterBrokerRecord:
         """Return the registration of a worker: with the addresses of its settings, until it has told its own."""
@@ -230,18 +250,35 @@ class Supervisor:
             number,
             self._first_id,
             share_of(
-                self._root, node_id, self._metadata.image, takes_strays=number == 1 and not self._is_announced
+                self._root,
+                node_id,
+                self._metadata.image,
+                self._shared.strays if number == 1 and not self._is_announced else None,
             ),
             self._metadata.image,
             self._metadata.end_offset,
             other,
         )
         inherited = [own, *(worker.connection for worker in self._workers.values())]
-        pid = fork_worker(lambda: self._run_worker(self._configs[number], seat), inherited)
-        other.close()
+        with other:
+            try:
+                pid = fork_worker(lambda: self._run_worker(self._configs[number], seat), inherited)
+            except OSError:
+                own.close()
+                raise
         worker = WorkerProcess(number, node_id, pid, own, time.monotonic())
         self._workers[number] = worker
         self._selector.register(own, selectors.EVENT_READ, worker)
+
+    def _start_again(self, number: int, now_s: float) -> None:
+        try:
+            self._start(number)
+        except OSError as error:
+            # The other workers must not end because memory or processes are short now.
+            logger.error("worker %d can't be started now, and is later: %s", number, error)  # noqa: TRY400
+            self._due_s[number] = now_s + RETRY_S
+        else:
+            del self._due_s[number]
 
     def _bury(self, worker: WorkerProcess, code: int, now_s: float) -> None:
         """Do what follows from the end of a worker: wait for the others while all stop; otherwise start it again."""

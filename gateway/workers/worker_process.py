@@ -38,6 +38,8 @@ class WorkerProcess:
         connection.setblocking(False)
         self.ready: Ready | None = None
         self.ready_at_s: float | None = None
+        self.is_registered = False
+        """Whether the metadata says that the worker serves."""
         self.last_words: str | None = None
         """The sentence with which the worker ended."""
         self.alive_at_s = now_s
@@ -88,13 +90,15 @@ class WorkerProcess:
         except BadFrame as error:
             raise EOFError from error
 
-    def ask(self, now_s: float) -> None:
-        """Ask a worker that serves for a sign of life, if the last ping was PING_EVERY_S ago."""
-        if self.ready is not None and now_s - self._pinged_at_s >= PING_EVERY_S:
-            self._pinged_at_s = now_s
-            if self._asked_at_s is None:
-                self._asked_at_s = now_s
-            self.send(Ping())
+    def asks(self, now_s: float) -> bool:
+        """Ask a worker that serves for a sign of life, if the last ping was PING_EVERY_S ago; return whether it was."""
+        if self.ready is None or now_s - self._pinged_at_s < PING_EVERY_S:
+            return False
+        self._pinged_at_s = now_s
+        if self._asked_at_s is None:
+            self._asked_at_s = now_s
+        self.send(Ping())
+        return True
 
     def is_silent(self, now_s: float, timeout_s: float) -> bool:
         """Return whether the worker has left a ping unanswered for so long."""

@@ -274,9 +274,12 @@ class LogDirectory:
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: rename its directory now, and delete the files later. Raises OSError."""
-        delay_ms = self._let_go((topic, partition))
-        if delay_ms is not None:
-            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
+        key, directory = (topic, partition), self.path / f"{topic}-{partition}"
+        known = self._logs.get(key) or self._stored.get(key)
+        is_ours = known is None or self._share.still_has(self._storage, directory, known.topic_id)
+        delay_ms = self._let_go(key)
+        if delay_ms is not None and is_ours:
+            self._deletion.remove(str(directory), self._now_ms() + delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Remove a partition but keep its files under another name. Return that path. Raises OSError."""

@@ -254,3 +254,41 @@ def test_a_death_at_any_step_loses_no_fact(tmp_path: Path, work: Callable[[Path,
         if not died:
             return
         steps += 1
+
+
+def test_a_worker_that_learns_late_of_a_deletion_leaves_the_newer_log_of_the_name_alone(
+    tmp_path: Path,
+) -> None:
+    written(tmp_path)
+    shared_out(tmp_path)
+    late, early = worker(tmp_path, "2"), worker(tmp_path, "1")
+    assert late.get("t", 1) is not None
+    newer = early.create("t", uuid.UUID(int=6), 1, SMALL)
+    fill(newer, 7)
+    late.delete("t", 1)
+    late.delete("t", 3)
+    assert late.get("t", 1) is None
+    early.close()
+    late.close()
+    assert (tmp_path / "t-1").is_dir()
+    assert not (tmp_path / "t-3").exists()
+    storage = Storage()
+    merge(
+        storage,
+        LocalDurability(storage),
+        str(tmp_path),
+        lambda topic, index: "1" if index == 1 else owner_of(topic, index),
+    )
+    again = opened(tmp_path).get("t", 1)
+    assert again is not None
+    assert (again.topic_id, again.log_end_offset) == (uuid.UUID(int=6), 7)
+
+
+def test_a_worker_that_learns_late_of_a_deletion_may_find_nothing(tmp_path: Path) -> None:
+    written(tmp_path)
+    shared_out(tmp_path)
+    late = worker(tmp_path, "2")
+    (tmp_path / "t-1").rename(tmp_path / "t-1.00000000000000000000000000000000-delete")
+    late.delete("t", 1)
+    assert late.get("t", 1) is None
+    late.close()

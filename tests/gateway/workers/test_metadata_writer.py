@@ -95,3 +95,17 @@ def test_an_empty_log_beside_partitions_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     with pytest.raises(CorruptRecord, match="there is t-0"):
         writer(tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, b""], ids=["none", "empty"])
+def test_a_first_start_that_ended_early_is_finished(tmp_path: Path, content: bytes | None) -> None:
+    LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS).close(clean=False)
+    (tmp_path / METADATA_DIRECTORY).mkdir()
+    if content is not None:
+        (tmp_path / METADATA_DIRECTORY / "partition.metadata").write_bytes(content)
+    first = writer(tmp_path)
+    first.change([topic(1)])
+    first.close()
+    directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
+    assert open_metadata_log(directory).log_end_offset == 1
+    directory.close()

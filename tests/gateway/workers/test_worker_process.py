@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from gateway.workers import worker_process
-from gateway.workers.forking import fork_worker
+from gateway.workers.forking import STOPPING, fork_worker
 from gateway.workers.messages import Alive, Change, Commit, Ping, Ready, encode
 from gateway.workers.worker_process import WorkerProcess
 
@@ -45,11 +45,11 @@ def test_only_a_worker_that_serves_is_asked_and_may_be_silent(
     ends: tuple[WorkerProcess, socket.socket],
 ) -> None:
     worker, other = ends
-    worker.ask(0.0)
+    worker.asks(0.0)
     assert not worker.is_silent(100.0, 1.0)
     worker.ready = READY
-    worker.ask(100.0)
-    worker.ask(100.9)
+    worker.asks(100.0)
+    worker.asks(100.9)
     assert not worker.is_silent(101.0, 1.0)
     assert worker.is_silent(101.1, 1.0)
     other.sendall(encode(Alive()))
@@ -104,3 +104,28 @@ def test_a_worker_that_raises_ends_alone(capfd: pytest.CaptureFixture[str]) -> N
     pid = fork_worker(lambda: 1 // 0, [])
     assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 1
     assert "ZeroDivisionError" in capfd.readouterr().err
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_signal_waits_until_a_new_worker_takes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    fork = os.fork
+
+    def fork_and_stop() -> int:
+        pid = fork()
+        if not pid:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return pid
+
+    def run() -> int:
+        taken: list[int] = []
+        signal.signal(signal.SIGTERM, lambda number, _: taken.append(number))
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+        return 7 if taken else 0
+
+    monkeypatch.setattr(os, "fork", fork_and_stop)
+    before = signal.signal(signal.SIGTERM, lambda *_: None)
+    try:
+        pid = fork_worker(run, [])
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,6 +129,20 @@ def test_any_number_opens_what_another_wrote(tmp_path: Path, counts: tuple[int, 
     with GatewayProcess(tmp_path / "data", settings=QUICK, port=port) as gateway:
         assert numbers(stored(gateway.bootstrap)) == [*range(len(counts) * 30)]
         produce(gateway.bootstrap, len(counts) * 30, 1)
+
+
+def test_a_stray_partition_is_put_away_before_topics_can_be_created(tmp_path: Path) -> None:
+    port = consecutive_ports(2)
+    data_dir = tmp_path / "data"
+    with GatewayProcess(data_dir, settings=QUICK, port=port) as gateway:
+        create_topic(gateway.bootstrap)
+        produce(gateway.bootstrap, 0, 30)
+    shutil.copytree(data_dir / f"{TOPIC}-0", data_dir / "gone-0")
+    with workers(data_dir, 2, port) as gateway:
+        assert [path.name.partition(".")[0] for path in data_dir.glob("*-stray")] == ["gone-0"]
+        create_topic(gateway.bootstrap, "gone", 2)
+        assert numbers(stored(gateway.bootstrap)) == [*range(30)]
+        assert stored(gateway.bootstrap, "gone", 2) == {}
 
 
 def test_workers_end_with_their_supervisor(tmp_path: Path) -> None:

@@ -1,0 +1,128 @@
+"""What the supervisor does about a worker, without processes: the other ends of the streams are the test's."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from gateway.config import load_config
+from gateway.metadata.records import TopicRecord, decode_record, encode_record
+from gateway.workers.forking import STOPPING
+from gateway.workers.messages import (
+    Alive,
+    Change,
+    Commit,
+    Frames,
+    FromSupervisor,
+    Ready,
+    Refused,
+    encode,
+    from_supervisor,
+)
+from gateway.workers.shared_directory import SharedDirectory
+from gateway.workers.supervisor import Supervisor
+from gateway.workers.worker_process import WorkerProcess
+from log import Storage
+from tests.gateway.workers.test_metadata_writer import FailingDisk, topic
+
+READY = Ready({"PLAINTEXT": ("h", 1)}, ["h:1"])
+
+
+class Scene:
+    """A supervisor of one worker, whose end of the stream the test holds."""
+
+    def __init__(self, root: Path) -> None:
+        self.disk = FailingDisk()
+        self.shared = SharedDirectory(Storage(disk=self.disk), root, 1, lambda: 1_000)
+        config = load_config(None, {}, [f"log.dirs={root}", "seqgate.workers=2"])
+        self.supervisor = Supervisor(config, self.shared, lambda *_: 0)
+        self.supervisor._metadata.when_changed.append(self.supervisor._tell)
+        ours, self.other = socket.socketpair()
+        self.worker = WorkerProcess(1, 1, os.getpid(), ours, 0.0)
+        self.supervisor._workers[1] = self.worker
+        self._frames = Frames(from_supervisor)
+
+    def commit(self, number: int, end_offset: int, *records: TopicRecord) -> list[FromSupervisor]:
+        """Send a commit; return what the worker is told."""
+        self.other.sendall(encode(Commit(number, end_offset, [encode_record(record) for record in records])))
+        self.supervisor._read(self.worker)
+        self.other.setblocking(False)
+        return list(self._frames.feed(self.other.recv(1 << 16)))
+
+    def close(self) -> None:
+        self.worker.close()
+        self.other.close()
+        self.shared.close()
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Iterator[Scene]:
+    scene = Scene(tmp_path)
+    yield scene
+    scene.close()
+
+
+def test_a_change_is_decided_again_on_what_a_failed_flush_has_left(scene: Scene) -> None:
+    end_offset = scene.shared.metadata.end_offset
+    scene.disk.fails = True
+    (failed,) = scene.commit(1, end_offset, topic(1))
+    assert isinstance(failed, Refused)
+    assert failed.error is not None
+    again = TopicRecord("t1", uuid.UUID(int=77))
+    *found, refused = scene.commit(2, end_offset, again)
+    assert refused == Refused(2)
+    assert [
+        (change.number, [decode_record(record) for record in change.records])
+        for change in found
+        if isinstance(change, Change)
+    ] == [(-1, [topic(1)])]
+    assert scene.shared.metadata.image.topics_by_name["t1"].topic_id == topic(1).topic_id
+    (done,) = scene.commit(3, scene.shared.metadata.end_offset, topic(2))
+    assert isinstance(done, Change)
+    assert done.number == 3
+
+
+def test_a_registration_that_the_disk_refuses_is_tried_again(scene: Scene) -> None:
+    scene.disk.fails = True
+    scene.other.sendall(encode(READY))
+    scene.supervisor._read(scene.worker)
+    assert 1 not in scene.shared.metadata.image.brokers.by_id
+    scene.supervisor._watch(scene.worker, 10.0)
+    assert not scene.shared.metadata.image.brokers.by_id[1].fenced
+    end_offset = scene.shared.metadata.end_offset
+    scene.supervisor._watch(scene.worker, 20.0)
+    assert scene.shared.metadata.end_offset == end_offset
+
+
+def test_a_worker_that_answered_while_the_supervisor_waited_is_not_killed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    killed: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _, number: killed.append(number))
+    scene.other.sendall(encode(READY))
+    scene.supervisor._read(scene.worker)
+    scene.supervisor._watch(scene.worker, 10.0)
+    scene.other.sendall(encode(Alive()))
+    scene.supervisor._watch(scene.worker, 1_000.0)
+    assert not killed
+    scene.supervisor._watch(scene.worker, 1_001.0)
+    scene.supervisor._watch(scene.worker, 2_000.0)
+    assert killed
+
+
+def test_a_worker_that_finds_no_room_is_started_later(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    scene.supervisor._due_s[2] = 5.0
+    scene.supervisor._start_again(2, 6.0)
+    assert scene.supervisor._due_s == {2: 7.0}
+    assert list(scene.supervisor._workers) == [1]
+    assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & STOPPING
