@@ -17,11 +17,8 @@ from gateway.cluster.uploads.uploads import Uploads
 from log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault, fault_in
 
-zombie_fault = fault_in("zombies", in_bucket=True)
-"""Finds its seeds among runs in which gateways go on after others have taken over."""
 
-
-@zombie_fault
+@fault_in("zombies", in_bucket=True, is_found=False)
 def boundary_moved_without_the_barrier() -> list[Change]:
     """objects are deleted as soon as their rows are in a manifest, by a session that may have ended before it replaced the manifest"""
     upload_one = Uploads._upload_one
@@ -49,7 +46,7 @@ def parts_deleted_without_the_barrier() -> list[Change]:
     return [(PartitionUploads, "upload", and_delete)]
 
 
-@zombie_fault
+@fault_in("zombies", in_bucket=True, is_found=False)
 def manifest_of_a_later_session_replaced() -> list[Change]:
     """a gateway that finds the manifest of a later session replaces it, as it does with one of an earlier session"""
     replace = Manifests.replace
