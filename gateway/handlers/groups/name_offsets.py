@@ -9,7 +9,7 @@ for there (`peer_names`).
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
@@ -69,13 +69,13 @@ class NameOffsets:
         With `only_led_here` other gateways are not asked, and a given partition that another one leads is refused. Opens partitions. Raises
         Unavailable.
         """
-        found = await self._led_here(name, topics)
         if self._context.node.brokers.is_alone:
-            return found
-        elsewhere = await self._led_elsewhere(topics)
+            return await self._led_here(name, topics, frozenset())
+        elsewhere, away = await self._led_elsewhere(topics)
+        if only_led_here and topics is not None and elsewhere:
+            raise Unavailable(ErrorCode.not_coordinator)
+        found = await self._led_here(name, topics, away)
         if only_led_here:
-            if topics is not None and elsewhere:
-                raise Unavailable(ErrorCode.not_coordinator)
             return found
         told = await ask_leaders(
             self._context.node.peers,
@@ -88,11 +88,15 @@ class NameOffsets:
 
     async def _led_elsewhere(
         self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
-    ) -> dict[int, list[TopicPartition] | None]:
-        """Return the partitions to ask other leaders about; None for all of a leader. Raises Unavailable when a partition has no leader."""
+    ) -> tuple[dict[int, list[TopicPartition] | None], Collection[TopicPartition]]:
+        """Return the partitions to ask other leaders about, None for all of a leader, and all of these partitions.
+
+        Raises Unavailable when a partition has no leader.
+        """
         by_name = self._services.topics.metadata_log.image.topics_by_name
         brokers = self._context.node.brokers
         by_leader: dict[int, list[TopicPartition] | None] = {}
+        away: set[TopicPartition] = set()
         async for topic, index in self._tracked(topics):
             image = by_name.get(topic.name)
             partition = None if image is None else image.partitions.get(index)
@@ -102,25 +106,37 @@ class NameOffsets:
             if leader == NO_LEADER:
                 raise Unavailable(ErrorCode.coordinator_load_in_progress)
             places = by_leader.setdefault(leader, None if topics is None else [])
+            away.add((topic.name, index))
             if places is not None:
                 places.append((topic.name, index))
-        return by_leader
+        return by_leader, away
 
     async def _led_here(
-        self, name: bytes, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
+        self,
+        name: bytes,
+        topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None,
+        away: Collection[TopicPartition],
     ) -> dict[TopicPartition, NameOffset]:
+        """Return the offsets in partitions that other gateways are not asked about (`away`).
+
+        Raises Unavailable when a partition is not here: its leader changes, or it is being taken over.
+        """
         by_name = self._services.partitions.registry.by_name
         directory = self._services.partitions.log_directory
         found: dict[TopicPartition, NameOffset] = {}
         async for topic, index in self._tracked(topics):
-            if not may_know_names(directory, topic, index) or topic.refusal(index) is not None:
+            place = topic.name, index
+            # a topic may be deleted meanwhile
+            if place in found or place in away or by_name.get(topic.name) is not topic:
+                continue
+            if not topic.has(index):
+                continue
+            if topic.refusal(index) is not None:
+                raise Unavailable(ErrorCode.coordinator_load_in_progress)
+            if not may_know_names(directory, topic, index):
                 continue
             if self._services.node.loop.time() >= self._deadline_s:
                 raise Unavailable(ErrorCode.coordinator_load_in_progress)
-            place = topic.name, index
-            # a topic may be deleted meanwhile
-            if place in found or by_name.get(topic.name) is not topic:
-                continue
             partition = await self._partition(topic, index)
             state = partition.log.record_states.name_state(name)
             if state is not None:

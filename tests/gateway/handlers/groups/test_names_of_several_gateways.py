@@ -80,6 +80,18 @@ async def test_no_answer_lacks_a_partition_without_a_leader(cluster: Cluster) ->
         assert await offsets(cluster.here, 9, "a", topics=topics) == (LOADING, {})
 
 
+async def test_no_answer_lacks_a_partition_that_is_being_taken_over(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The gateway leads the partition, and its records are not here yet."""
+    await cluster.commit(partition(TOPIC_ID, 1, THIS, 1))
+    lifecycle = cluster.here.services.topics.lifecycle
+    monkeypatch.setattr(lifecycle, "leads", lambda _, index: index == 0)
+    for topics in (None, [(TOPIC, [0, 1])]):
+        assert await offsets(cluster.here, 9, "a", topics=topics) == (LOADING, {})
+    assert await told(cluster.here, topics=[(TOPIC, [0, 9])]) == {0: 7, 9: -1}
+
+
 async def test_a_gateway_that_leads_no_longer_is_not_believed(cluster: Cluster) -> None:
     """The gateway that is asked knows already that the partition has another leader, the one that asks does not."""
     moved = partition(TOPIC_ID, 1, THIS, 1)
