@@ -71,6 +71,9 @@ class Process:
                 task._log_traceback = False  # type: ignore[attr-defined] # nobody is left who could take its error
             else:
                 task._log_destroy_pending = False  # type: ignore[attr-defined] # it is meant to be pending
+                awaited = task._fut_waiter  # type: ignore[attr-defined]
+                if isinstance(awaited, asyncio.Future) and awaited.done():
+                    awaited._log_traceback = False  # type: ignore[attr-defined] # as above
                 self._left_behind.append(task)
 
     def resume(self) -> None:
