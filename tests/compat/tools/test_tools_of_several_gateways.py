@@ -98,6 +98,6 @@ def test_a_drained_gateway_leads_nothing(cluster: GatewayCluster) -> None:
     data_dir = str(cluster.gateways[0].data_dir)
     told = seqgate("drain", "2", "--data-dir", data_dir)
     assert told == "Node 2 leads nothing any more.\n"
-    assert set(cluster.leaders(TOPIC)) == {1}
+    await_true(lambda: set(cluster.leaders(TOPIC)) == {1}, "every gateway tells that node 1 leads")
     rows = json.loads(seqgate("gateways", "--data-dir", data_dir, "--json"))["gateways"]
     assert [row["state"] for row in rows] == ["live", "draining"]
