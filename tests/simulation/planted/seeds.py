@@ -75,7 +75,7 @@ KEPT: Final = {
     "old_epoch_may_commit": 172,
     "old_epochs_accepted": 360,
     "old_name_epochs_accepted": 100,
-    "older_disk_used_again": 27,
+    "older_disk_used_again": 134,
     "older_epochs_may_commit": 282,
     "one_duplicate_remembered": 89,
     "one_partition_without_a_marker": 345,
