@@ -159,7 +159,10 @@ class History:
         if partition not in self._manifests or partition in self._incomplete:
             return False
         manifest = self._manifests[partition]
-        return not isinstance(row, DataRow) or manifest is None or row.end_offset > manifest.end_offset
+        if not isinstance(row, DataRow) or manifest is None:
+            return True
+        # A later leader had all records of the leaders before it. What an earlier one has beyond was never acknowledged.
+        return row.end_offset > manifest.end_offset and row.leader_epoch >= manifest.leader_epoch
 
     async def apply(self, rows: Sequence[tuple[RowAt, memoryview | CorruptWalObject]]) -> None:
         """Write the rows of one object that are newer than the manifests of their partitions. Raises OSError."""
