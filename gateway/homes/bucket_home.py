@@ -251,6 +251,7 @@ class BucketHome:
         services.upkeep.uploads = self._uploads
         self._cache.serve(services.partitions.log_directory)
         if self._journal is None:
+            self.readiness.joined()
             return
         has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
         self._tail = MetadataTail(has_more, catch_up, self._poll_s)
