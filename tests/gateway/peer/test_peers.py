@@ -146,8 +146,10 @@ class TestUnavailable:
     async def test_a_silent_broker_is_given_up_with_its_connection(
         self, peers: Peers, addresses: Addresses
     ) -> None:
-        async with fake_broker(silent) as broker:
+        async with fake_broker(beaten) as broker:
             addresses[OTHER] = broker.address
+            await peers.ask(OTHER, heartbeat())
+            broker.answer = silent
             with pytest.raises(PeerUnavailable, match=r"no answer within 0\.05 s"):
                 await peers.ask(OTHER, heartbeat(), timeout_s=0.05)
             broker.answer = beaten
