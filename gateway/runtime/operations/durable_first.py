@@ -62,7 +62,10 @@ class DurableFirst:
 
     async def run(self, judge: Callable[[], Decided[A]]) -> A:
         """Carry out an operation as `start` does; returns its answer once it is durable and folded in."""
-        return await asyncio.shield(self.start(judge))
+        task = self.start(judge)
+        # The error of an operation whose caller was cancelled has nobody left to take it.
+        task.add_done_callback(lambda done: done.cancelled() or done.exception())
+        return await asyncio.shield(task)
 
     async def _run(self, judge: Callable[[], Decided[A]]) -> A:
         before = self._begun

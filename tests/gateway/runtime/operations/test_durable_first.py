@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Sequence
 
 import pytest
@@ -72,6 +73,21 @@ class TestJudging:
             await operations.run(refuse)
         assert await operations.run(lambda: Decision((1,), "done")) == "done"
         assert not operations.is_running
+
+    async def test_nothing_complains_of_a_failure_whose_caller_was_cancelled(self) -> None:
+        journal, complaints = CountingJournal(), list[object]()
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: complaints.append(context))
+        operations = DurableFirst(journal)
+        journal.answers.clear()
+        caller = asyncio.ensure_future(operations.run(lambda: Decision((1,), None)))
+        await asyncio.sleep(0)
+        caller.cancel()
+        journal.fails = True
+        journal.answers.set()
+        await asyncio.wait([caller])
+        await operations.finish()
+        gc.collect()
+        assert complaints == []
 
     async def test_operations_wait_for_each_other(self) -> None:
         journal = CountingJournal()
