@@ -48,6 +48,8 @@ class Listing:
         self.saved_epochs: list[tuple[int, int]] | None = None
         """The leader epochs in the checkpoint; None without a readable checkpoint."""
         self.log_start_offset = 0
+        self.dropped_bytes = 0
+        """The bytes of segments below the log start offset that were removed just now."""
         self.doubted: set[int] = set()
         """The base offsets of segments whose transaction index must be rebuilt."""
         self._list_segments()
@@ -96,7 +98,9 @@ class Listing:
         table.clear()
         below = min(self.log_start_offset, -1 if covered is None else covered)
         while len(self.segments) > 1 and self.segments[1].base_offset <= below:
-            self.remove(self.segments.pop(0))
+            dropped = self.segments.pop(0)
+            self.dropped_bytes += dropped.size_bytes
+            self.remove(dropped)
 
     def _read_checkpoints(self) -> None:
         if LOG_START_OFFSET in self.files:

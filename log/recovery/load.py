@@ -166,10 +166,11 @@ class _Loader:
             return False
         active = self.segments[-1]
         size_bytes = sum(segment.size_bytes for segment in self.segments)
+        stopped_bytes = size_bytes + self.listing.dropped_bytes
         if (
             active.base_offset != clean_stop.active_base_offset
             or active.size_bytes != clean_stop.active_size_bytes
-            or size_bytes != clean_stop.size_bytes
+            or stopped_bytes != clean_stop.size_bytes
             or clean_stop.log_end_offset < self.log_start_offset
             or (size_bytes and self.listing.saved_epochs is None)
         ):

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from log import CorruptRecord, IncompatibleFormat, PartitionLog, Storage, lookups, reopening
+from log.files.checkpoints import encode_offsets
 from log.files.data_file import DataFile
 from log.files.file_names import LEADER_EPOCHS, LOG_START_OFFSET
 from log.recovery.clean_stop import CleanStop
@@ -89,6 +90,20 @@ class TestCleanStop:
         assert isinstance(stop, CleanStop)
         wrong = replace(stop, **{field: -1})
         assert_whole(open_log(tmp_path / "log", clean_stop=wrong))
+
+    def test_a_check_before_segments_are_dropped_vouches_for_the_others(self, tmp_path: Path) -> None:
+        """Segments below the log start offset stay until a snapshot covers them, and the check of a crashed log writes one."""
+        written(tmp_path).close(clean=False)
+        for snapshot in (tmp_path / "log").glob("*.snapshot"):
+            snapshot.unlink()
+        (tmp_path / "log" / LOG_START_OFFSET).write_bytes(encode_offsets({("t", 0): 25}))
+        stop = open_log(tmp_path / "log").close(clean=True)
+        assert isinstance(stop, CleanStop)
+        before = segment_files(tmp_path)
+        again = open_log(tmp_path / "log", clean_stop=stop)
+        assert len(segment_files(tmp_path)) < len(before)
+        assert again.clean_stop == stop
+        assert_whole(again)
 
     def test_missing_segment_is_noticed(self, tmp_path: Path) -> None:
         stop = written(tmp_path).close(clean=True)
