@@ -47,6 +47,8 @@ _UP_TO_PRODUCER: Final = struct.Struct(">hiqq")
 _PRODUCER: Final = struct.Struct(">qhii")
 NO_UPLOADS: Final = {"seqgate.cluster.wal.max.bytes": str(1 << 40)}
 """No upload begins, so that the next start finds the same bucket."""
+SAME_NODE: Final = {"node.id": "1", "seqgate.cluster.lease.ms": "1000"}
+"""Each start replaces the killed gateway before it, and waits 1.1 s until the lease of that one is over."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ class Place:
 
     def gateway(self, directory: Path) -> SeqgateBroker:
         """Return a gateway that was not started yet, on a directory of its own."""
-        settings = {"seqgate.cluster": self.address, **NO_UPLOADS, **self.settings}
+        settings = {"seqgate.cluster": self.address, **SAME_NODE, **NO_UPLOADS, **self.settings}
         return SeqgateBroker(directory, settings, environment=self.environment)
 
 
