@@ -55,7 +55,7 @@ STARTING_MS: Final = 60_000
 
 
 class Started(NamedTuple):
-    """What a start has made."""
+    """The results of a start."""
 
     session: Session
     shared: SharedLog

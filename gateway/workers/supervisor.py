@@ -217,7 +217,7 @@ class Supervisor:
         return True
 
     def _register(self, worker: WorkerProcess) -> None:
-        """Have clients sent to a worker that serves. `_turn` tries again what the disk refuses."""
+        """Send clients to a worker that serves. `_turn` tries again what the disk refuses."""
         broker = self._registration(worker.number, worker.ready)
         worker.is_registered = self._change_safely(lambda: list(serves(self._metadata.image, broker)))
 

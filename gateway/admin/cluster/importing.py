@@ -85,7 +85,7 @@ class _Import:
         self._reads = PersistentReads(objects, "the import waits for the store")
         self._manifests = Manifests(objects)
         self._known = SharedLogContent()
-        """What the bucket has in `meta/`."""
+        """The objects that the bucket has in `meta/`."""
 
     async def begin(self) -> None:
         """Take an empty bucket, or the one of an import of this directory that ended early. Raises ControlError."""

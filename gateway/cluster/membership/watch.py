@@ -33,7 +33,7 @@ class Watched(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """What a watch ended with."""
+    """The end of a watch."""
 
     end_seq: int
     """The first empty place of the log, or that of its seal."""

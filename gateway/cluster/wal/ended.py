@@ -56,7 +56,7 @@ class EndedSessions(Protocol):
 
 
 class SessionState(enum.Enum):
-    """What the metadata says about a session."""
+    """The state of a session, as the metadata has it."""
 
     RUNNING = enum.auto()
     """The session is that of a live broker, or may be that of a gateway that starts."""
