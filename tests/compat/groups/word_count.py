@@ -105,6 +105,8 @@ class WordCount:
         """How many counts were written for each word: one per time that the application read the word."""
         self.counts: dict[str, int] = {}
         """The last count written for each word."""
+        self._settled = (0, 0)
+        """How many words were sent, and how many counts were written, when all was committed for the last time."""
         self._changelog = changelog
         self._guarantee = guarantee
         self._protocol = protocol
@@ -180,9 +182,15 @@ class WordCount:
 
     @property
     def backlog(self) -> int:
-        """Return how many sent words have no written count yet."""
-        told = sum(self.offsets(self.output, part)[1] for part in range(PARTITIONS))
-        return self.expected.total() - told
+        """Return how many of the words sent since all was committed have no written count yet.
+
+        Counts written again after a kill before that do not stand for new words.
+        """
+        sent, told = self._settled
+        return (self.expected.total() - sent) - (self._written_counts() - told)
+
+    def _written_counts(self) -> int:
+        return sum(self.offsets(self.output, part)[1] for part in range(PARTITIONS))
 
     def await_every_word(self, *, told_last: bool = True) -> None:
         """Wait until each word was counted at least as often as it was sent.
@@ -209,6 +217,7 @@ class WordCount:
 
         self._await(is_committed, "all is committed")
         self.read_output()
+        self._settled = (self.expected.total(), self._written_counts())
 
     def offsets(self, topic: str, partition: int) -> tuple[int, int]:
         """Return the log start offset and the high watermark."""
