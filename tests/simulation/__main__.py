@@ -1,4 +1,4 @@
-"""Runs seeds of the whole-gateway simulation: `--seed 7` replays one, `--seeds 100` or `--seconds 60` run
+"""Runs seeds of the simulation of whole gateways: `--seed 7` replays one, `--seeds 100` or `--seconds 60` run
 many.
 
 Prints every seed with a breach and the command to replay it. The last line is JSON with the counts of all
@@ -31,38 +31,43 @@ def main() -> int:
         environment = {**os.environ, "PYTHONHASHSEED": HASH_SEED}
         os.execve(sys.executable, [sys.executable, "-m", "tests.simulation", *sys.argv[1:]], environment)
     if arguments.seeds is None and arguments.seconds is None:
-        return _run_one(arguments.seed, in_bucket=arguments.bucket)
+        return _run_one(arguments.seed, _kind(arguments))
     return _run_many(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tests.simulation", description=__doc__)
     parser.add_argument("--seed", type=int, default=0, help="the seed, or the first of many")
-    parser.add_argument(
+    kinds = parser.add_mutually_exclusive_group()
+    kinds.add_argument(
         "--bucket", action="store_true", help="run a gateway whose records are durable in a bucket"
     )
+    kinds.add_argument("--cluster", action="store_true", help="run several gateways over one bucket")
     parser.add_argument("--seeds", type=int, help="run this many seeds")
     parser.add_argument("--seconds", type=float, help="begin no further seed after this many seconds")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="seeds to run at a time")
     return parser
 
 
-def _outcome(seed: int, *, in_bucket: bool) -> Outcome:
-    from tests.simulation.plan import bucket_plan_of
-    from tests.simulation.simulation import run_seed
-
-    return run_seed(seed, bucket_plan_of(seed) if in_bucket else None)
+def _kind(arguments: argparse.Namespace) -> str:
+    return "bucket" if arguments.bucket else "cluster" if arguments.cluster else ""
 
 
-def _run_one(seed: int, *, in_bucket: bool) -> int:
-    outcome = _outcome(seed, in_bucket=in_bucket)
+def _outcome(seed: int, kind: str) -> Outcome:
+    from tests.simulation.worlds import World
+
+    return World(kind).run(seed)
+
+
+def _run_one(seed: int, kind: str) -> int:
+    outcome = _outcome(seed, kind)
     print(outcome.told())
     print(json.dumps({"counts": dict(sorted(outcome.counts.items())), "fingerprint": outcome.fingerprint}))
     return 1 if outcome.breaches else 0
 
 
-def _told(seed: int, in_bucket: bool) -> tuple[int, Counter[str], list[str], str, str]:
-    outcome = _outcome(seed, in_bucket=in_bucket)
+def _told(seed: int, kind: str) -> tuple[int, Counter[str], list[str], str, str]:
+    outcome = _outcome(seed, kind)
     return seed, outcome.counts, outcome.breaches, outcome.told(), outcome.fingerprint
 
 
@@ -76,10 +81,10 @@ def _seeds(arguments: argparse.Namespace) -> Iterator[int]:
 def _run_many(arguments: argparse.Namespace) -> int:
     counts: Counter[str] = Counter()
     breaches: list[str] = []
-    seeds = _seeds(arguments)
+    seeds, kind = _seeds(arguments), _kind(arguments)
     with ProcessPoolExecutor(arguments.jobs) as pool:
         # one job per worker, so that no job is left when the time is over
-        running = {pool.submit(_told, seed, arguments.bucket) for seed in islice(seeds, arguments.jobs)}
+        running = {pool.submit(_told, seed, kind) for seed in islice(seeds, arguments.jobs)}
         while running:
             for future in [future for future in running if future.done()]:
                 running.discard(future)
@@ -91,7 +96,7 @@ def _run_many(arguments: argparse.Namespace) -> int:
                     breaches += [f"seed {seed}: {breach}" for breach in found[:3]]
                 following = next(seeds, None)
                 if following is not None:
-                    running.add(pool.submit(_told, following, arguments.bucket))
+                    running.add(pool.submit(_told, following, kind))
             wait(running, return_when=FIRST_COMPLETED)
     print(json.dumps({"part": "simulation", "counts": dict(sorted(counts.items())), "breaches": breaches}))
     return 1 if breaches else 0

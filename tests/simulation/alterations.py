@@ -149,6 +149,27 @@ def go_back(history: History, chance: Random) -> list[Event] | None:
     return events
 
 
+def tell_an_end_too_early(history: History, chance: Random) -> list[Event] | None:
+    """Let an answer tell an end behind a record that was sent after it."""
+    facts, events = Facts(history), list(history.events)
+    choices = []
+    for index, event in enumerate(events):
+        if isinstance(event, Fetched):
+            later = [
+                offset
+                for name, offset in facts.stored.items()
+                if facts.sent[name].partition == event.partition and facts.sent[name].at_ms > event.at_ms
+            ]
+            choices += [(index, offset) for offset in later]
+    if not choices:
+        return None
+    index, offset = chance.choice(choices)
+    chosen = events[index]
+    assert isinstance(chosen, Fetched)
+    events[index] = replace(chosen, high_watermark=offset + 1)
+    return events
+
+
 def leave_out_of_an_answer(history: History, chance: Random) -> list[Event] | None:
     """Remove a record from the middle of an answer; its transaction can't be aborted, so nothing explains the gap."""
     kept = {name.encode(): name for name in _kept(history)}
@@ -294,6 +315,7 @@ ALTERATIONS: tuple[Alteration, ...] = (
     answer_another_offset,
     go_back,
     leave_out_of_an_answer,
+    tell_an_end_too_early,
     change_a_value,
     show_aborted,
     halve_a_transaction,

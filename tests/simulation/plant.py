@@ -18,23 +18,21 @@ import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from itertools import chain, count, islice, takewhile
 from pathlib import Path
 
-from tests.simulation.plan import Plan, bucket_plan_of, plan_of
 from tests.simulation.planted import FAULTS, SOUGHT
 from tests.simulation.planted import seeds as kept_seeds
 from tests.simulation.planted.seeds import KEPT
-from tests.simulation.profiles import bucket_profile_name_of, profile_name_of
-from tests.simulation.simulation import run_seed
+from tests.simulation.worlds import World
 
 HASH_SEED = "0"
 KEPT_IN = Path(kept_seeds.__file__)
 ALL = {**FAULTS, **SOUGHT}
-LONGEST_S = 15.0
-"""The longest run, in virtual time: many seeds find more than long runs do."""
+LONGEST_S = {World.DISK: 15.0, World.BUCKET: 15.0, World.CLUSTER: 25.0}
+"""The longest runs, in virtual time: many seeds find more than long runs do."""
 SEEDS = 60
 
 
@@ -80,22 +78,21 @@ class Found:
         return f"| `{self.fault}` | {ALL[self.fault].mistake} | {checkers} | {self.seed} |"
 
 
-def plan_for(seed: int, *, in_bucket: bool) -> Plan:
-    """Return the seed's plan, shortened."""
-    plan = bucket_plan_of(seed) if in_bucket else plan_of(seed)
-    return replace(plan, duration_s=min(plan.duration_s, LONGEST_S))
+def run_of(world: World, seed: int) -> list[str]:
+    """Return the breaches of a run, with the fault that is planted now, if any."""
+    return world.run(seed, LONGEST_S[world]).breaches
 
 
 def breaches_of(fault: str, seed: int) -> list[str]:
     """Return the breaches of a run with the fault."""
     with ALL[fault].plant():
-        return run_seed(seed, plan_for(seed, in_bucket=ALL[fault].in_bucket)).breaches
+        return run_of(ALL[fault].world, seed)
 
 
 @lru_cache
-def is_unsound(seed: int, *, in_bucket: bool) -> bool:
+def is_unsound(seed: int, world: World) -> bool:
     """Return whether a run without any fault shows a breach."""
-    return bool(run_seed(seed, plan_for(seed, in_bucket=in_bucket)).breaches)
+    return bool(run_of(world, seed))
 
 
 def try_seed(fault: str, seed: int) -> Tried:
@@ -104,7 +101,7 @@ def try_seed(fault: str, seed: int) -> Tried:
     checkers = tuple(dict.fromkeys(breach.split(":", 1)[0] for breach in breaches))
     if not breaches:
         return Tried(fault, seed, ())
-    return Tried(fault, seed, checkers, breaches[0], is_unsound(seed, in_bucket=ALL[fault].in_bucket))
+    return Tried(fault, seed, checkers, breaches[0], is_unsound(seed, ALL[fault].world))
 
 
 def seeds_for(fault: str, first: int) -> Iterator[int]:
@@ -115,15 +112,14 @@ def seeds_for(fault: str, first: int) -> Iterator[int]:
     """
     profiles = ALL[fault].profiles
     kept = KEPT.get(fault)
-    in_bucket = ALL[fault].in_bucket
-    alike = {seed for other, seed in KEPT.items() if ALL[other].in_bucket == in_bucket}
+    world = ALL[fault].world
+    alike = {seed for other, seed in KEPT.items() if ALL[other].world is world}
     others = sorted(alike - {kept})
-    name_of = bucket_profile_name_of if in_bucket else profile_name_of
     if kept is not None:
         yield kept
     further = (seed for seed in count(first) if seed != kept and seed not in others)
     for seed in chain(others, further):
-        if not profiles or name_of(seed) in profiles:
+        if not profiles or world.profile_name_of(seed) in profiles:
             yield seed
 
 

@@ -9,7 +9,7 @@ from random import Random
 import pytest
 
 from tests.simulation.loop import SimulatedLoop, Stuck
-from tests.simulation.process import Process
+from tests.simulation.process import DriftingClock, Process
 
 
 @pytest.fixture
@@ -99,3 +99,50 @@ def test_what_nobody_takes_care_of_is_noted(loop: SimulatedLoop) -> None:
 
     loop.run_until_complete(work())
     assert "unexpected" in loop.unhandled[0]
+
+
+def test_a_drifting_clock_runs_at_its_rate_and_is_never_set() -> None:
+    clock = DriftingClock()
+    clock.run_at(1.5, 10.0)
+    assert clock.read(10.0) == 10.0
+    assert clock.read(14.0) == 16.0
+    clock.run_at(0.5, 14.0)
+    assert clock.read(14.0) == 16.0
+    assert clock.read(16.0) == 17.0
+    assert clock.loop_s(17.0) == 16.0
+
+
+@pytest.mark.parametrize("rate", [0.95, 1.0, 1.05])
+def test_timers_of_a_process_follow_the_clock_of_its_machine(loop: SimulatedLoop, rate: float) -> None:
+    clock = DriftingClock()
+    clock.run_at(rate, 0.0)
+
+    async def wait() -> float:
+        began_s = loop.time()
+        await asyncio.sleep(10.0)
+        async with asyncio.timeout(10.0) as limit:
+            assert limit.when() == pytest.approx(loop.time() + 10.0)
+        return loop.time() - began_s
+
+    async def work() -> None:
+        assert await Process("machine", clock).begin(wait()) == pytest.approx(10.0, abs=1e-5)
+        assert loop.now_s == pytest.approx(10.0 / rate, abs=1e-5)
+
+    loop.run_until_complete(work())
+
+
+def test_a_process_that_waits_for_its_clock_comes_to_an_end(loop: SimulatedLoop) -> None:
+    """Rounding must not let a timer of a drifting clock fire for ever without that time passes."""
+    clock = DriftingClock()
+    clock.run_at(0.957, 0.0)
+
+    async def wait() -> None:
+        for _ in range(2_000):
+            due_s = loop.time() + 0.1
+            while loop.time() < due_s:
+                await asyncio.sleep(due_s - loop.time())
+
+    async def work() -> None:
+        await Process("machine", clock).begin(wait())
+
+    loop.run_until_complete(work())

@@ -141,3 +141,54 @@ def test_one_that_does_not_read_holds_its_sender_up() -> None:
         writer.close()
 
     scene.run(work())
+
+
+@pytest.mark.parametrize("one_way", [("server", "client"), ("client", "server")])
+def test_bytes_of_one_direction_wait(one_way: tuple[str, str]) -> None:
+    scene = Scene(3)
+
+    async def work() -> None:
+        echoed = scene.client.begin(scene.echoed(2_000))
+        while not scene.received:
+            await asyncio.sleep(0.0001)
+        scene.network.part(*one_way, one_way=True)
+        await asyncio.sleep(60.0)
+        assert not echoed.done()
+        requests_arrive = one_way == ("server", "client")
+        assert (len(scene.received[0]) == 2_000) == requests_arrive
+        scene.network.rejoin(*one_way)
+        assert await echoed == SENT[:2_000]
+
+    scene.run(work())
+
+
+def test_a_slow_pair_is_slow_until_it_is_not() -> None:
+    scene = Scene(0)
+
+    async def took_s() -> float:
+        began_s = scene.loop.now_s
+        assert await scene.client.begin(scene.echoed(100)) == SENT[:100]
+        return scene.loop.now_s - began_s
+
+    async def work() -> None:
+        scene.network.pairs.slow_down("client", "server", 1_000.0)
+        assert await took_s() > 20.0
+        scene.network.pairs.slow_down("client", "server", 0.0)
+        assert await took_s() < 15.0
+
+    scene.run(work())
+
+
+def test_a_server_that_stands_still_accepts_and_answers_when_it_goes_on() -> None:
+    scene = Scene(0)
+
+    async def work() -> None:
+        scene.server.is_paused = True
+        echoed = scene.client.begin(scene.echoed(100))
+        await asyncio.sleep(60.0)
+        assert not echoed.done()
+        assert not scene.received
+        scene.server.resume()
+        assert await echoed == SENT[:100]
+
+    scene.run(work())

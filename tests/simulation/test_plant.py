@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from tests.simulation import plant
 from tests.simulation.plant import Found, seeds_for
 from tests.simulation.planted import FAULTS
 from tests.simulation.planted.seeds import KEPT
-from tests.simulation.profiles import bucket_profile_name_of, profile_name_of
+from tests.simulation.worlds import World
 
 SEEDS = 40
 """The seeds tried for each fault, the kept one first."""
@@ -29,7 +28,7 @@ RUNS = 6
 
 def _parts() -> list[list[str]]:
     """Divide the faults; those of one seed stay together, so that each seed runs once without a fault."""
-    faults = sorted(KEPT, key=lambda fault: (FAULTS[fault].in_bucket, KEPT[fault], fault))
+    faults = sorted(KEPT, key=lambda fault: (FAULTS[fault].world.value, KEPT[fault], fault))
     size = -(-len(faults) // RUNS)
     return [faults[begin : begin + size] for begin in range(0, len(faults), size)]
 
@@ -48,15 +47,15 @@ def test_every_fault_has_a_kept_seed() -> None:
     assert FAULTS.keys() == KEPT.keys(), "python -m tests.simulation.plant --fault NAME --keep keeps one"
 
 
-@pytest.mark.parametrize(("in_bucket", "name_of"), [(False, profile_name_of), (True, bucket_profile_name_of)])
+@pytest.mark.parametrize("world", list(World))
 def test_the_kept_seed_comes_first_then_seeds_of_the_profiles_of_the_fault(
-    in_bucket: bool, name_of: Callable[[int], str]
+    world: World,
 ) -> None:
-    fault = next(name for name, fault in FAULTS.items() if fault.profiles and fault.in_bucket == in_bucket)
+    fault = next(name for name, fault in FAULTS.items() if fault.profiles and fault.world is world)
     seeds = list(islice(seeds_for(fault, 0), 40))
     assert seeds[0] == KEPT[fault]
     assert len(set(seeds)) == len(seeds)
-    assert all(name_of(seed) in FAULTS[fault].profiles for seed in seeds[1:])
+    assert all(world.profile_name_of(seed) in FAULTS[fault].profiles for seed in seeds[1:])
     assert set(seeds[1:]) - set(KEPT.values())
 
 

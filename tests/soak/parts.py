@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Part:
-    """A part: `module` takes --seconds and --seed and prints a line of JSON at its end; `weight` is its share
+    """A part: `module` takes --seconds, --seed and the `options`, and prints a line of JSON at its end; `weight` is its share
     of the time.
     """
 
@@ -15,12 +15,20 @@ class Part:
     module: str
     does: str
     weight: float
+    options: tuple[str, ...] = ()
 
 
 PARTS = (
     Part("disk", "tests.faults.soak", "a disk that fails, tears, forgets and flips bits", 2),
     Part("names", "tests.properties.random_names", "what is remembered of producer names, beside a model", 1),
     Part("simulation", "tests.simulation", "whole gateways with their clients in virtual time", 4),
+    Part(
+        "clusters",
+        "tests.simulation",
+        "several gateways over one bucket with their clients in virtual time",
+        4,
+        ("--cluster",),
+    ),
     Part("bucket", "tests.properties.wal_soak", "gateways that follow each other in a failing bucket", 1),
     Part("planted faults", "tests.simulation.plant", "mistakes planted in the code, which must be found", 2),
     Part("random tests", "tests.soak.random_tests", "the random tests of make test, from new seeds", 2),

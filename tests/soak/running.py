@@ -18,7 +18,8 @@ PATIENCE_S = 900.0
 
 def run_part(part: Part, seconds: float, seed: int, keep: Path | None) -> Result:
     """Run a part to its end. A part without a last line of JSON has failed."""
-    command = [sys.executable, "-m", part.module, "--seconds", f"{seconds:.0f}", "--seed", str(seed)]
+    limits = ["--seconds", f"{seconds:.0f}", "--seed", str(seed)]
+    command = [sys.executable, "-m", part.module, *part.options, *limits]
     try:
         done = subprocess.run(
             command,

@@ -119,6 +119,8 @@ def _administrator(name: str, random: Random, traits: Traits, surroundings: Surr
     pause_s = random.choice(traits.change_pauses_s)
     named = sorted(surroundings.history.named)
     switched = frozenset(topic for topic in named if random.random() < 0.3)
+    if surroundings.cluster is not None:
+        switched = frozenset()  # no client knows when the last gateway has heard of the change
     surroundings.history.switched |= switched
     return Administrator(
         surroundings,

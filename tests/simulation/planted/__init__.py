@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.simulation.planted import (
+    clustering,
     collecting,
     compacting,
     coordinators,
@@ -21,6 +22,7 @@ __all__ = [
     "FAULTS",
     "SOUGHT",
     "Fault",
+    "clustering",
     "collecting",
     "compacting",
     "coordinators",

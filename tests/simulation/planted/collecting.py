@@ -16,9 +16,10 @@ from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
 from gateway.cluster.uploads.uploads import Uploads
 from log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault, fault_in
+from tests.simulation.worlds import World
 
 
-@fault_in("zombies", in_bucket=True, is_found=False)
+@fault_in("zombies", world=World.BUCKET, is_found=False)
 def boundary_moved_without_the_barrier() -> list[Change]:
     """objects are deleted as soon as their rows are in a manifest, by a session that may have ended before it replaced the manifest"""
     upload_one = Uploads._upload_one
@@ -33,7 +34,7 @@ def boundary_moved_without_the_barrier() -> list[Change]:
     return [(Uploads, "_upload_one", and_collect)]
 
 
-@fault_in("zombies", in_bucket=True, is_found=False)
+@fault_in("zombies", world=World.BUCKET, is_found=False)
 def parts_deleted_without_the_barrier() -> list[Change]:
     """the parts that a manifest replaces are deleted at once, by a session that may have ended before it replaced the manifest"""
     upload = PartitionUploads.upload
@@ -46,7 +47,7 @@ def parts_deleted_without_the_barrier() -> list[Change]:
     return [(PartitionUploads, "upload", and_delete)]
 
 
-@fault_in("zombies", in_bucket=True, is_found=False)
+@fault_in("zombies", world=World.BUCKET, is_found=False)
 def manifest_of_a_later_session_replaced() -> list[Change]:
     """a gateway that finds the manifest of a later session replaces it, as it does with one of an earlier session"""
     replace = Manifests.replace
@@ -67,7 +68,7 @@ def manifest_of_a_later_session_replaced() -> list[Change]:
     return [(Manifests, "replace", regardless)]
 
 
-@fault_in("names", "names and power", in_bucket=True, is_found=False)
+@fault_in("names", "names and power", world=World.BUCKET, is_found=False)
 def side_files_ahead_of_their_records() -> list[Change]:
     """a manifest gets the side files of the local disk, which may be ahead of the records that are durable"""
 
@@ -92,7 +93,7 @@ def earlier_sessions_not_needed() -> list[Change]:
     return [(ended_logs, "Coverage", Nothing)]
 
 
-@fault_in("deletions", in_bucket=True, is_found=False)
+@fault_in("deletions", world=World.BUCKET, is_found=False)
 def covered_by_offset_only() -> list[Change]:
     """a row counts as covered when the manifest has its records, whatever the log start offset and the side files are"""
 
@@ -102,7 +103,7 @@ def covered_by_offset_only() -> list[Change]:
     return [(coverage._Rows, "are_in", are_in)]
 
 
-@fault_in("zombies", "takeovers", in_bucket=True)
+@fault_in("zombies", "takeovers", world=World.BUCKET)
 def compacted_segments_kept() -> list[Change]:
     """an upload keeps the parts of a segment by its base offset, although a compaction has replaced the file"""
 

@@ -6,6 +6,7 @@ from log.files.residency import SparseFile
 from log.files.sparse_disk import SparseDisk
 from tests.faults.holes import Holes
 from tests.simulation.planted.fault import Change, bucket_fault, fault_in
+from tests.simulation.worlds import World
 
 _ZEROS: Change = (Holes, "check_read", lambda *_: None)
 """A hole of the simulated disk gives zeros, as that of a real one does. Without this, its reader would fail the run."""
@@ -36,7 +37,7 @@ def holes_count_as_cached() -> list[Change]:
     ]
 
 
-@fault_in(in_bucket=True, is_found=False)
+@fault_in(world=World.BUCKET, is_found=False)
 def holes_forgotten_at_a_stop() -> list[Change]:
     """a start after a clean stop takes the segment files on the disk for whole"""
     restore = SparseDisk.restore

@@ -1,0 +1,62 @@
+"""A fixed part of what `make soak` runs: several gateways over one bucket with their clients, from fixed seeds."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+
+from tests.simulation.cluster.plan import MEAN_S, cluster_plan_of
+from tests.simulation.cluster.profiles import PROFILES, cluster_profile_name_of
+from tests.support.gateway_process import REPOSITORY
+
+SEEDS = 20
+REPLAYED = (3, 13)
+DISPLACED = "import sys; padding = [bytearray(size) for size in range(9_000)]; del padding[::2]; "
+REPLAY = (
+    "from tests.simulation.cluster.simulation import run_cluster_seed; "
+    "print(run_cluster_seed(int(sys.argv[1])).fingerprint)"
+)
+
+
+def run(*arguments: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, *arguments],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONHASHSEED": "0"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+def test_nothing_is_lost_doubled_or_out_of_order() -> None:
+    status, told = run("-m", "tests.simulation", "--cluster", "--seeds", str(SEEDS), "--jobs", "1")
+    assert status == 0, told
+    counts: dict[str, Any] = json.loads(told.splitlines()[-1])["counts"]
+    # A run without these events would find no breach.
+    assert counts["records checked"] > 500 * SEEDS
+    assert counts["starts"] > 4 * SEEDS
+    assert counts["kill"] > SEEDS
+    assert counts["fenced"] > SEEDS // 5
+    assert counts["transactions ended"] > SEEDS
+
+
+@pytest.mark.parametrize("seed", REPLAYED)
+def test_a_seed_is_replayed_exactly(seed: int) -> None:
+    _, fingerprint = run("-c", "import sys; " + REPLAY, str(seed))
+    _, again = run("-c", DISPLACED + REPLAY, str(seed))
+    assert len(fingerprint.strip()) == 16, fingerprint
+    assert again == fingerprint
+
+
+def test_every_profile_is_drawn_and_every_kind_of_fault_happens() -> None:
+    drawn = {cluster_profile_name_of(seed) for seed in range(200)}
+    assert drawn == {"", *PROFILES}
+    happening = {kind for seed in range(200) for kind in cluster_plan_of(seed).shared.befalls}
+    assert happening == set(MEAN_S)
