@@ -10,6 +10,7 @@ from log.directory.share import DirectoryShare
 from log.durability.cached_durability import CachedDurability
 from log.durability.durability import Durability, LocalDurability
 from log.durability.flush_ticket import FileRange, FlushTicket
+from log.durability.kept_writes import KeptWrites
 from log.environment import LogEnvironment
 from log.errors import (
     CorruptRecord,
@@ -79,6 +80,7 @@ __all__ = [
     "InvalidTimestamp",
     "InvalidTxnState",
     "KeptRegion",
+    "KeptWrites",
     "LocalDurability",
     "LogConfig",
     "LogDirectory",

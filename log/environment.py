@@ -19,6 +19,8 @@ from seq_validator.names import NameBudget, TopicNames
 if TYPE_CHECKING:
     import uuid
 
+    from log.files.data_file import DataFile
+
 
 class DelayedLimit:
     """The limits on delayed records, in one partition and in the whole process."""
@@ -94,6 +96,12 @@ class LogEnvironment:
         if known is None:
             known = self._topic_names[topic_id] = TopicNames(self.name_budget)
         return known
+
+    def forget_file(self, file: DataFile) -> None:
+        """Drop everything in memory about a segment file that is closed for good."""
+        self.forget_indexes(file.path)
+        if self.durability.kept_writes is not None:
+            self.durability.kept_writes.forget(file)
 
     def forget_indexes(self, path: str) -> None:
         """Drop the cached indexes of the segment file `path`, which changes or is removed."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any, Final
 
+from log.durability.kept_writes import KeptBatch
 from log.errors import CorruptRecord, StorageFailed
 from log.format.stamping import stamp
 from log.segments.segment import Segment
@@ -88,6 +89,10 @@ class LogWriter:
             outage.fail(
                 f"only {written} of {batch.size_bytes} bytes could be written; is the disk full?", no_room
             )
+        kept_writes = self._environment.durability.kept_writes
+        if kept_writes is not None:
+            kept = KeptBatch(active.size_bytes, batch.base_offset, last_offset + 1, (head, rest))
+            kept_writes.keep(active.file, kept)
         return log_append_time_ms
 
     def roll(self, log_end_offset: int, now_ms: int) -> bool:

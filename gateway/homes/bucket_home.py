@@ -55,11 +55,13 @@ from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.services import Services
 from gateway.runtime.topics.follow_settings import put_limits
 from gateway.runtime.topics.shared_journal import SharedJournal
+from gateway.server.server import RECEIVE_BUFFER_BYTES
 from log import (
     CachedDurability,
     DirectoryLocked,
     Durability,
     IncompatibleFormat,
+    KeptWrites,
     LocalDurability,
     LogError,
     PartitionLog,
@@ -98,7 +100,10 @@ class BucketHome:
         self._path = Path(config.str("log.dirs"))
         self._cache = LocalCache(config, machine)
         self._checks = StartChecks(machine.storage, self._path, self._address)
-        self.durability: Durability = CachedDurability(machine.storage)
+        kept_writes = KeptWrites(
+            least_bytes=RECEIVE_BUFFER_BYTES, max_bytes=config.int("seqgate.cluster.unwritten.max.bytes")
+        )
+        self.durability: Durability = CachedDurability(machine.storage, kept_writes)
         self._calls = Counts()
         self._objects: ObjectStore
         self.wal: SessionWal

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from log.durability.flush_ticket import FlushTicket
+    from log.durability.kept_writes import KeptWrites
     from log.files.data_file import DataFile
     from log.files.disk import FileSystemFlush
     from log.files.storage import Storage
@@ -28,9 +29,10 @@ class CachedDurability:
     max_shares = 1
     rounds_overlap = True
 
-    def __init__(self, storage: Storage) -> None:
-        """Create for the storage that holds the files."""
+    def __init__(self, storage: Storage, kept_writes: KeptWrites | None = None) -> None:
+        """Create for the storage that holds the files. Without `kept_writes` rounds read all batches from their files."""
         self._storage = storage
+        self.kept_writes = kept_writes
         self._rebuilt: set[str] = set()
         """The segment files that were built from the bucket, and not checked since."""
 

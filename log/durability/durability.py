@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from log.durability.flush_ticket import FlushTicket
+    from log.durability.kept_writes import KeptWrites
     from log.files.disk import FileSystemFlush
     from log.files.storage import Storage
 
@@ -30,6 +31,10 @@ class Durability(DurableFiles, Protocol):
     """The most parts into which the tickets of one round may be divided; 1 where one object holds a whole round."""
     rounds_overlap: bool
     """Whether a round may begin before the previous round has ended. If so, a ticket leaves out the data of tickets in flight."""
+
+    @property
+    def kept_writes(self) -> KeptWrites | None:
+        """The batches that are kept in memory until a round takes them; None where rounds do not need their bytes."""
 
     def commit(self, tickets: Sequence[FlushTicket]) -> list[OSError | None]:
         """Make each ticket durable, all or nothing; return the error of each, None for success.
@@ -57,6 +62,7 @@ class LocalDurability:
     """Makes files and directories of the local disk durable by fsync."""
 
     rounds_overlap = False
+    kept_writes = None
 
     def __init__(self, storage: Storage, max_shares: int = 1 << 30) -> None:
         """Take the disk's storage. By default a round may be divided into one share per worker thread."""

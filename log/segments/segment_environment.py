@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from log.files.data_file import DataFile
     from log.files.durable_files import DurableFiles
     from log.files.storage import Storage
     from log.segments.damage_register import DamageRegister
@@ -25,6 +26,9 @@ class SegmentEnvironment(Protocol):
     @property
     def durability(self) -> DurableFiles:
         """The durability that persists files and directories."""
+
+    def forget_file(self, file: DataFile) -> None:
+        """Drop everything in memory about a segment file that is closed for good."""
 
     def forget_indexes(self, path: str) -> None:
         """Drop the cached indexes of the segment file `path`, which changes or is removed."""

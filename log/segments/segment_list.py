@@ -114,7 +114,7 @@ class SegmentList:
         """Close the files and drop the cached indexes. With `for_readers` readers that have begun may finish."""
         for segment in self.segments:
             self._storage.descriptors.retire(segment.file, for_readers=for_readers)
-            self._environment.forget_indexes(segment.file.path)
+            self._environment.forget_file(segment.file)
 
     def drop_cached(self) -> None:
         """Drop the closed segments from the page cache, after reading them all for the last time."""

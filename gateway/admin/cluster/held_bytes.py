@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from uuid import UUID
 
+from gateway.cluster.objects.objects import Buffer
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
-from gateway.cluster.wal.wal_object import Buffer, DataRow, WalObject
+from gateway.cluster.wal.row_data import in_one_piece
+from gateway.cluster.wal.wal_object import DataRow, WalObject
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import decode_record
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
@@ -56,7 +58,7 @@ class HeldBytes:
             self._held.add(partition)
             place = self._places.place(row)
             if place is not None:
-                self.keep(partition, *place, data)
+                self.keep(partition, *place, in_one_piece(data))
             else:
                 self.gaps.setdefault(
                     partition,

@@ -18,14 +18,14 @@ from typing import Final
 
 from crc32c import crc32c
 
-from gateway.cluster.objects.objects import Missing, ObjectStore
+from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, Place, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
 from gateway.cluster.wal.ended_rows import EndedRows, RowAt
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.wal_object import Buffer, CorruptWalObject, DataRow, Row
+from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
 from log import CorruptRecord, IncompatibleFormat
 from log.rebuilding import StagedPartitions
 from log.uploading import LOG_START_OFFSET, index_names, log_start_content, log_start_in

@@ -16,7 +16,8 @@ from typing import Final
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest, Place
-from gateway.cluster.wal.wal_object import Buffer, DataRow, Row
+from gateway.cluster.wal.row_data import RowData, in_one_piece
+from gateway.cluster.wal.wal_object import DataRow, Row
 from log.uploading import LOG_START_OFFSET, log_start_in
 
 _NO_PLACE: Final = (-1, -1, -1)
@@ -38,12 +39,15 @@ class _Rows:
     """The place of the last object with a side file."""
     log_start_offset: int = 0
 
-    def add(self, row: Row, data: Buffer, session: int) -> None:
+    def add(self, row: Row, data: RowData, session: int) -> None:
         self.size_bytes += row.length
         if isinstance(row, DataRow):
             self.end_offset = row.end_offset
         elif row.name == LOG_START_OFFSET:
-            self.log_start_offset = max(self.log_start_offset, log_start_in(bytes(data)))
+            self.log_start_offset = max(
+                self.log_start_offset,
+                log_start_in(bytes(in_one_piece(data))),
+            )
         else:
             self.files_place = row.leader_epoch, session, self.seq
 
@@ -79,7 +83,7 @@ class Coverage:
         """Take partitions that need a manifest of this session: the bucket has records of them in logs that have ended, for example."""
         self._from_before.update(partitions)
 
-    def put(self, seq: int, rows: Sequence[Row], data: Sequence[Buffer]) -> None:
+    def put(self, seq: int, rows: Sequence[Row], data: Sequence[RowData]) -> None:
         """Note an object that was put. Of the data only that of log start offsets is looked at."""
         for row, content in zip(rows, data, strict=True):
             entries = self._rows.setdefault(PartitionKey(row.topic_id, row.partition), deque())

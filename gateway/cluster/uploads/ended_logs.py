@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.objects.objects import Buffer, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.parts.part_object import CorruptPart
@@ -24,7 +24,7 @@ from gateway.cluster.wal.boundary import read_boundary
 from gateway.cluster.wal.ended import EndedSession, EndedSessions, WalRange
 from gateway.cluster.wal.ended_rows import Collected, EndedRows, RowAt
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.wal_object import Buffer, CorruptWalObject, FileRow
+from gateway.cluster.wal.wal_object import CorruptWalObject, FileRow
 from log import IncompatibleFormat
 from log.uploading import LOG_START_OFFSET
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.wal.row_data import RowData
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.wal_object import Row
 
@@ -18,7 +19,7 @@ class RecordingWal:
         coverage.session = wal.session.session
         self.on_fenced: list[Callable[[str], None]] = wal.on_fenced
 
-    def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
+    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Put the next object of the log, as `SessionWal.put` does."""
         if rows:
             self._coverage.put(self._wal.next_seq, rows, data)

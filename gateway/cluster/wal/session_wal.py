@@ -14,16 +14,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, Refused, StoreFailed
+from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, ObjectStore, Refused, StoreFailed
 from gateway.cluster.wal.backoff import Backoff
 from gateway.cluster.wal.confirmations import Confirmations, Outcome, Step, judge
 from gateway.cluster.wal.keys import object_key
+from gateway.cluster.wal.row_data import RowData
 from gateway.cluster.wal.sessions import Session
 from gateway.cluster.wal.store_outage import StoreOutage
 from gateway.cluster.wal.wal_object import (
     END_BYTES,
     FOOTER_BYTES,
-    Buffer,
     Row,
     Seal,
     WalObject,
@@ -146,7 +146,7 @@ class SessionWal:
                 f"session {self.session.session} was closed with {len(self._pending)} objects undecided"
             )
 
-    def put(self, rows: Sequence[Row], data: Sequence[Buffer], confirmed: Callable[[], None]) -> None:
+    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Create the next object of the log, and return without waiting.
 
         Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session wrote them.

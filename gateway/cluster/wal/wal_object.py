@@ -27,9 +27,9 @@ from uuid import UUID
 
 from crc32c import crc32c
 
+from gateway.cluster.objects.objects import Buffer
+from gateway.cluster.wal.row_data import RowData, crc_of, pieces_of
 from log import IncompatibleFormat
-
-Buffer = bytes | bytearray | memoryview
 
 VERSION: Final = 2
 NONCE_BYTES: Final = 16
@@ -103,8 +103,8 @@ class WalObject(NamedTuple):
     nonce: bytes
     """Random bytes of the process that runs the session; they show which objects are its own."""
     rows: Sequence[Row]
-    data: Sequence[Buffer]
-    """One buffer for each row, in the order of the rows."""
+    data: Sequence[RowData]
+    """The data of each row, in the order of the rows."""
 
 
 class Seal(NamedTuple):
@@ -175,22 +175,23 @@ def encode(wal_object: WalObject) -> list[Buffer]:
     """Return the content of the object as buffers; the data is not copied. Raises ValueError for rows that no decoder would accept."""
     node_id, session, seq, nonce, rows, data = wal_object
     index = bytearray(_COUNT.pack(len(rows)))
-    buffers = iter(data)
+    buffers: list[Buffer] = [_HEAD.pack(_MAGIC, VERSION, _DATA)]
     data_bytes = 0
-    for row in rows:
+    if len(data) != len(rows):
+        raise ValueError(f"WAL object {seq} has {len(rows)} rows, and data for {len(data)}")
+    for row, content in zip(rows, data, strict=True):
         wrong = _fault_of(row)
         if wrong is not None:
             raise ValueError(f"a row of WAL object {seq} can't be stored: {wrong}")
-        content = next(buffers, None)
-        if content is None or len(content) != row.length:
-            found = "no data" if content is None else f"{len(content)} bytes"
-            raise ValueError(f"a row of WAL object {seq} is {row.length} bytes long, and has {found}")
-        index += _encode_row(row, crc32c(content))
+        pieces = pieces_of(content)
+        found = sum(map(len, pieces))
+        if found != row.length:
+            raise ValueError(f"a row of WAL object {seq} is {row.length} bytes long, and has {found} bytes")
+        index += _encode_row(row, crc_of(pieces))
+        buffers += pieces
         data_bytes += row.length
-    if next(buffers, None) is not None:
-        raise ValueError(f"WAL object {seq} has more data than rows")
-    end = bytes(index) + _footer(node_id, session, seq, nonce, data_bytes, index, _DATA)
-    return [_HEAD.pack(_MAGIC, VERSION, _DATA), *data, end]
+    buffers.append(bytes(index) + _footer(node_id, session, seq, nonce, data_bytes, index, _DATA))
+    return buffers
 
 
 def _encode_row(row: Row, crc: int) -> bytes:

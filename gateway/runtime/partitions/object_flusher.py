@@ -23,6 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
+from gateway.cluster.wal.row_data import RowData
 from gateway.cluster.wal.wal_object import Row
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
@@ -42,7 +43,7 @@ class WriteAheadLog(Protocol):
     on_fenced: list[Callable[[str], None]]
     """Called with a sentence when somebody else has ended the session. Nothing is confirmed after that."""
 
-    def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
+    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
         """Put the next object of the log, and return without waiting.
 
         Calls `confirmed` when the bucket is known to hold this object and all earlier ones as this session wrote them.
@@ -308,7 +309,7 @@ class ObjectFlusher:
     def _put(self, current: ObjectRound, content: ObjectContent) -> None:
         if not self._has_full_object(current):
             self._budget.take(self._machine.seconds(), self._limits)
-        current.unread_bytes -= sum(map(len, content.data))
+        current.unread_bytes -= sum(row.length for row in content.rows)
         self._in_flight += 1
         current.objects_out += 1
         try:

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
+from gateway.cluster.wal.row_data import RowData
 from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
 from log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
@@ -18,7 +19,7 @@ class ObjectContent(NamedTuple):
     """The rows of one object, and the data of each row."""
 
     rows: list[Row]
-    data: list[bytes]
+    data: list[RowData]
 
 
 class RoundReader:
@@ -86,15 +87,10 @@ class RoundReader:
 
         Raises OSError, LogError.
         """
-        if part.size_bytes <= room:
-            end_offset, data = part.end_offset, ticket.read(part, part.position, part.size_bytes)
-        else:
-            end_offset, data = _first_batches(ticket, part, room, must_fit=bool(content.rows))
-            if not data:
-                return 0
-        if ticket in self._to_check:
-            _check(ticket, data, part.first_offset, end_offset)
-        position = part.position + len(data)
+        end_offset, data, size_bytes = self._first_bytes(ticket, part, room, must_fit=bool(content.rows))
+        if not size_bytes:
+            return 0
+        position = part.position + size_bytes
         if position == part.end_position:
             self._parts.popleft()
         else:
@@ -109,11 +105,35 @@ class RoundReader:
                 end_offset,
                 part.segment_base,
                 part.position,
-                len(data),
+                size_bytes,
             )
         )
         content.data.append(data)
-        return len(data)
+        return size_bytes
+
+    def _first_bytes(
+        self, ticket: FlushTicket, part: FileRange, room: int, *, must_fit: bool
+    ) -> tuple[int, RowData, int]:
+        """Return the offset after the first batches of a range, their bytes, and how many these are; 0 where no batch has room.
+
+        Raises OSError, LogError.
+        """
+        kept_writes = self._durability.kept_writes
+        kept = None if kept_writes is None else kept_writes.next_in(part)
+        if kept_writes is not None and kept is not None:
+            if kept.position == part.position:
+                if kept.size_bytes > room and must_fit:
+                    return part.first_offset, b"", 0
+                kept_writes.drop_below(part.file, part.position + 1)
+                return kept.end_offset, kept.pieces, kept.size_bytes
+            part = part._replace(end_position=kept.position, end_offset=kept.first_offset)
+        if part.size_bytes <= room:
+            end_offset, data = part.end_offset, ticket.read(part, part.position, part.size_bytes)
+        else:
+            end_offset, data = _first_batches(ticket, part, room, must_fit=must_fit)
+        if data and ticket in self._to_check:
+            _check(ticket, data, part.first_offset, end_offset)
+        return end_offset, data, len(data)
 
     def _read_files(self, ticket: FlushTicket, content: ObjectContent) -> int:
         """Write the side files of a ticket whose records were all read; return their bytes. Raises OSError."""

@@ -190,11 +190,17 @@ class TestEncodeRefusesWhatNoReaderWouldAccept:
     def test_too_little_data(self) -> None:
         with pytest.raises(ValueError, match="is 5 bytes long, and has 4 bytes"):
             encode(WalObject(1, 4, 9, NONCE, [ROW], [b"hell"]))
-        with pytest.raises(ValueError, match="is 5 bytes long, and has no data"):
+        with pytest.raises(ValueError, match="has 1 rows, and data for 0"):
             encode(WalObject(1, 4, 9, NONCE, [ROW], []))
 
+    def test_pieces_are_stored_one_after_the_other(self) -> None:
+        pieces = WalObject(1, 4, 9, NONCE, [ROW], [(b"he", memoryview(b"llo"))])
+        assert b"".join(encode(pieces)) == b"".join(encode(pieces._replace(data=[b"hello"])))
+        with pytest.raises(ValueError, match="is 5 bytes long, and has 4 bytes"):
+            encode(pieces._replace(data=[(b"he", b"ll")]))
+
     def test_too_much_data(self) -> None:
-        with pytest.raises(ValueError, match="more data than rows"):
+        with pytest.raises(ValueError, match="has 0 rows, and data for 1"):
             encode(WalObject(1, 4, 9, NONCE, [], [b"hello"]))
 
     def test_a_short_nonce(self) -> None:

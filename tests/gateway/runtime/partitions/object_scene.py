@@ -10,11 +10,12 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from gateway.cluster.wal.row_data import RowData, in_one_piece
 from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
 from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from gateway.runtime.partitions.put_budget import PutLimits
-from log import CachedDurability, LogConfig, PartitionLog, Storage
+from log import CachedDurability, KeptWrites, LogConfig, PartitionLog, Storage
 from log.environment import LogEnvironment
 from tests.log.support import NOW_MS, SMALL, batch
 from tests.simulation.loop import SimulatedLoop
@@ -26,14 +27,14 @@ class HeldWal:
 
     def __init__(self, loop: asyncio.AbstractEventLoop, latency_s: float | None = None) -> None:
         self.on_fenced: list[Callable[[str], None]] = []
-        self.objects: list[tuple[list[Row], list[bytes]]] = []
+        self.objects: list[tuple[list[Row], list[RowData]]] = []
         self.put_at_s: list[float] = []
         self._waiting: deque[Callable[[], None]] = deque()
         self._loop = loop
         self.latency_s = latency_s
 
-    def put(self, rows: Sequence[Row], data: Sequence[bytes], confirmed: Callable[[], None]) -> None:
-        assert [row.length for row in rows] == [len(content) for content in data]
+    def put(self, rows: Sequence[Row], data: Sequence[RowData], confirmed: Callable[[], None]) -> None:
+        assert [row.length for row in rows] == [len(in_one_piece(content)) for content in data]
         assert rows
         self.objects.append((list(rows), list(data)))
         self.put_at_s.append(self._loop.time())
@@ -73,7 +74,7 @@ class Stored:
             segments = self.segments.setdefault(key, {})
             assert row.first_offset == self.end_offsets.get(key, 0)
             assert row.position == len(segments.get(row.segment_base, b""))
-            segments[row.segment_base] = segments.get(row.segment_base, b"") + bytes(content)
+            segments[row.segment_base] = segments.get(row.segment_base, b"") + bytes(in_one_piece(content))
             self.end_offsets[key] = row.end_offset
 
     def check(self, log: PartitionLog) -> None:
@@ -102,10 +103,11 @@ class Scene:
         wal: Callable[[SimulatedLoop], WriteAheadLog] | None = None,
         config: LogConfig = SMALL,
         seed: int = 1,
+        kept_writes: KeptWrites | None = None,
     ) -> None:
         self.loop = SimulatedLoop(Random(seed))
         self.storage = Storage()
-        self.durability = CachedDurability(self.storage)
+        self.durability = CachedDurability(self.storage, kept_writes)
         self.held = HeldWal(self.loop, latency_s)
         clock = SimulatedClock(self.loop)
         self.flusher = ObjectFlusher(

@@ -10,7 +10,7 @@ import pytest
 from gateway.cluster.wal.wal_object import DataRow, FileRow
 from gateway.runtime.partitions.put_budget import PutLimits
 from gateway.runtime.partitions.removal import persist_files, remove
-from log import LogConfig, Storage, StorageFailed, reopening, retention
+from log import KeptWrites, LogConfig, Storage, StorageFailed, reopening, retention
 from log.format.record_batch import whole_batches
 from tests.gateway.runtime.partitions.object_scene import Scene
 from tests.log import deduplicated
@@ -149,6 +149,22 @@ class TestSizes:
             assert size_bytes <= 1000 or len(batches) <= 1 or rows[0].length > 1000
         assert len(at.answers) == 18
         assert all(is_persisted for _, _, is_persisted in at.answers)
+
+    @pytest.mark.parametrize("most_bytes", [1 << 20, 2000])
+    def test_large_batches_are_not_read_back(self, tmp_path: Path, most_bytes: int) -> None:
+        kept_writes = KeptWrites(least_bytes=250, max_bytes=most_bytes)
+        at = Scene(tmp_path, limits=PutLimits(put_max_bytes=1000), config=LARGE, kept_writes=kept_writes)
+        for size in (300, 50, 50, 700, 400, 2500, 20, 300):
+            at.append(size=size)
+        assert 0 < kept_writes.size_bytes <= most_bytes
+        at.run()
+        while at.held.in_flight:
+            at.held.confirm()
+            at.run()
+        at.finish()
+        pieces = [content for _, data in at.held.objects for content in data if isinstance(content, tuple)]
+        assert len(pieces) == (5 if most_bytes > 2000 else 4)
+        assert not kept_writes.size_bytes
 
     def test_a_round_of_many_rolled_segments(self, tmp_path: Path) -> None:
         at = Scene(tmp_path, latency_s=0.05)

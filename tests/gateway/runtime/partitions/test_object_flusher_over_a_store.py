@@ -19,7 +19,7 @@ from gateway.cluster.wal.wal_object import WalObject, decode
 from gateway.runtime.partitions.object_flusher import WriteAheadLog
 from gateway.runtime.partitions.put_budget import PutLimits
 from gateway.runtime.partitions.removal import remove
-from log import reopening, retention
+from log import KeptWrites, reopening, retention
 from tests.gateway.runtime.partitions.object_scene import Scene, Stored
 from tests.log.support import NOW_MS
 from tests.simulation.loop import SimulatedLoop
@@ -70,6 +70,13 @@ class Life:
             wal=session_wal(self.bucket, seed, faults),
             limits=PutLimits(puts_per_second=20, puts_in_flight=3, put_max_bytes=400),
             seed=seed,
+            kept_writes=self.chance.choice(
+                [
+                    None,
+                    KeptWrites(least_bytes=1, max_bytes=1 << 20),
+                    KeptWrites(least_bytes=150, max_bytes=1200),
+                ]
+            ),
         )
         self.removals: list[tuple[int, Any]] = []
 

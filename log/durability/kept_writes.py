@@ -1,0 +1,100 @@
+"""Keeps large batches in memory from their write until an object has them, so that nobody reads them back from their files.
+
+A producer's batch is a view of the request's memory, which lives as long as the view. So a large batch is kept without a copy. A batch
+that is not kept is read from its file, as all are that are small: reading costs little, and their requests share memory that is used again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from log.durability.flush_ticket import FileRange
+    from log.files.data_file import DataFile
+
+OWNER_SHARE: Final = 2
+"""A batch is kept only if the memory that its view holds is at most so many times as large."""
+
+
+class KeptBatch(NamedTuple):
+    """One whole batch as it was written."""
+
+    position: int
+    """The place of the first byte in the file."""
+    first_offset: int
+    end_offset: int
+    """The offset after the last record."""
+    pieces: tuple[bytes, memoryview]
+    """The bytes, in two pieces."""
+
+    @property
+    def size_bytes(self) -> int:
+        """The number of bytes."""
+        head, rest = self.pieces
+        return len(head) + len(rest)
+
+
+class KeptWrites:
+    """The batches that are kept, by file and ascending by position. Any thread may call.
+
+    At the limit of memory, batches are dropped of the file that has had some for the longest time. They are read from the file instead.
+    """
+
+    def __init__(self, *, least_bytes: int, max_bytes: int) -> None:
+        """Keep batches of at least `least_bytes`; smaller ones may lie in memory that is used again. Keep up to `max_bytes` of them."""
+        self._least_bytes = least_bytes
+        self._max_bytes = max_bytes
+        self._files: dict[DataFile, deque[KeptBatch]] = {}
+        self._lock = threading.Lock()
+        self.size_bytes = 0
+        """The bytes of all batches that are kept."""
+
+    def keep(self, file: DataFile, batch: KeptBatch) -> None:
+        """Keep a batch that was just written at the end of the file, if it is large."""
+        size_bytes = batch.size_bytes
+        if not self._least_bytes <= size_bytes <= self._max_bytes:
+            return
+        if _owner_bytes(batch.pieces[1]) > OWNER_SHARE * size_bytes:
+            return
+        with self._lock:
+            while self.size_bytes + size_bytes > self._max_bytes:
+                oldest = next(iter(self._files))
+                self._drop_first(oldest)
+            self._files.setdefault(file, deque()).append(batch)
+            self.size_bytes += size_bytes
+
+    def next_in(self, part: FileRange) -> KeptBatch | None:
+        """Return the first batch of the range that is kept. Batches of the file before the range are kept no longer."""
+        with self._lock:
+            self._drop_below(part.file, part.position)
+            batches = self._files.get(part.file)
+            return batches[0] if batches and batches[0].position < part.end_position else None
+
+    def drop_below(self, file: DataFile, position: int) -> None:
+        """Keep the batches that begin before this position of the file no longer."""
+        with self._lock:
+            self._drop_below(file, position)
+
+    def forget(self, file: DataFile) -> None:
+        """Keep no batch of the file any longer."""
+        with self._lock:
+            while file in self._files:
+                self._drop_first(file)
+
+    def _drop_below(self, file: DataFile, position: int) -> None:
+        while (batches := self._files.get(file)) and batches[0].position < position:
+            self._drop_first(file)
+
+    def _drop_first(self, file: DataFile) -> None:
+        batches = self._files[file]
+        self.size_bytes -= batches.popleft().size_bytes
+        if not batches:
+            del self._files[file]
+
+
+def _owner_bytes(view: memoryview) -> int:
+    """Return the size of the memory that the view holds."""
+    owner = view.obj
+    return len(owner) if isinstance(owner, bytes | bytearray) else view.nbytes
