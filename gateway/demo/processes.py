@@ -24,14 +24,17 @@ class DemoFailedError(Exception):
 class DemoGateway:
     """`seqgate serve` on a free port of the loopback address, as a context manager.
 
-    With `settings`, a file of settings, the gateway listens with TLS and logins.
+    With `settings`, a file of settings, the gateway listens with TLS and logins. With `cluster`, the address of a bucket, its data is a cache.
     """
 
-    def __init__(self, data_dir: Path, log_path: Path, settings: Path | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, log_path: Path, settings: Path | None = None, *, cluster: str | None = None
+    ) -> None:
         self.data_dir = data_dir
-        self.host, self.port = "", 0
+        self.host, self.port = "127.0.0.1", 0
         self._log_path = log_path
         self._settings = settings
+        self._cluster = cluster
         self._process: subprocess.Popen[str] | None = None
 
     @property
@@ -39,39 +42,59 @@ class DemoGateway:
         """The address for clients, `host:port`."""
         return f"{self.host}:{self.port}"
 
-    def __enter__(self) -> Self:
-        address = "127.0.0.1:0" if self._settings is None else f"{PROTOCOL}://127.0.0.1:0"
-        command = [sys.executable, "-m", "gateway", "serve", "--listen", address]
+    def start(self) -> None:
+        """Start the gateway, on the port that it had before. Raises DemoFailedError."""
+        protocol = "" if self._settings is None else f"{PROTOCOL}://"
+        command = [sys.executable, "-m", "gateway", "serve", "--listen", f"{protocol}{self.bootstrap}"]
         command += ["--data-dir", str(self.data_dir)]
         if self._settings is not None:
             command += ["--config", str(self._settings)]
+        if self._cluster is not None:
+            command += ["--cluster", self._cluster]
         with self._log_path.open("ab") as log:
             self._process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log, text=True)
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         if not line.startswith(_READY):
-            self._process.kill()
-            self._process.wait()
-            self._process.stdout.close()
+            self.kill()
             raise DemoFailedError(
                 f"The gateway did not start. Its log:\n{self._log_path.read_text(errors='replace')}"
             )
         self.host, _, port = line.removeprefix(_READY).split()[0].rpartition(":")
         self.port = int(port)
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        assert self._process is not None
-        assert self._process.stdout is not None
+    def kill(self) -> None:
+        """Kill the gateway at once."""
+        if self._process is not None:
+            self._process.kill()
+            self._ended()
+
+    def stop(self) -> None:
+        """Stop the gateway, if it runs."""
+        if self._process is None:
+            return
         self._process.terminate()
         try:
             self._process.wait(STOP_TIMEOUT_S)
         except subprocess.TimeoutExpired:
             self._process.kill()
-            self._process.wait()
+        self._ended()
+
+    def _ended(self) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        self._process.wait()
         self._process.stdout.close()
+        self._process = None
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
 
     def duplicates_rejected(self) -> int:
         """Return the number of duplicates that the gateway counted (`seqgate producers`)."""

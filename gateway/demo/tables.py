@@ -18,15 +18,17 @@ from spark_kafka_compat.producer_audit import AuditReport
 class Outcome:
     """All counts of the demo: flights sent, faults of the proxy, duplicates of the gateway, findings of Spark.
 
-    `attempts` are those of an intruder; an open demo has none.
+    `attempts` are those of an intruder; an open demo has none. Several gateways have no proxy before them; `kills` counts how often one
+    was killed.
     """
 
     sent: int
     flights_by_carrier: Counter[str]
-    proxy: ProxyReport
-    duplicates_rejected: int
     findings: Findings
+    proxy: ProxyReport | None = None
+    duplicates_rejected: int = 0
     attempts: tuple[Attempt, ...] = ()
+    kills: int = 0
 
     def disagreements(self) -> list[str]:
         """Return the counts that contradict each other, as sentences; empty when everything adds up."""
@@ -43,7 +45,9 @@ class Outcome:
             wrong += _complaints(found.audit)
         if found.flights_by_carrier != self.flights_by_carrier:
             wrong.append("Flights per carrier differ from those in the file.")
-        if self.duplicates_rejected != self.proxy.duplicate_answers:
+        if self.proxy is None and not self.kills:
+            wrong.append("All flights were sent before a gateway was killed.")
+        if self.proxy is not None and self.duplicates_rejected != self.proxy.duplicate_answers:
             wrong.append(
                 f"The gateway counts {self.duplicates_rejected:,} duplicates, but the proxy saw answers to "
                 f"{self.proxy.duplicate_answers:,}."
@@ -90,6 +94,8 @@ def _partitions(outcome: Outcome) -> Table:
 
 
 def _faults(outcome: Outcome) -> Table:
+    if outcome.proxy is None:
+        return _kills(outcome)
     table = _table("Faults on the way, and what the gateway did about them", "", "batches")
     proxy = outcome.proxy
     table.add_row("Produce requests through the proxy", f"{proxy.produce_requests:,}")
@@ -99,6 +105,12 @@ def _faults(outcome: Outcome) -> Table:
     table.add_section()
     rejected = f"[bold]{outcome.duplicates_rejected:,}"
     table.add_row("duplicates rejected by the gateway (retries answered with their first offset)", rejected)
+    return table
+
+
+def _kills(outcome: Outcome) -> Table:
+    table = _table("Faults of the cluster", "", "times")
+    table.add_row("a gateway was killed (SIGKILL), and started again later", f"{outcome.kills:,}")
     return table
 
 

@@ -41,6 +41,13 @@ def test_only_those_with_rights_get_in() -> None:
     assert done.stdout.count("refused: AUTHENTICATION") == 1
 
 
+def test_flights_survive_gateways_that_are_killed() -> None:
+    done = demo("rows=40_000, cluster=True, kill_every_s=2.0")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything adds up" in done.stdout
+    assert "gateway was killed" in done.stdout
+
+
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     (tmp_path / "something").touch()
     done = demo(f"keep=Path({str(tmp_path)!r})")
