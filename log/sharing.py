@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets
 from log.directory.directory_files import LOCK, RECOVERY_POINTS, WORKERS
 from log.directory.identity import check_ownership, take_identity, write_version
+from log.directory.partition_deletion import DELETE_SUFFIX, STRAY_SUFFIX, rename_away
 from log.directory.stored_logs import (
     CLEAN_SHUTDOWN,
     STORED_LOGS,
@@ -25,10 +26,11 @@ from log.directory.stored_logs import (
 from log.files.checkpoints import (
     CorruptCheckpoint,
     decode_offsets,
+    decode_partition_metadata,
     encode_offsets,
     encode_partition_metadata,
 )
-from log.files.file_names import PARTITION_METADATA, parse_partition_directory
+from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, parse_partition_directory
 from log.files.versions import DIRECTORY_VERSION, WORKERS_VERSION
 from log.segments.damage import CutBytes, DamagedRange
 from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
@@ -40,7 +42,7 @@ if TYPE_CHECKING:
     from log.durability.durability import Durability
     from log.files.storage import Storage
 
-__all__ = ["WORKERS", "ensure_topic_id", "hold", "is_shared", "merge", "release", "split"]
+__all__ = ["WORKERS", "ensure_topic_id", "hold", "is_shared", "merge", "release", "split", "take_away"]
 
 _NEW: Final = ".new"
 _OLD: Final = ".old"
@@ -162,6 +164,24 @@ def merge(
     durability.sync(directories=[root])
     write_version(storage, durability, root, DIRECTORY_VERSION)
     _remove(storage, shared + _OLD)
+
+
+def take_away(storage: Storage, root: str, topic: str, partition: int, topic_id: uuid.UUID) -> str | None:
+    """Rename the directory of a removed partition that a dead worker has left; return the new name if its records are kept. Raises OSError.
+
+    Nobody has the directory open. The files of a deleted log are deleted later, by a worker that is started again or by the next start.
+    """
+    directory = f"{root}/{topic}-{partition}"
+    if not storage.exists(directory):
+        return None
+    path = f"{directory}/{PARTITION_METADATA}"
+    try:
+        is_deleted = decode_partition_metadata(storage.read_file(path), path) == topic_id
+    except (FileNotFoundError, CorruptCheckpoint):
+        files = storage.list_files(directory)
+        is_deleted = not any(size for name, size in files.items() if name.endswith(LOG_SUFFIX))
+    renamed = rename_away(storage, directory, DELETE_SUFFIX if is_deleted else STRAY_SUFFIX)
+    return None if is_deleted else renamed
 
 
 def _read(storage: Storage, durability: Durability, root: str, files: str) -> _Files:

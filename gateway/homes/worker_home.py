@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Final, NoReturn
 
 from gateway.config import Config
 from gateway.homes.home import Ended
+from gateway.metadata.image import TopicImage
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.flusher import Flusher
 from gateway.runtime.partitions.log_flusher import LogFlusher
@@ -15,7 +17,7 @@ from gateway.runtime.partitions.readiness import ALWAYS_READY
 from gateway.runtime.services import Services
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.workers.link import SupervisorLink
-from gateway.workers.messages import Ready
+from gateway.workers.messages import Left, Ready
 from gateway.workers.seat import Seat
 from gateway.workers.worker_journal import WorkerJournal
 from log import Durability, LocalDurability
@@ -41,15 +43,26 @@ class WorkerHome:
         self._seat = seat
         self._link: SupervisorLink
         self._following: asyncio.Task[None] | None = None
+        self._follow: Callable[[], None] = lambda: None
+        """Starts to fold in the changes that came."""
+        self._services: Services | None = None
+        self._leaving: list[TopicImage] = []
+        """The topics that were removed before `begin`."""
+        self._tasks: set[asyncio.Task[None]] = set()
         self.durability: Durability = LocalDurability(machine.storage)
 
     async def enter(self) -> None:
         self._link = await SupervisorLink.open(self._seat.connection)
 
     def open_metadata(self) -> MetadataLog:
-        """Return the metadata, which follows the changes of all workers from now on."""
+        """Return the metadata, which follows the changes of all workers from `begin` on.
+
+        A change before then would miss the parts that carry it out.
+        """
         seat = self._seat
-        metadata_log = MetadataLog(WorkerJournal(self._link, seat.image, seat.end_offset))
+        journal = WorkerJournal(self._link, seat.image, seat.end_offset)
+        journal.when_removed = self._leave_soon
+        metadata_log = MetadataLog(journal)
 
         def follow() -> None:
             # One catch-up takes all changes that came by then.
@@ -66,7 +79,7 @@ class WorkerHome:
             if self._link.changes:
                 follow()
 
-        self._link.when_changed = follow
+        self._follow = follow
         return metadata_log
 
     def ready(self, services: Services) -> None:
@@ -83,7 +96,40 @@ class WorkerHome:
         return Flusher(loop, machine=self._machine, durability=durability)
 
     async def begin(self, services: Services) -> None:
-        pass
+        self._services = services
+        self._link.when_changed = self._follow
+        self._follow()
+        topics, self._leaving = self._leaving, []
+        self._leave_soon(topics)
+
+    def _leave_soon(self, topics: list[TopicImage]) -> None:
+        """Tell the supervisor that this process uses no directory of these removed topics, once that is so."""
+        if self._services is None:
+            self._leaving += topics
+            return
+        for topic in topics:
+            if self._uses(topic, self._services):
+                task = asyncio.get_running_loop().create_task(self._leave_later(topic, self._services))
+                self._tasks.add(task)
+                task.add_done_callback(self._tasks.discard)
+            else:
+                self._link.send(Left(topic.topic_id))
+
+    async def _leave_later(self, topic: TopicImage, services: Services) -> None:
+        """Wait for the threads that recover logs of the topic. They know the directories by name."""
+        for index in topic.partitions:
+            await services.partitions.recoveries.settled((topic.name, index))
+        if self._uses(topic, services):
+            logger.error(
+                "%s was deleted, and its logs were not let go; no topic can have this name now", topic.name
+            )
+        else:
+            self._link.send(Left(topic.topic_id))
+
+    @staticmethod
+    def _uses(topic: TopicImage, services: Services) -> bool:
+        directory = services.partitions.log_directory
+        return any(directory.uses(topic.name, index) for index in topic.partitions)
 
     async def rest(self) -> None:
         pass

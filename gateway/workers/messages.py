@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Final, Generic, TypeVar
 
@@ -33,6 +34,12 @@ class Alive(msgspec.Struct, tag="alive", frozen=True):
     """A worker answers a ping."""
 
 
+class Left(msgspec.Struct, tag="left", frozen=True):
+    """A worker has carried out the deletion of a topic: it has let the topic's logs go, and uses their directories no more."""
+
+    topic_id: uuid.UUID
+
+
 class Failed(msgspec.Struct, tag="failed", frozen=True):
     """A worker can't start, or must not go on; the sentence says why."""
 
@@ -61,7 +68,7 @@ class Ping(msgspec.Struct, tag="ping", frozen=True):
     """The supervisor asks for a sign of life."""
 
 
-FromWorker = Commit | Ready | Alive | Failed
+FromWorker = Commit | Ready | Alive | Left | Failed
 FromSupervisor = Change | Refused | Ping
 from_worker: Final[msgspec.msgpack.Decoder[FromWorker]] = msgspec.msgpack.Decoder(FromWorker)
 from_supervisor: Final[msgspec.msgpack.Decoder[FromSupervisor]] = msgspec.msgpack.Decoder(FromSupervisor)

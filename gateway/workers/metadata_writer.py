@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import MetadataRecord, decode_record, encode_record
+from gateway.metadata.image import MetadataImage, TopicImage
+from gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_journal import read_records, replay_log
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID
@@ -59,6 +59,8 @@ class MetadataWriter:
         replay_log(self.log, self.image)
         self.end_offset = self.log.log_end_offset
         self.when_changed: list[Changed] = []
+        self.when_removed: list[Callable[[TopicImage], None]] = []
+        """Called with each topic that a durable change removes, before `when_changed`."""
 
     @staticmethod
     def _check_empty(storage: Storage, root: str, end_offset: int) -> None:
@@ -110,8 +112,13 @@ class MetadataWriter:
         self.log.complete_flush(ticket)
 
     def _fold_in(self, records: list[bytes]) -> None:
-        for record in records:
-            self.image.replay(decode_record(record))
+        for record in map(decode_record, records):
+            topics = self.image.topics_by_id
+            topic = topics.get(record.topic_id) if isinstance(record, RemoveTopicRecord) else None
+            self.image.replay(record)
+            if topic is not None:
+                for note in self.when_removed:
+                    note(topic)
         self.end_offset = self.log.log_end_offset
         self.log.advance_high_watermark(self.end_offset)
         for tell in self.when_changed:

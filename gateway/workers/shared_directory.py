@@ -6,6 +6,7 @@ while any of them lives.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Final
@@ -15,11 +16,21 @@ from gateway.metadata.records import RegisterBrokerRecord
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_log import open_metadata_log
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from gateway.workers.leaving_topics import LeftDirectory
 from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
 from gateway.workers.seating import leader_of, seats, spread, unregistered
-from log import DirectoryShare, LocalDurability, LogDirectory, Storage, parse_partition_directory
-from log.sharing import WORKERS, hold, is_shared, merge, release, split
+from log import (
+    DirectoryShare,
+    IncompatibleFormat,
+    LocalDurability,
+    LogDirectory,
+    Storage,
+    parse_partition_directory,
+)
+from log.sharing import WORKERS, hold, is_shared, merge, release, split, take_away
 from pid_allocator.seen_file import newest_content
+
+logger = logging.getLogger(__name__)
 
 METADATA: Final = "metadata"
 """The name under which the supervisor has the facts about the metadata log."""
@@ -31,16 +42,26 @@ def own_files(root: Path, node_id: int) -> Path:
 
 
 def share_of(
-    root: Path, node_id: int, image: MetadataImage, strays: Collection[tuple[str, int]] | None = None
+    root: Path,
+    node_id: int,
+    image: MetadataImage,
+    strays: Collection[tuple[str, int]] | None = None,
+    *,
+    is_again: bool = False,
 ) -> DirectoryShare:
-    """Return the partitions of a worker: those that it leads in the image, and the `strays`, if it is the worker that tidies up."""
+    """Return the partitions of a worker: those that it leads in the image, and the `strays`, if it is the worker that tidies up.
+
+    A worker that is started again deletes what its earlier process has left to be deleted. It can't tell that from what others delete.
+    """
 
     def owns(topic: str, partition: int) -> bool:
         if topic == METADATA_TOPIC:
             return False
         return leader_of(image, topic, partition) == node_id or (topic, partition) in (strays or ())
 
-    return DirectoryShare(own_files(root, node_id), owns, takes_leftovers=strays is not None)
+    return DirectoryShare(
+        own_files(root, node_id), owns, takes_leftovers=strays is not None or is_again, others_delete=is_again
+    )
 
 
 def make_whole(storage: Storage, root: Path, now_ms: Callable[[], int]) -> None:
@@ -124,6 +145,21 @@ class SharedDirectory:
         )
         seen = _newest_seen(self._storage, [self._root])
         _write_seen(self._storage, seen, [own_files(self._root, node_id) for node_id in node_ids])
+
+    def take_away(self, left: LeftDirectory) -> None:
+        """Take away the directory of a removed partition whose worker is dead. What fails is left to the next start."""
+        try:
+            kept = take_away(self._storage, str(self._root), *left)
+        except (OSError, IncompatibleFormat) as error:
+            logger.error("the log of %s-%d can't be deleted: %s", left.topic, left.partition, error)  # noqa: TRY400
+            return
+        if kept is not None:
+            logger.error(
+                "%s-%d was deleted, but its directory has records of another topic; they are kept as %s",
+                left.topic,
+                left.partition,
+                kept,
+            )
 
     def close(self) -> None:
         """Make the directory whole after all workers have ended, and release it. Raises LogError, IncompatibleFormat, OSError."""

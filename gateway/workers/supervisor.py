@@ -21,8 +21,9 @@ from gateway.config import Config
 from gateway.config.workers import worker_config
 from gateway.metadata.records import RegisterBrokerRecord
 from gateway.runtime.topics.brokers import advertised_endpoint
+from gateway.workers.commits import Commits
 from gateway.workers.forking import fork_worker
-from gateway.workers.messages import Change, Commit, Failed, FromWorker, Ready, Refused
+from gateway.workers.messages import Commit, Failed, FromWorker, Left, Ready
 from gateway.workers.seat import Seat
 from gateway.workers.seating import died, registration, serves
 from gateway.workers.shared_directory import SharedDirectory, share_of
@@ -72,8 +73,7 @@ class Supervisor:
         self._due_s: dict[int, float] = {}
         """When the workers are started that have died."""
         self._selector = selectors.PollSelector()
-        self._asker: tuple[WorkerProcess, int] | None = None
-        """The worker whose commit is being carried out, and the number of the commit."""
+        self._commits = Commits(self._metadata, self._workers, shared.take_away)
         self._failure: str | None = None
         self._stop_by_s: float | None = None
         self._is_announced = False
@@ -81,7 +81,6 @@ class Supervisor:
     def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
         """Run the workers until SIGTERM or SIGINT; call `announce` once all of them serve. Raises WorkersFailed, LogError, OSError."""
         self._shared.share_out([self._registration(number) for number in self._configs])
-        self._metadata.when_changed.append(self._tell)
         with Signals() as signals:
             try:
                 self._selector.register(signals.wakes, selectors.EVENT_READ)
@@ -128,6 +127,7 @@ class Supervisor:
                 self._bury(worker, code, now_s)
             else:
                 self._watch(worker, now_s)
+        self._commits.look(now_s)
         for number, due_s in list(self._due_s.items()):
             if now_s >= due_s and self._stop_by_s is None:
                 self._start_again(number, now_s)
@@ -171,7 +171,7 @@ class Supervisor:
 
     def _take(self, worker: WorkerProcess, message: FromWorker) -> None:
         if isinstance(message, Commit):
-            self._commit(worker, message)
+            self._commits.take(worker, message, time.monotonic())
         elif isinstance(message, Ready):
             worker.ready, worker.ready_at_s = message, time.monotonic()
             self._register(worker)
@@ -180,32 +180,12 @@ class Supervisor:
                 self._due_s.update(dict.fromkeys(rest, 0.0))
             else:
                 logger.info("worker %d serves again, pid %d", worker.number, worker.pid)
+        elif isinstance(message, Left):
+            self._commits.left(worker, message.topic_id)
         elif isinstance(message, Failed):
             worker.last_words = message.sentence
 
     # --- the metadata
-
-    def _commit(self, worker: WorkerProcess, commit: Commit) -> None:
-        try:
-            self._metadata.catch_up()
-            if commit.end_offset != self._metadata.end_offset:
-                worker.send(Refused(commit.number))
-                return
-            self._asker = worker, commit.number
-            self._metadata.append(commit.records)
-        except (LogError, OSError) as error:
-            logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
-            worker.send(Refused(commit.number, f"the metadata can't be written: {error}"))
-        finally:
-            self._asker = None
-
-    def _tell(self, end_offset: int, records: list[bytes]) -> None:
-        """Tell all workers a durable change; the worker that asked learns that the change is its own."""
-        for worker in self._workers.values():
-            if self._asker is not None and self._asker[0] is worker:
-                worker.send(Change(end_offset, records, self._asker[1]))
-            else:
-                worker.send(Change(end_offset, records))
 
     def _change_safely(self, decide: Callable[[], list[object]]) -> bool:
         try:
@@ -254,6 +234,7 @@ class Supervisor:
                 node_id,
                 self._metadata.image,
                 self._shared.strays if number == 1 and not self._is_announced else None,
+                is_again=self._is_announced,
             ),
             self._metadata.image,
             self._metadata.end_offset,

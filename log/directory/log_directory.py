@@ -59,17 +59,15 @@ class LogDirectory:
         now_ms: Callable[[], int],
         share: DirectoryShare | None = None,
     ) -> None:
-        self.path, self._share = path, share or whole(path)
-        self.files = str(self._share.files)
+        self.path, self.share = path, share or whole(path)
+        self.files = str(self.share.files)
         self.environment = environment
         self.lists: LogLists[PartitionLog] = LogLists()
-        self.cluster_id = ""
-        self.directory_id = ""
+        self.cluster_id = self.directory_id = ""
         self.was_clean = False
         """Whether the last stop was clean, so that no log had to be recovered."""
         self._now_ms = now_ms
-        self._storage = environment.storage
-        self._durability = environment.durability
+        self._storage, self._durability = environment.storage, environment.durability
         self._opening = Opening(environment, path, now_ms, self.lists)
         self._logs: dict[tuple[str, int], PartitionLog] = {}
         self._stored: dict[tuple[str, int], StoredLog] = {}
@@ -125,9 +123,9 @@ class LogDirectory:
         for name in sorted(self._storage.list_directory(str(self.path))):
             key = parse_partition_directory(name)
             if name.endswith((DELETE_SUFFIX, DELETED_SUFFIX)):
-                if self._share.takes_leftovers:
-                    self._deletion.found(name)
-            elif key is not None and self._share.owns(*key):
+                if self.share.takes_leftovers:
+                    self._deletion.found(name, self.share.due_ms(self._now_ms(), self._opening.config))
+            elif key is not None and self.share.owns(*key):
                 stored = stopped.get(name, _UNKNOWN)
                 recovery_point = recovery_points.get(key, stored.recovery_point)
                 self._stored[key] = stored._replace(recovery_point=recovery_point)
@@ -255,6 +253,8 @@ class LogDirectory:
                 f"The name {topic}-{partition} is free for a new log once {RECOVERY_POINTS} is written without the old one; retry later"
             )
         directory = str(self.path / f"{topic}-{partition}")
+        # An earlier process may have died before it forgot a deleted log of this name.
+        self.environment.damage.forget(directory)
         if self._storage.exists(directory):
             # Files that a failed creation or deletion left must not become records of the new topic.
             self._deletion.remove(directory, 0)
@@ -274,12 +274,9 @@ class LogDirectory:
 
     def delete(self, topic: str, partition: int) -> None:
         """Delete a partition: rename its directory now, and delete the files later. Raises OSError."""
-        key, directory = (topic, partition), self.path / f"{topic}-{partition}"
-        known = self._logs.get(key) or self._stored.get(key)
-        is_ours = known is None or self._share.still_has(self._storage, directory, known.topic_id)
-        delay_ms = self._let_go(key)
-        if delay_ms is not None and is_ours:
-            self._deletion.remove(str(directory), self._now_ms() + delay_ms)
+        delay_ms = self._let_go((topic, partition))
+        if delay_ms is not None:
+            self._deletion.remove(str(self.path / f"{topic}-{partition}"), self._now_ms() + delay_ms)
 
     def set_aside(self, topic: str, partition: int) -> str:
         """Remove a partition but keep its files under another name. Return that path. Raises OSError."""
@@ -310,6 +307,11 @@ class LogDirectory:
         key = topic, partition
         is_unknown = key not in self._logs and key not in self._stored
         return self._is_recovering(key) or (is_unknown and self._recovery_points.has(key))
+
+    def uses(self, topic: str, partition: int) -> bool:
+        """Return whether this process has a log of this name, open or not, or a thread recovers one that it had."""
+        key = topic, partition
+        return key in self._logs or key in self._stored or self._is_recovering(key)
 
     def _is_recovering(self, key: tuple[str, int]) -> bool:
         return key in self._recovering or any(log.place[1:3] == key for log in self.lists.recovering)

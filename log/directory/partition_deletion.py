@@ -14,6 +14,7 @@ from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA
 
 if TYPE_CHECKING:
     from log.environment import LogEnvironment
+    from log.files.storage import Storage
 
 _logger = logging.getLogger(__name__)
 
@@ -31,17 +32,16 @@ class PartitionDeletion:
         self._queue = environment.deletions
         self._path = path
 
-    def found(self, name: str) -> None:
+    def found(self, name: str, due_ms: int) -> None:
         """Queue the deletion of a file or `*-delete` directory that an earlier run left."""
-        self._queue.add(str(self._path / name), 0, is_directory=name.endswith(DELETE_SUFFIX))
+        self._queue.add(str(self._path / name), due_ms, is_directory=name.endswith(DELETE_SUFFIX))
 
     def remove(self, directory: str, due_ms: int) -> None:
         """Rename a partition's directory to `*-delete`, and queue its deletion. Raises OSError.
 
         The new name is not durable yet: the deletion of the files persists the name first.
         """
-        target = self._unique_name(directory, DELETE_SUFFIX)
-        self._storage.rename(directory, target)
+        target = rename_away(self._storage, directory, DELETE_SUFFIX)
         self._queue.add(target, due_ms, is_directory=True)
 
     def set_aside(self, directory: str) -> str:
@@ -49,9 +49,7 @@ class PartitionDeletion:
 
         Returns the new path, not durable yet. Kafka calls such a directory stray.
         """
-        target = self._unique_name(directory, STRAY_SUFFIX)
-        self._storage.rename(directory, target)
-        return target
+        return rename_away(self._storage, directory, STRAY_SUFFIX)
 
     def discard_unfinished(self, directory: str) -> bool:
         """Remove a directory without a topic id, or set it aside if it holds records; return whether it was set aside. Raises OSError.
@@ -71,7 +69,11 @@ class PartitionDeletion:
         self.remove(directory, 0)
         return False
 
-    def _unique_name(self, directory: str, suffix: str) -> str:
-        # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too long.
-        name = Path(directory).name[:_LONGEST_NAME_KEPT]
-        return str(self._path / f"{name}.{uuid.uuid4().hex}{suffix}")
+
+def rename_away(storage: Storage, directory: str, suffix: str) -> str:
+    """Rename a partition's directory to a unique name with this suffix; return the new path. Raises OSError."""
+    # Kafka's form is TOPIC-PARTITION.UUID-delete; long topic names are cut so that the new name is not too long.
+    path = Path(directory)
+    target = str(path.parent / f"{path.name[:_LONGEST_NAME_KEPT]}.{uuid.uuid4().hex}{suffix}")
+    storage.rename(directory, target)
+    return target

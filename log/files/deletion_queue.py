@@ -7,6 +7,7 @@ Source: Kafka's `LocalLog.deleteSegmentFiles` and `LogManager.deleteLogs`, which
 
 from __future__ import annotations
 
+import contextlib
 import heapq
 import logging
 from pathlib import Path
@@ -95,7 +96,9 @@ class DeletionTicket:
         for name in names[:room]:
             if self._is_over():
                 return False
-            self._delete(f"{path}/{name}")
+            with contextlib.suppress(FileNotFoundError):
+                # Another process that shares the data directory may delete the same directory.
+                self._delete(f"{path}/{name}")
         if len(names) > room:
             return False
         self._storage.delete_directory(path)

@@ -100,7 +100,12 @@ class FileSweep:
         if self._metadata_log.is_changing:
             # the directories of a topic that is being deleted still have their final names
             found = [leak for leak in found if leak.kind is not LeakKind.PARTITION]
-        return found
+        return [self._judged(leak) for leak in found]
+
+    def _judged(self, leak: FileLeak) -> FileLeak:
+        """Return a leak as it is; a partition's directory stays where another process may have created it for a topic unknown here."""
+        is_kept = leak.kind is LeakKind.PARTITION and not self._directory.share.is_whole
+        return leak._replace(removable=False) if is_kept else leak
 
     def _is_partition(self, topic: str, index: int) -> bool:
         return is_partition(self._metadata_log.image, topic, index)

@@ -42,7 +42,6 @@ class Scene:
         self.shared = SharedDirectory(Storage(disk=self.disk), root, 1, lambda: 1_000)
         config = load_config(None, {}, [f"log.dirs={root}", "seqgate.workers=2"])
         self.supervisor = Supervisor(config, self.shared, lambda *_: 0)
-        self.supervisor._metadata.when_changed.append(self.supervisor._tell)
         ours, self.other = socket.socketpair()
         self.worker = WorkerProcess(1, 1, os.getpid(), ours, 0.0)
         self.supervisor._workers[1] = self.worker

@@ -10,6 +10,7 @@ import pytest
 
 from log import (
     DirectoryLocked,
+    DirectoryShare,
     IncompatibleFormat,
     LogConfig,
     LogDirectory,
@@ -221,6 +222,30 @@ class TestRecoveryPoints:
         assert any(path.startswith(kept) and size for path, size in disk.files().items())
 
 
+class TestNamesInUse:
+    def test_a_log_uses_its_name_until_it_is_deleted(self, tmp_path: Path) -> None:
+        created(tmp_path, 0, 1).close()
+        directory = open_directory(tmp_path)
+        assert [directory.uses("flights", index) for index in range(3)] == [True, True, False]
+        assert get(directory)
+        assert directory.uses("flights", 0)
+        directory.delete("flights", 0)
+        directory.delete("flights", 1)
+        assert not directory.uses("flights", 0)
+        assert not directory.uses("flights", 1)
+
+    def test_a_recovery_uses_the_name_of_a_deleted_log_until_it_ends(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        directory = open_directory(tmp_path)
+        directory.was_clean = False
+        recovery = directory.begin_recovery(("flights", 0))
+        assert recovery is not None
+        directory.delete("flights", 0)
+        assert directory.uses("flights", 0)
+        directory.end_recovery(("flights", 0), recovery)
+        assert not directory.uses("flights", 0)
+
+
 class TestCreate:
     def test_twice(self, tmp_path: Path) -> None:
         directory = created(tmp_path, 0)
@@ -301,6 +326,19 @@ class TestDelete:
         directory = open_directory(tmp_path)
         assert directory.delete_pending(NOW_MS) == 1
         assert not (tmp_path / "notes.txt.deleted").exists()
+
+    def test_what_other_processes_delete_themselves_waits_as_long_as_theirs(self, tmp_path: Path) -> None:
+        created(tmp_path, 0).close()
+        (tmp_path / "flights-1.0-delete").mkdir()
+        share = DirectoryShare(tmp_path, lambda *_: True, takes_leftovers=True, others_delete=True)
+        directory = LogDirectory.open(
+            tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL, share=share
+        )
+        delay_ms = SMALL.file_delete_delay_ms
+        directory.delete_pending(NOW_MS + delay_ms - 1)
+        assert list(tmp_path.glob("*-delete"))
+        directory.delete_pending(NOW_MS + delay_ms)
+        assert not list(tmp_path.glob("*-delete"))
 
     def test_what_can_not_be_deleted_holds_up_nothing_else(self, tmp_path: Path) -> None:
         class Stubborn(Storage):

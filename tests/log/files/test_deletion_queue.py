@@ -119,6 +119,23 @@ class TestFailures:
         assert environment.delete_due(NOW_MS + RETRY_MS - 1) == 0
         assert environment.delete_due(NOW_MS + RETRY_MS) == 1
 
+    def test_a_directory_that_another_process_deletes_too_goes(self, tmp_path: Path) -> None:
+        class Overtaken(Storage):
+            def size_bytes(self, path: str) -> int:
+                size_bytes = super().size_bytes(path)
+                Path(path).unlink()
+                return size_bytes
+
+            def delete(self, path: str) -> None:
+                raise FileNotFoundError(errno.ENOENT, "gone", path)
+
+        environment = LogEnvironment(Overtaken())
+        files(tmp_path / "t-0-delete", *"abc")
+        environment.deletions.add(str(tmp_path / "t-0-delete"), NOW_MS, is_directory=True)
+        environment.delete_due(NOW_MS)
+        assert left(tmp_path) == []
+        assert len(environment.deletions) == 0
+
     def test_what_is_added_anew_while_a_ticket_is_out_waits_for_its_own_time(
         self, environment: LogEnvironment, tmp_path: Path
     ) -> None:

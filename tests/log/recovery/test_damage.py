@@ -14,6 +14,7 @@ import pytest
 
 from log import (
     CorruptRecord,
+    DamagedRange,
     IncompatibleFormat,
     LocalDurability,
     LogConfig,
@@ -304,6 +305,28 @@ class TestRegister:
         [(topic, partition, found)] = known_damage(directory)
         assert (topic, partition, found.first_offset, found.end_offset) == ("flights", 0, 0, 1)
         directory.delete("flights", 0)
+        assert list(known_damage(directory)) == []
+        directory.close()
+
+    def test_a_new_log_has_no_damage_of_a_deleted_one(self, tmp_path: Path) -> None:
+        """A process that died while it deleted the log has left the entry; another one has deleted the directory."""
+        register = DamageRegister()
+        register.load(Storage(), LocalDurability(Storage()), str(tmp_path))
+        damage = DamagedRange(0, 0, 70, 0, 1, is_framed=True, reason="its CRC is wrong")
+        directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL)
+        directory.close()
+        register.note(f"{tmp_path}/flights-0", [damage], is_durable=True)
+        directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL)
+        log = directory.create("flights", uuid.UUID(int=7), 0, SMALL)
+        for _ in range(3):
+            log.append(batch(), now_ms=NOW_MS)
+        flush(log)
+        assert list(known_damage(directory)) == []
+        directory.close()
+        directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=SMALL)
+        log = directory.get("flights", 0)
+        assert log is not None
+        assert log.log_end_offset == 3
         assert list(known_damage(directory)) == []
         directory.close()
 

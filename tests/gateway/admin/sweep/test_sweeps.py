@@ -123,6 +123,15 @@ class TestFiles:
             assert (await sweep(node)).leaks == []
             await append(node, "orders")
 
+    async def test_a_partition_that_another_process_may_have_created_stays(self, tmp_path: Path) -> None:
+        async with swept_node(tmp_path) as node:
+            directory = node.services.partitions.log_directory
+            directory.share = directory.share._replace(is_whole=False)
+            planted = plant(tmp_path / "gone-0")
+            page = await sweep(node, remove=True, unknown=True)
+            assert [(leak.place, leak.removed) for leak in page.leaks] == [("gone-0", False)]
+            assert planted.exists()
+
     @pytest.mark.parametrize("name", ["orders-0/00000000000000000007.log", "00000000000000000007.log"])
     async def test_records_are_never_removed(self, tmp_path: Path, name: str) -> None:
         async with swept_node(tmp_path) as node:
