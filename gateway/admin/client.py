@@ -7,7 +7,7 @@ import errno
 import socket
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
@@ -15,12 +15,15 @@ from typing import Final, TypeVar
 import msgspec
 
 from gateway.admin.address import SOCKET_NAME, short_path
+from gateway.admin.every_worker import RESTART_S, Workers
 from gateway.admin.request import (
     MAX_ANSWER_BYTES,
     RUNNING,
     STOPPED,
     Answer,
     ControlError,
+    Elsewhere,
+    NoAnswer,
     NotRunning,
     Request,
 )
@@ -30,6 +33,7 @@ from gateway.config import Config
 
 ANSWER_TIMEOUT_S: Final = 40.0
 """Longer than the gateway's own limit for an operation, because the gateway's error says more than a timeout."""
+_PROBE_TIMEOUT_S: Final = 1.0
 _CHUNK_BYTES: Final = 256 * 1024
 _NOBODY_THERE: Final = (errno.ENOENT, errno.ECONNREFUSED, errno.ENOTDIR)
 
@@ -45,17 +49,21 @@ WORKERS: Final = "workers"
 def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
     """Return the answer of the gateway that runs on `data_dir`, or of the first of its workers that gives one.
 
-    Raises NotRunning when no gateway runs there, and ControlError when the gateway refuses, fails, or does not answer in time.
+    Raises NotRunning when no gateway runs there, NoAnswer when the gateway does not answer in time, and ControlError when it refuses or
+    fails.
     """
-    return _first(places(data_dir), lambda place: _ask_at(place, request, timeout_s))
+    return _first(data_dir, lambda place: _ask_at(place, request, timeout_s), min(timeout_s, RESTART_S))
 
 
-def ask_workers(data_dir: Path, request: Request[A]) -> list[A]:
-    """Return the answer of each worker of the gateway that runs on `data_dir`; of the gateway itself if it is one process.
+def ask_workers(data_dir: Path, request: Request[A]) -> tuple[list[A], list[str]]:
+    """Return the answers of all workers of the gateway that runs on `data_dir`, and a sentence about each that gave none.
 
-    Raises the errors of `ask`.
+    There is one answer, and no sentence, if the gateway is one process. Raises the errors of `ask`.
     """
-    return [_ask_at(place, request, ANSWER_TIMEOUT_S) for place in places(data_dir)]
+    asked = places(data_dir)
+    if len(asked) == 1:
+        return [_ask_at(asked[0], request, ANSWER_TIMEOUT_S)], []
+    return Workers(asked, _is_there).all(lambda place: _ask_at(place, request, ANSWER_TIMEOUT_S))
 
 
 def places(data_dir: Path) -> list[Path]:
@@ -64,16 +72,23 @@ def places(data_dir: Path) -> list[Path]:
     return sorted(workers, key=lambda path: int(path.name)) or [data_dir]
 
 
-def _first(places: Sequence[Path], ask_at: Callable[[Path], B]) -> B:
-    """Return the first answer. A worker that another one knows more than refuses. Raises ControlError, the first one, without any answer."""
-    refusal: ControlError | None = None
-    for place in places:
+def _first(data_dir: Path, ask_at: Callable[[Path], B], patience_s: float = RESTART_S) -> B:
+    asked = places(data_dir)
+    return ask_at(asked[0]) if len(asked) == 1 else Workers(asked, _is_there, patience_s).first(ask_at)
+
+
+def _is_there(place: Path) -> bool:
+    """Return whether somebody listens on the control socket of a directory."""
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as connection,
+        short_path(place / SOCKET_NAME) as path,
+    ):
+        connection.settimeout(_PROBE_TIMEOUT_S)
         try:
-            return ask_at(place)
-        except ControlError as error:
-            refusal = refusal or error
-    assert refusal is not None
-    raise refusal
+            connection.connect(path)
+        except OSError as error:
+            return error.errno not in _NOBODY_THERE
+        return True
 
 
 def _ask_at(
@@ -84,7 +99,7 @@ def _ask_at(
     try:
         answer = msgspec.json.decode(line, type=Answer)
         if answer.error is not None:
-            raise ControlError(answer.error)
+            raise Elsewhere(answer.error) if answer.is_elsewhere else ControlError(answer.error)
         if answer.note is not None and not is_whole:
             _show_once(answer.note)
         result: A = msgspec.json.decode(answer.result, type=request.answer_type())
@@ -106,16 +121,10 @@ def ask_all(data_dir: Path, request: Request[A]) -> list[A]:
     """Return all pages of an answer, at least one; of all workers if each knows a part. Raises the errors of `ask`."""
     asked = places(data_dir)
     if not request.is_spread or len(asked) == 1:
-        return _first(asked, lambda place: _pages_of(place, request))
-    found: list[list[A]] = []
-    refusal: ControlError | None = None
-    for place in asked:
-        try:
-            found.append(_pages_of(place, request, is_whole=True))
-        except ControlError as error:
-            refusal = refusal or error
-    if refusal is not None and not found:
-        raise refusal
+        return _first(data_dir, lambda place: _pages_of(place, request))
+    found, missing = Workers(asked, _is_there).all(lambda place: _pages_of(place, request, is_whole=True))
+    for sentence in missing:
+        _show_once(f"{sentence}; what only that worker knows is missing")
     return joined(found)
 
 
@@ -143,8 +152,8 @@ class Client:
         """Return the answer of the running gateway."""
         return ask(self.data_dir, request)
 
-    def ask_workers(self, request: Request[A]) -> list[A]:
-        """Return the answer of each worker of the running gateway."""
+    def ask_workers(self, request: Request[A]) -> tuple[list[A], list[str]]:
+        """Return the answers of all workers of the running gateway, and a sentence about each that gave none."""
         return ask_workers(self.data_dir, request)
 
     def ask_all(self, request: Request[A]) -> list[A]:
@@ -189,7 +198,7 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
             if error.errno in _NOBODY_THERE:
                 raise NotRunning(_nobody_on(data_dir)) from error
             reason = error.strerror or str(error)
-            raise ControlError(
+            raise NoAnswer(
                 f"cannot reach the gateway on {data_dir.absolute()}: {reason[:1].lower()}{reason[1:]}"
             ) from error
         try:
@@ -198,9 +207,9 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
                 connection.sendall(line)
             return _read_line(connection)
         except TimeoutError as error:
-            raise ControlError(f"the gateway on {data_dir} did not answer within {timeout_s:g} s") from error
+            raise NoAnswer(f"the gateway on {data_dir} did not answer within {timeout_s:g} s") from error
         except OSError as error:
-            raise ControlError(f"the gateway on {data_dir} hung up: {error.strerror or error}") from error
+            raise NoAnswer(f"the gateway on {data_dir} hung up: {error.strerror or error}") from error
 
 
 def _nobody_on(data_dir: Path) -> str:
@@ -214,7 +223,7 @@ def _read_line(connection: socket.socket) -> bytes:
     while not received.endswith(b"\n"):
         chunk = connection.recv(_CHUNK_BYTES)
         if not chunk:
-            raise ControlError("the gateway hung up before it answered")
+            raise NoAnswer("the gateway hung up before it answered")
         received += chunk
         if len(received) > MAX_ANSWER_BYTES:
             raise ControlError(f"the gateway's answer is longer than {MAX_ANSWER_BYTES} bytes")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 from kio.schema.errors import ErrorCode
 
-from gateway.admin.request import ControlError
+from gateway.admin.request import ControlError, Elsewhere
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.services import Services
@@ -25,13 +25,13 @@ def find_topic(partitions: Partitions, name: str, *indexes: int | None) -> Topic
 
 
 def check_led_here(services: Services, topic: str, index: int) -> None:
-    """Refuse a partition that another gateway leads. Raises ControlError."""
+    """Refuse a partition that another gateway leads. Raises Elsewhere."""
     found = services.partitions.registry.by_name.get(topic)
     if found is None or found.refusal(index) is not ErrorCode.not_leader_or_follower:
         return
     leader = services.node.brokers.leader_in(topic, index)
     where = "no live gateway" if leader is None or leader[0] == NO_LEADER else f"broker {leader[0]}"
-    raise ControlError(
+    raise Elsewhere(
         f"{topic}-{index} is led by {where}, not by this gateway; ask that one, or name the cluster with --bootstrap where the command has it"
     )
 

@@ -33,6 +33,14 @@ class NotRunning(ControlError):
     """No gateway answers on the control socket of this data directory."""
 
 
+class NoAnswer(ControlError):
+    """The gateway gave no answer to what it was asked, and may have done it."""
+
+
+class Elsewhere(ControlError):
+    """The gateway refused because another gateway knows the answer, or must carry the operation out."""
+
+
 class Request(msgspec.Struct, Generic[A], tag_field="operation", forbid_unknown_fields=True):
     """A request whose answer has the type A. Its tag is the name of the operation.
 
@@ -65,9 +73,10 @@ class PagedRequest(Request[A], kw_only=True):
 class Answer(msgspec.Struct, omit_defaults=True):
     """The answer of the gateway: the result, or a sentence that says why there is none.
 
-    `note` says what the result lacks because other gateways of the cluster know it.
+    `note` says what the result lacks because other gateways of the cluster know it. `is_elsewhere`: the error is that one of them knows.
     """
 
     result: msgspec.Raw = msgspec.Raw(b"null")
     error: str | None = None
     note: str | None = None
+    is_elsewhere: bool = False

@@ -21,7 +21,14 @@ from gateway.admin.live_gateway import LiveGateway, Traffic
 from gateway.admin.operations import OPERATIONS, answer_live, changes_something, note_on
 from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.pids.sources import gateway_source
-from gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer, ControlError, Request
+from gateway.admin.request import (
+    MAX_ANSWER_BYTES,
+    MAX_REQUEST_BYTES,
+    Answer,
+    ControlError,
+    Elsewhere,
+    Request,
+)
 from gateway.runtime.services import Services
 
 logger = logging.getLogger(__name__)
@@ -148,7 +155,7 @@ class ControlServer:
             # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked for.
             result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
         except ControlError as error:
-            return Answer(error=str(error))
+            return Answer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
         except TimeoutError:
             return Answer(
                 error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its progress"

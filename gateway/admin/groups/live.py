@@ -32,7 +32,7 @@ from gateway.admin.groups.share_delivery import (
 from gateway.admin.groups.streams_live import streams_state
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.operation import page
-from gateway.admin.request import ControlError
+from gateway.admin.request import ControlError, Elsewhere
 from gateway.admin.transactions.messages import PendingOffset
 from gateway.admin.transactions.pending_offsets import pending_in_group
 from gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
@@ -225,7 +225,7 @@ async def durable_shard(services: Services, group_id: str) -> GroupShard | None:
         )
     leader = services.coordinators.groups.shards.leader_of(group_id)
     if services.coordinators.groups.shards.is_elsewhere(group_id):
-        raise ControlError(
+        raise Elsewhere(
             f"group {group_id} is coordinated by broker {leader}, not by this gateway; ask that one, or name the cluster with --bootstrap"
         )
     if OFFSETS_TOPIC not in services.partitions.registry.by_name:

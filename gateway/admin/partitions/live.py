@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.named_topics import check_led_here
 from gateway.admin.partitions.messages import Reopened, ReopenRequest
 from gateway.admin.request import ControlError
 from gateway.admin.system_errors import in_words
@@ -15,6 +16,7 @@ async def reopen(gateway: LiveGateway, request: ReopenRequest) -> Reopened:
     name = f"{request.topic}-{request.partition}"
     partition = services.partitions.registry.get(request.topic, request.partition)
     if partition is None:
+        check_led_here(services, request.topic, request.partition)
         raise ControlError(f"there is no partition {name}")
     log = partition.log
     if not log.offline:

@@ -33,10 +33,10 @@ def status(
 ) -> None:
     """Show the status of a running gateway, or of the cluster at --bootstrap.
 
-    Exits with 1 when something is wrong: no gateway runs, producers are refused because the disk is short of room, a partition is
-    offline, stored batches are damaged, sound records were cut off a log, the store of producer ids does not answer, the
-    certificate of a listener expires within 14 days, producers are refused because the bucket lags behind, or the last round of
-    uploads failed.
+    Exits with 1 when something is wrong: no gateway runs, one of several workers does not answer, producers are refused because the disk
+    is short of room, a partition is offline, stored batches are damaged, sound records were cut off a log, the store of producer ids does
+    not answer, the certificate of a listener expires within 14 days, producers are refused because the bucket lags behind, or the last
+    round of uploads failed.
 
     Over the Kafka protocol these are wrong: no controller, a broker that does not answer, a log directory that is offline,
     partitions without a leader, and partitions whose replicas are not all in sync. Each broker answers within 5 s.
@@ -46,7 +46,7 @@ def status(
         return
     needs_bootstrap(command_config)
     with asking(config_file, data_dir) as client:
-        answer = joined_status(client.ask_workers(StatusRequest()))
+        answer = joined_status(*client.ask_workers(StatusRequest()))
     if as_json:
         print_json(answer)
     else:
@@ -81,6 +81,7 @@ def _is_wrong(answer: Status) -> bool:
         or answer.cut
         or any(certificate.warning for certificate in answer.certificates)
         or answer.producer_id_store_error is not None
+        or answer.missing_workers
         or (answer.bucket is not None and trouble_rows(answer.bucket))
     )
 
@@ -141,6 +142,7 @@ def _rows(answer: Status) -> list[tuple[str, str]]:
     ]
     rows += [("CERTIFICATE", f"{row.listener}: {row.warning}") for row in answer.certificates if row.warning]
     rows += [] if answer.bucket is None else trouble_rows(answer.bucket)
+    rows += [("WORKER", sentence) for sentence in answer.missing_workers]
     rows += [("DAMAGED", _damage(row)) for row in answer.damaged]
     rows += [("CUT OFF", _cut(row)) for row in answer.cut]
     return rows

@@ -70,7 +70,8 @@ class Status(msgspec.Struct, frozen=True):
     listens on. `is_disk_short`: the disk has less than `min_free_bytes` free, and producers are refused;
     `disk_refusals` counts the batches refused for that. `bucket` is None for a gateway without `--cluster`. `led_partitions` counts the
     partitions that this process leads. `workers` has a row for each of several workers; then counters are the sums of all, and `pid` and
-    `node_id` are those of worker 1.
+    `node_id` are those of the first one that answers. `missing_workers` has a sentence about each that does not answer; what it counts is
+    missing.
     """
 
     version: str
@@ -105,6 +106,7 @@ class Status(msgspec.Struct, frozen=True):
     bucket: BucketState | None
     led_partitions: int = 0
     workers: list[WorkerRow] = []
+    missing_workers: list[str] = []
 
 
 class StatusRequest(Request[Status], tag="status"):

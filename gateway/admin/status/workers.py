@@ -24,10 +24,13 @@ _SUMMED: Final = (
 )
 
 
-def joined_status(answers: Sequence[Status]) -> Status:
-    """Return one status: what the workers count is summed, and each worker has a row. That of a single process stays as it is."""
+def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Status:
+    """Return one status: what the workers count is summed, and each worker has a row. That of a single process stays as it is.
+
+    `missing` has a sentence about each worker that gave no answer.
+    """
     first = answers[0]
-    if len(answers) == 1:
+    if len(answers) == 1 and not missing:
         return first
     certificates = {row.listener: row for answer in answers for row in answer.certificates}
     return msgspec.structs.replace(
@@ -56,6 +59,7 @@ def joined_status(answers: Sequence[Status]) -> Status:
             )
             for answer in answers
         ],
+        missing_workers=list(missing),
     )
 
 

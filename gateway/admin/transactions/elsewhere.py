@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.admin.request import ControlError
+from gateway.admin.request import ControlError, Elsewhere
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.runtime.services import Services
 
@@ -21,7 +21,7 @@ def partitions_elsewhere(services: Services) -> list[int]:
 def check_all_here(services: Services) -> None:
     """Refuse a question about the transactions of all gateways. Raises ControlError."""
     if partitions_elsewhere(services):
-        raise ControlError(f"other gateways coordinate transactions, too; {_advice(services)}")
+        raise Elsewhere(f"other gateways coordinate transactions, too; {_advice(services)}")
 
 
 def check_is_here(services: Services, transactional_id: str) -> None:
@@ -33,9 +33,7 @@ def check_is_here(services: Services, transactional_id: str) -> None:
         raise ControlError(
             f"no live gateway coordinates transactional id {transactional_id} now; try again later"
         )
-    raise ControlError(
-        f"gateway {node_id} coordinates transactional id {transactional_id}; {_advice(services)}"
-    )
+    raise Elsewhere(f"gateway {node_id} coordinates transactional id {transactional_id}; {_advice(services)}")
 
 
 def _advice(services: Services) -> str:

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 
 from gateway.admin.coordinators import offline_partitions
 from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.named_topics import find_topic, partitions_after
+from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.elsewhere import check_all_here
 from gateway.admin.transactions.live import taking_part
@@ -131,6 +131,7 @@ def _partition(services: Services, request: AbortHangingRequest) -> Partition:
         raise ControlError(f"{request.topic} holds no transactions")
     partition = services.partitions.registry.get(request.topic, request.partition)
     if partition is None:
+        check_led_here(services, request.topic, request.partition)
         raise ControlError(f"there is no partition {request.topic}-{request.partition}")
     return partition
 

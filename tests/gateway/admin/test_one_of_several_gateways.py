@@ -18,8 +18,9 @@ from gateway.admin.groups.messages import (
 )
 from gateway.admin.names.messages import NamesRequest
 from gateway.admin.operations import note_on
+from gateway.admin.partitions.messages import ReopenRequest
 from gateway.admin.producers.messages import ListProducersRequest
-from gateway.admin.request import ControlError
+from gateway.admin.request import ControlError, Elsewhere
 from gateway.admin.server import ControlServer
 from gateway.admin.status.messages import StatusRequest
 from gateway.admin.transactions.messages import AbortHangingRequest, FindHangingRequest
@@ -116,6 +117,10 @@ async def test_a_command_shows_the_note_once(
     try:
         for _ in range(2):
             await asyncio.to_thread(ask, tmp_path, ListGroupsRequest())
+        with pytest.raises(Elsewhere, match="coordinated by broker 2"):
+            await asyncio.to_thread(ask, tmp_path, DescribeGroupRequest("readers"))
+        with pytest.raises(Elsewhere, match="led by broker 2"):
+            await asyncio.to_thread(ask, tmp_path, ReopenRequest(TOPIC, 1))
     finally:
         await server.stop()
     assert capsys.readouterr().err.count("This is the answer of broker 1") == 1

@@ -18,6 +18,7 @@ from tests.system.workers.scene import (
     consecutive_ports,
     create_topic,
     is_running,
+    kill,
     load,
     pids,
     workers,
@@ -57,6 +58,15 @@ def test_lists_have_what_every_worker_knows(tmp_path: Path) -> None:
         seqgate(data_dir, "users", "add", "alice", "--password-stdin", code=2)  # no such option
         assert "worker on node 2" in seqgate(data_dir, "status")
         assert seqgate(data_dir, "sweep")
+
+
+def test_a_worker_that_is_being_started_again_is_waited_for(tmp_path: Path) -> None:
+    data_dir = tmp_path / "data"
+    with workers(data_dir, 2, consecutive_ports(2)) as gateway:
+        kill(pids(gateway)[1])
+        status = listed(data_dir, "status")
+        assert [row["node_id"] for row in status["workers"]] == [1, 2]
+        assert status["missing_workers"] == []
 
 
 @pytest.mark.parametrize("is_killed", [False, True], ids=["stopped", "killed"])

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gateway.admin.status.command import _is_wrong, _rows
 from gateway.admin.status.messages import StatusRequest
+from gateway.admin.status.workers import joined_status
 from gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create
@@ -71,3 +73,13 @@ async def test_ids_left_count_the_block_claimed_ahead(tmp_path: Path) -> None:
     async with open_node(tmp_path, "seqgate.producer.id.block.size=10") as node:
         await node.services.coordinators.producer_ids.start()
         assert (await answer(node, StatusRequest())).producer_ids_left == 10
+
+
+async def test_a_missing_worker_is_told(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        status = await answer(node, StatusRequest())
+    told = joined_status([status], ["the worker on node 2 gave no answer: it is not running now"])
+    assert [row.node_id for row in told.workers] == [status.node_id]
+    assert _is_wrong(told)
+    assert not _is_wrong(joined_status([status]))
+    assert ("WORKER", told.missing_workers[0]) in _rows(told)
