@@ -76,7 +76,7 @@ Workers = Annotated[
     typer.Option(
         "--workers",
         metavar="N",
-        help="Serve the data directory with N processes, each a broker on the next port. [default: 1]",
+        help="Serve the data directory, or the bucket, with N processes, each a broker on the next port. [default: 1]",
         show_default=False,
     ),
 ]

@@ -9,22 +9,25 @@ import logging
 import os
 import shlex
 import signal
+import socket
 import stat
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
+from typing import Any
 
 import uvloop
 
 from gateway.config import Config, Listener
 from gateway.gateway import Gateway
 from gateway.homes.home import Ended, StartFailed
-from gateway.homes.worker_home import WorkerHome
+from gateway.homes.worker_home import WorkerHome, ready_of
 from gateway.process import keep_freed_memory, raise_open_files_limit
 from gateway.runtime.loop import log_output
 from gateway.server.addresses import check_address
 from gateway.starting import start_until
 from gateway.workers.forking import STOPPING
-from gateway.workers.seat import Seat
+from gateway.workers.link import SupervisorLink
+from gateway.workers.seat import Seat, report
 
 logger = logging.getLogger(__name__)
 
@@ -45,14 +48,25 @@ def run(config: Config, *, guide: bool = False) -> None:
 
 
 def run_worker(config: Config, seat: Seat) -> int:
-    """Run one worker in this process, a copy of its supervisor's, until SIGTERM. Return the exit code."""
+    """Run one worker of a data directory in this process, a copy of its supervisor's, until SIGTERM. Return the exit code."""
+    return _run_worker(seat.number, seat.connection, _serve(config, guide=False, seat=seat))
+
+
+def run_gateway(config: Config, number: int, connection: socket.socket) -> int:
+    """Run one worker of a bucket in this process, a copy of its supervisor's, until SIGTERM or the end of the supervisor.
+
+    `connection` is its stream to the supervisor. Return the exit code.
+    """
+    return _run_worker(number, connection, _serve(config, guide=False, connection=connection))
+
+
+def _run_worker(number: int, connection: socket.socket, serving: Coroutine[Any, Any, None]) -> int:
     gc.disable()
-    log_output.name_worker(seat.number)
+    log_output.name_worker(number)
     try:
-        uvloop.run(_serve(config, guide=False, seat=seat))
+        uvloop.run(serving)
     except (StartFailed, Ended) as error:
-        with contextlib.suppress(OSError):
-            seat.report(str(error))
+        report(connection, str(error))
         return 1
     return 0
 
@@ -91,20 +105,28 @@ def _begin_logging(config: Config) -> None:
             ) from None
 
 
-async def _serve(config: Config, guide: bool, seat: Seat | None = None) -> None:
+async def _serve(
+    config: Config, guide: bool, seat: Seat | None = None, connection: socket.socket | None = None
+) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
     gateway = Gateway(config, seat=seat)
+    link = None
+    if connection is not None:
+        link = await SupervisorLink.open(connection)
+        loop.create_task(link.lost()).add_done_callback(lambda _: stopping.set())
     with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
         stopped = loop.create_task(stopping.wait())
         if not await start_until(stopped, gateway):
             return
-        if seat is None:
+        if seat is None and link is None:
             warn_of_readers(config.str("log.dirs"))
         gc.freeze()
         gc.enable()
         if isinstance(gateway.home, WorkerHome):
             gateway.home.ready(gateway.services)
+        elif link is not None:
+            link.send(ready_of(gateway.services))
         else:
             _announce(gateway, guide)
         ended = loop.create_task(gateway.home.ended())

@@ -1,23 +1,34 @@
-"""Runs several workers on one data directory, from the settings to the exit: this process supervises them."""
+"""Runs several workers on one data directory or one bucket, from the settings to the exit: this process supervises them."""
 
 from __future__ import annotations
 
 import gc
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gateway.admin.system_errors import in_words
+from gateway.cluster.cache.worker_caches import CACHES, cache_of
 from gateway.config import Config
 from gateway.config.exposure import exposure_complaint
 from gateway.config.workers import worker_config, workers_complaint
 from gateway.homes.home import StartFailed
 from gateway.homes.local_home import check_no_cache
 from gateway.metadata.records import UnknownRecordError
-from gateway.running import check_listener, prepare_process, print_guide, run_worker, warn_of_readers
+from gateway.running import (
+    check_listener,
+    prepare_process,
+    print_guide,
+    run_gateway,
+    run_worker,
+    warn_of_readers,
+)
 from gateway.runtime.loop.clock import SystemClock
 from gateway.runtime.topics.brokers import Endpoint
+from gateway.workers.bucket_charge import BucketCharge
+from gateway.workers.charge import Charge
+from gateway.workers.shared_charge import SharedCharge
 from gateway.workers.shared_directory import SharedDirectory
 from gateway.workers.supervisor import Supervisor, WorkersFailed
 from gateway.workers.worker_process import WorkerProcess
@@ -32,10 +43,25 @@ def run_workers(config: Config, *, guide: bool = False) -> None:
     if complaint is not None:
         raise StartFailed(complaint)
     prepare_process(config)
-    for number in range(1, config.int("seqgate.workers") + 1):
-        for listener in worker_config(config, number).listeners:
+    root = Path(config.str("log.dirs"))
+    is_bucket = config.optional_str("seqgate.cluster") is not None
+    configs = {
+        number: worker_config(config, number) for number in range(1, config.int("seqgate.workers") + 1)
+    }
+    for number, own in configs.items():
+        if is_bucket:
+            own.choose("log.dirs", str(cache_of(root, number)))
+        for listener in own.listeners:
             check_listener(listener)
-    root, storage = Path(config.str("log.dirs")), Storage()
+    if is_bucket:
+        _check_only_caches(root)
+        _supervise(config, BucketCharge(root, configs, run_gateway), configs, guide=guide)
+    else:
+        _run_on_directory(config, root, configs, guide=guide)
+
+
+def _run_on_directory(config: Config, root: Path, configs: Mapping[int, Config], *, guide: bool) -> None:
+    storage = Storage()
     try:
         check_no_cache(storage, config)
         shared = SharedDirectory(storage, root, config.int("node.id"), SystemClock().now_ms)
@@ -43,19 +69,35 @@ def run_workers(config: Config, *, guide: bool = False) -> None:
         raise StartFailed(str(error)) from error
     except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
         raise StartFailed(f"the data directory {root} can't be opened: {in_words(error)}") from error
-    warn_of_readers(str(root))
+    try:
+        _supervise(config, SharedCharge(configs, shared, run_worker), configs, guide=guide)
+    finally:
+        _close(shared)
+
+
+def _supervise(config: Config, charge: Charge, configs: Mapping[int, Config], *, guide: bool) -> None:
+    root = config.str("log.dirs")
+    timeout_s = config.int("seqgate.workers.timeout.ms") / 1000
     gc.freeze()  # workers share the memory of what is not written to
     gc.enable()
     try:
-        Supervisor(config, shared, run_worker).run(
+        Supervisor(charge, configs, timeout_s).run(
             lambda workers: _announce_workers(config, workers, guide=guide)
         )
     except WorkersFailed as error:
         raise StartFailed(str(error)) from error
     except (LogError, IncompatibleFormat, OSError) as error:
         raise StartFailed(f"the data directory {root} can't be used: {in_words(error)}") from error
-    finally:
-        _close(shared)
+
+
+def _check_only_caches(root: Path) -> None:
+    """Check that the data directory has nothing but the caches of workers: each worker gets a directory in it. Raises StartFailed."""
+    found = sorted(path.name for path in root.glob("*") if path.name != CACHES)
+    if found:
+        raise StartFailed(
+            f"the data directory {root} holds {found[0]}, and several workers of a bucket have their caches in {root / CACHES}; name an "
+            "empty directory"
+        )
 
 
 def _close(shared: SharedDirectory) -> None:
@@ -76,6 +118,7 @@ def _announce_workers(config: Config, workers: Sequence[WorkerProcess], *, guide
     tells = "" if told == bound else f", tells clients {', '.join(told)}"
     pids = ", ".join(f"worker {worker.number} {worker.pid}" for worker in workers)
     data = config.str("log.dirs")
+    warn_of_readers(data)
     print(
         f"seqgate ready on {', '.join(bound)}{tells} (data in {data}, pid {os.getpid()}; pids: {pids})",
         flush=True,

@@ -29,6 +29,7 @@ from gateway.admin.request import (
 )
 from gateway.admin.spread_answers import joined
 from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.cluster.cache.worker_caches import caches_in
 from gateway.config import Config
 
 ANSWER_TIMEOUT_S: Final = 40.0
@@ -67,9 +68,9 @@ def ask_workers(data_dir: Path, request: Request[A]) -> tuple[list[A], list[str]
 
 
 def places(data_dir: Path) -> list[Path]:
-    """Return the directories with the control sockets: those of the workers, if several processes have the data directory."""
+    """Return the directories with the control sockets: those of the workers, if several processes have the data directory or caches in it."""
     workers = [path for path in data_dir.glob(f"{WORKERS}/*") if path.name.isdecimal()]
-    return sorted(workers, key=lambda path: int(path.name)) or [data_dir]
+    return sorted(workers, key=lambda path: int(path.name)) or caches_in(data_dir) or [data_dir]
 
 
 def _first(data_dir: Path, ask_at: Callable[[Path], B], patience_s: float = RESTART_S) -> B:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from gateway.admin.request import ControlError, Elsewhere, NoAnswer, NotRunning
+from gateway.cluster.cache.worker_caches import CACHES
 
 RESTART_S: Final = 5.0
 """How long a command waits for workers that are being started again; then it says that they don't run."""
@@ -90,7 +91,7 @@ class Workers:
 
 
 def _name(place: Path) -> str:
-    return f"the worker on node {place.name}"
+    return f"worker {place.name}" if place.parent.name == CACHES else f"the worker on node {place.name}"
 
 
 def _why(error: ControlError) -> str:

@@ -1,4 +1,4 @@
-"""Settings of several workers on one data directory."""
+"""Settings of several workers of one command."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ WORKER_SETTINGS = (
     _number(
         "seqgate.workers",
         1,
-        "Processes that serve the data directory, each on a core of its own. Worker 1 has `node.id` and the ports of `listeners` and "
+        "Processes that serve the data directory, or the bucket of `seqgate.cluster`, each on a core of its own. Worker 1 has `node.id` and the ports of `listeners` and "
         "`advertised.listeners`; each further worker has the next node id, and on each listener the next port. Clients see a cluster of as "
-        "many brokers. The flag is `--workers`.",
+        "many brokers. With a bucket each has a cache of its own in the data directory. The flag is `--workers`.",
         minimum=1,
         maximum=MOST_WORKERS,
     ),

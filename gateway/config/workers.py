@@ -1,4 +1,4 @@
-"""The settings of each of several workers on one data directory: its node id and its ports."""
+"""The settings of each of several workers of one command: its node id and its ports."""
 
 from __future__ import annotations
 
@@ -14,11 +14,6 @@ def workers_complaint(config: Config) -> str | None:
     count = config.int("seqgate.workers")
     if count == 1:
         return None
-    if config.optional_str("seqgate.cluster") is not None:
-        return (
-            "--workers is for a data directory without a bucket; with --cluster start a gateway for each core, each with a cache directory "
-            "and ports of its own"
-        )
     taken: Counter[tuple[str, int]] = Counter()
     for listener in config.listeners:
         for port in _ports(listener, count):
@@ -32,9 +27,10 @@ def workers_complaint(config: Config) -> str | None:
 
 
 def worker_config(config: Config, number: int) -> Config:
-    """Return the settings of a worker; `number` counts from 1."""
+    """Return the settings of a worker; `number` counts from 1. A gateway of a bucket chooses its node id itself where none is set."""
     own = config.apart()
-    own.choose("node.id", config.int("node.id") + number - 1)
+    if config.is_set("node.id") or config.optional_str("seqgate.cluster") is None:
+        own.choose("node.id", config.int("node.id") + number - 1)
     for name, listeners in (
         ("listeners", config.listeners),
         ("advertised.listeners", config.advertised_listeners),

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Final, NoReturn
 
 from gateway.admin.system_errors import in_words
+from gateway.cluster.cache.worker_caches import caches_in
 from gateway.cluster.rebuild.local_session import read_local_session
 from gateway.config import Config
 from gateway.homes.home import StartFailed
@@ -91,6 +92,10 @@ def check_no_cache(storage: Storage, config: Config) -> None:
         local = read_local_session(storage, path)
     except (OSError, IncompatibleFormat) as error:
         raise StartFailed(f"the data directory {path} can't be opened: {in_words(error)}") from error
+    if caches_in(Path(path)):
+        raise StartFailed(
+            f"the data directory {path} has the caches of workers of a bucket; start with --cluster, or name another directory"
+        )
     if local is not None:
         raise StartFailed(
             f"the data directory {path} is a cache of {local.address}, which has the records; start with "

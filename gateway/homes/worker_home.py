@@ -84,13 +84,7 @@ class WorkerHome:
 
     def ready(self, services: Services) -> None:
         """Tell the supervisor that clients can connect, and where."""
-        node = services.node
-        self._link.send(
-            Ready(
-                {name: (place.host, place.port) for name, place in node.brokers.advertised.items()},
-                [place.shown for place in node.bound.values()],
-            )
-        )
+        self._link.send(ready_of(services))
 
     def flusher(self, loop: asyncio.AbstractEventLoop, durability: Durability) -> LogFlusher:
         return Flusher(loop, machine=self._machine, durability=durability)
@@ -143,3 +137,12 @@ class WorkerHome:
 
     async def leave(self, *, is_clean: bool) -> None:  # noqa: ARG002 - the files say it
         self._link.close()
+
+
+def ready_of(services: Services) -> Ready:
+    """Return the message that clients can connect to this gateway, and where."""
+    node = services.node
+    return Ready(
+        {name: (place.host, place.port) for name, place in node.brokers.advertised.items()},
+        [place.shown for place in node.bound.values()],
+    )

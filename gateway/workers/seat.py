@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 from dataclasses import dataclass
 
@@ -24,7 +25,9 @@ class Seat:
     end_offset: int
     connection: socket.socket
 
-    def report(self, sentence: str) -> None:
-        """Tell the supervisor why this process ends. Call this when nothing else uses the stream any more."""
-        self.connection.setblocking(True)
-        self.connection.sendall(encode(Failed(sentence)))
+
+def report(connection: socket.socket, sentence: str) -> None:
+    """Tell the supervisor why this process ends. Call this when nothing else uses the stream any more."""
+    with contextlib.suppress(OSError):  # the supervisor may be gone
+        connection.setblocking(True)
+        connection.sendall(encode(Failed(sentence)))

@@ -1,8 +1,9 @@
-"""The process that supervises the workers of one data directory: starts them, starts a dead one again, and stops them all.
+"""The process that supervises several workers: starts them, starts a dead one again, and stops them all.
 
-It serves no client. It holds the lock of the directory, which the workers inherit, and is the only writer of the metadata log. Workers are
-forked from it, so a new one needs no imports and has the metadata at once. A worker leads its partitions until its process is dead, and
-then the next process of that worker leads them: no partition has two leaders, whatever is stopped, slow or cut off.
+It serves no client. Workers are forked from it, so a new one needs no imports. A `Charge` cares for what the workers share. If that is a
+data directory, this process holds its lock, which the workers inherit, and is the only writer of the metadata log. A worker leads its
+partitions until its process is dead, and then the next process of that worker leads them: no partition has two leaders, whatever is
+stopped, slow or cut off.
 """
 
 from __future__ import annotations
@@ -12,24 +13,15 @@ import selectors
 import signal
 import socket
 import time
-import uuid
-from collections.abc import Callable, Sequence
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 
-from gateway.config import Config
-from gateway.config.workers import worker_config
-from gateway.metadata.records import RegisterBrokerRecord
-from gateway.runtime.topics.brokers import advertised_endpoint
-from gateway.workers.commits import Commits
+from gateway.workers.charge import Charge
 from gateway.workers.forking import fork_worker
-from gateway.workers.messages import Commit, Failed, FromWorker, Left, Ready
-from gateway.workers.seat import Seat
-from gateway.workers.seating import died, registration, serves
-from gateway.workers.shared_directory import SharedDirectory, share_of
+from gateway.workers.messages import Failed, FromWorker, Ready
 from gateway.workers.signals import Signals
 from gateway.workers.worker_process import WorkerProcess
-from log import LogError
 
 logger = logging.getLogger(__name__)
 
@@ -45,47 +37,37 @@ STOP_LIMIT_S: Final = 180.0
 """How long a stop waits for the workers; then it kills those that are left, and they are recovered by the next start."""
 TICK_S: Final = 0.5
 
-RunWorker = Callable[[Config, Seat], int]
-"""Runs a worker in its own process; returns the exit code."""
-
 
 class WorkersFailed(Exception):
     """The workers can't go on; the message is a sentence for the person who started them."""
 
 
 class Supervisor:
-    """The workers of one data directory, from their start to their end."""
+    """Some workers, from their start to their end."""
 
-    def __init__(self, config: Config, shared: SharedDirectory, run_worker: RunWorker) -> None:
-        """Take the settings of worker 1, and the directory, which nobody has open."""
-        self._config = config
-        self._shared = shared
-        self._metadata = shared.metadata
-        self._run_worker = run_worker
-        self._root = Path(config.str("log.dirs"))
-        self._first_id = config.int("node.id")
-        self._timeout_s = config.int("seqgate.workers.timeout.ms") / 1000
-        self._configs = {
-            number: worker_config(config, number) for number in range(1, config.int("seqgate.workers") + 1)
-        }
+    def __init__(self, charge: Charge, numbers: Collection[int], timeout_s: float) -> None:
+        """Take the numbers of the workers, and after how many seconds without a sign of life one is killed."""
+        self._charge = charge
+        self._numbers = numbers
+        self._timeout_s = timeout_s
         self._workers: dict[int, WorkerProcess] = {}
-        self._deaths = dict.fromkeys(self._configs, 0)
+        self._deaths = dict.fromkeys(numbers, 0)
         self._due_s: dict[int, float] = {}
         """When the workers are started that have died."""
+        self._unstarted: deque[Collection[int]] = deque()
+        """The workers that have never been started, in groups that start together."""
         self._selector = selectors.PollSelector()
-        self._commits = Commits(self._metadata, self._workers, shared.take_away)
         self._failure: str | None = None
         self._stop_by_s: float | None = None
         self._is_announced = False
 
     def run(self, announce: Callable[[Sequence[WorkerProcess]], None]) -> None:
         """Run the workers until SIGTERM or SIGINT; call `announce` once all of them serve. Raises WorkersFailed, LogError, OSError."""
-        self._shared.share_out([self._registration(number) for number in self._configs])
+        self._unstarted.extend(self._charge.begin(self._workers))
         with Signals() as signals:
             try:
                 self._selector.register(signals.wakes, selectors.EVENT_READ)
-                # Nobody may create a topic whose name a stray directory has before worker 1 has put that away.
-                for number in [1] if self._shared.strays else self._configs:
+                for number in self._unstarted.popleft():
                     self._start(number)
                 while self._workers or (self._due_s and self._stop_by_s is None):
                     self._turn(signals)
@@ -127,7 +109,7 @@ class Supervisor:
                 self._bury(worker, code, now_s)
             else:
                 self._watch(worker, now_s)
-        self._commits.look(now_s)
+        self._charge.look(now_s)
         for number, due_s in list(self._due_s.items()):
             if now_s >= due_s and self._stop_by_s is None:
                 self._start_again(number, now_s)
@@ -170,84 +152,39 @@ class Supervisor:
             self._forget(worker)
 
     def _take(self, worker: WorkerProcess, message: FromWorker) -> None:
-        if isinstance(message, Commit):
-            self._commits.take(worker, message, time.monotonic())
-        elif isinstance(message, Ready):
+        if isinstance(message, Ready):
             worker.ready, worker.ready_at_s = message, time.monotonic()
             self._register(worker)
             if not self._is_announced:
-                rest = (number for number in self._configs if number not in self._workers)
-                self._due_s.update(dict.fromkeys(rest, 0.0))
+                self._start_next()
             else:
                 logger.info("worker %d serves again, pid %d", worker.number, worker.pid)
-        elif isinstance(message, Left):
-            self._commits.left(worker, message.topic_id)
         elif isinstance(message, Failed):
             worker.last_words = message.sentence
-
-    # --- the metadata
-
-    def _change_safely(self, decide: Callable[[], list[object]]) -> bool:
-        try:
-            self._metadata.catch_up()
-            self._metadata.change(decide())  # type: ignore[arg-type]
-        except (LogError, OSError) as error:
-            logger.error("the metadata can't be written: %s", error)  # noqa: TRY400 - needs no traceback
-            return False
-        return True
+        else:
+            self._charge.take(worker, message, time.monotonic())
 
     def _register(self, worker: WorkerProcess) -> None:
-        """Send clients to a worker that serves. `_turn` tries again what the disk refuses."""
-        broker = self._registration(worker.number, worker.ready)
-        worker.is_registered = self._change_safely(lambda: list(serves(self._metadata.image, broker)))
-
-    def _registration(self, number: int, ready: Ready | None = None) -> RegisterBrokerRecord:
-        """Return the registration of a worker: with the addresses of its settings, until it has told its own."""
-        config = self._configs[number]
-        if ready is None:
-            places = (
-                (listener.name, advertised_endpoint(config, listener, listener.port))
-                for listener in config.listeners
-            )
-            endpoints = {name: (place.host, place.port) for name, place in places}
-        else:
-            endpoints = ready.endpoints
-        return registration(
-            config.int("node.id"),
-            # The log ends higher at each registration.
-            self._metadata.end_offset + number,
-            uuid.uuid4(),
-            endpoints,
-            config.optional_str("broker.rack"),
-        )
+        """Send clients to a worker that serves. `_turn` tries again what fails."""
+        worker.is_registered = self._charge.register(worker)
 
     # --- starts and ends
 
+    def _start_next(self) -> None:
+        """Let the next group start at the end of this turn, if all workers that were started serve."""
+        if self._unstarted and all(worker.ready is not None for worker in self._workers.values()):
+            self._due_s.update(dict.fromkeys(self._unstarted.popleft(), 0.0))
+
     def _start(self, number: int) -> None:
         own, other = socket.socketpair()
-        node_id = self._first_id + number - 1
-        seat = Seat(
-            number,
-            self._first_id,
-            share_of(
-                self._root,
-                node_id,
-                self._metadata.image,
-                self._shared.strays if number == 1 and not self._is_announced else None,
-                is_again=self._is_announced,
-            ),
-            self._metadata.image,
-            self._metadata.end_offset,
-            other,
-        )
         inherited = [own, *(worker.connection for worker in self._workers.values())]
         with other:
             try:
-                pid = fork_worker(lambda: self._run_worker(self._configs[number], seat), inherited)
+                pid = fork_worker(self._charge.seat(number, other, is_again=self._is_announced), inherited)
             except OSError:
                 own.close()
                 raise
-        worker = WorkerProcess(number, node_id, pid, own, time.monotonic())
+        worker = WorkerProcess(number, self._charge.node_id(number), pid, own, time.monotonic())
         self._workers[number] = worker
         self._selector.register(own, selectors.EVENT_READ, worker)
 
@@ -284,7 +221,7 @@ class Supervisor:
                 now_s,
             )
             return
-        self._change_safely(lambda: list(died(self._metadata.image, worker.node_id)))
+        self._charge.died(worker)
         self._due_s[worker.number] = now_s + (0.0 if deaths == 1 else PAUSE_S * 2 ** (deaths - 2))
 
     def _forget(self, worker: WorkerProcess) -> None:
@@ -303,7 +240,7 @@ class Supervisor:
             worker.signal(signal.SIGTERM)
 
     def _all_ready(self) -> bool:
-        return len(self._workers) == len(self._configs) and all(
+        return len(self._workers) == len(self._numbers) and all(
             worker.ready is not None for worker in self._workers.values()
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ import msgspec
 
 from gateway.admin.spread_answers import summed
 from gateway.admin.status.messages import Status, WorkerRow
+from gateway.admin.status.worker_buckets import joined_bucket
 
 _SUMMED: Final = (
     "disk_refusals",
@@ -38,12 +40,14 @@ def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Sta
         **{name: summed([getattr(answer, name) for answer in answers]) for name in _SUMMED},
         listeners=_addresses([answer.listeners for answer in answers]),
         bound=_addresses([answer.bound for answer in answers]),
+        data_dir=os.path.commonpath([answer.data_dir for answer in answers]),
         uptime_ms=max(answer.uptime_ms for answer in answers),
         is_disk_short=any(answer.is_disk_short for answer in answers),
         offline_partitions=[row for answer in answers for row in answer.offline_partitions],
         damaged=[row for answer in answers for row in answer.damaged],
         cut=[row for answer in answers for row in answer.cut],
         certificates=list(certificates.values()),
+        bucket=joined_bucket([answer.bucket for answer in answers]),
         producer_id_store_error=next(
             (answer.producer_id_store_error for answer in answers if answer.producer_id_store_error), None
         ),

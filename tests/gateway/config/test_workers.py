@@ -26,6 +26,13 @@ def test_each_worker_has_the_next_node_id_and_ports() -> None:
     assert given.int("node.id") == 5
 
 
+def test_a_gateway_of_a_bucket_chooses_its_node_id_where_none_is_set() -> None:
+    bucket = "seqgate.cluster=file:///tmp"
+    assert workers_complaint(config(bucket)) is None
+    assert not worker_config(config(bucket), 2).is_set("node.id")
+    assert worker_config(config(bucket, "node.id=5"), 2).int("node.id") == 6
+
+
 def test_any_free_port_stays_any_free_port() -> None:
     given = config("listeners=PLAINTEXT://127.0.0.1:0")
     assert worker_config(given, 2).listeners[0].port == 0
@@ -35,7 +42,6 @@ def test_any_free_port_stays_any_free_port() -> None:
 @pytest.mark.parametrize(
     ("overrides", "said"),
     [
-        (["seqgate.cluster=file:///tmp"], "--workers is for a data directory without a bucket"),
         (["listeners=PLAINTEXT://h:9092,SSL://h:9093"], "two workers would listen on h:9093"),
         (["listeners=PLAINTEXT://h:65535"], "worker 2 would listen on port 65536"),
     ],

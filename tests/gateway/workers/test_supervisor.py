@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from gateway.config import load_config
+from gateway.config.workers import worker_config
 from gateway.metadata.records import TopicRecord, decode_record, encode_record
 from gateway.workers.forking import STOPPING
 from gateway.workers.messages import (
@@ -25,6 +26,7 @@ from gateway.workers.messages import (
     encode,
     from_supervisor,
 )
+from gateway.workers.shared_charge import SharedCharge
 from gateway.workers.shared_directory import SharedDirectory
 from gateway.workers.supervisor import Supervisor
 from gateway.workers.worker_process import WorkerProcess
@@ -40,8 +42,11 @@ class Scene:
     def __init__(self, root: Path) -> None:
         self.disk = FailingDisk()
         self.shared = SharedDirectory(Storage(disk=self.disk), root, 1, lambda: 1_000)
-        config = load_config(None, {}, [f"log.dirs={root}", "seqgate.workers=2"])
-        self.supervisor = Supervisor(config, self.shared, lambda *_: 0)
+        config = load_config(None, {}, [f"log.dirs={root}"])
+        configs = {number: worker_config(config, number) for number in (1, 2)}
+        charge = SharedCharge(configs, self.shared, lambda *_: 0)
+        self.supervisor = Supervisor(charge, configs, 15.0)
+        charge.begin(self.supervisor._workers)
         ours, self.other = socket.socketpair()
         self.worker = WorkerProcess(1, 1, os.getpid(), ours, 0.0)
         self.supervisor._workers[1] = self.worker
@@ -88,12 +93,16 @@ def test_a_change_is_decided_again_on_what_a_failed_flush_has_left(scene: Scene)
 
 
 def test_a_registration_that_the_disk_refuses_is_tried_again(scene: Scene) -> None:
+    def told() -> str:
+        return scene.shared.metadata.image.brokers.by_id[1].end_points[0].host
+
+    before = told()
     scene.disk.fails = True
     scene.other.sendall(encode(READY))
     scene.supervisor._read(scene.worker)
-    assert 1 not in scene.shared.metadata.image.brokers.by_id
+    assert told() == before
     scene.supervisor._watch(scene.worker, 10.0)
-    assert not scene.shared.metadata.image.brokers.by_id[1].fenced
+    assert told() == "h" != before
     end_offset = scene.shared.metadata.end_offset
     scene.supervisor._watch(scene.worker, 20.0)
     assert scene.shared.metadata.end_offset == end_offset

@@ -1,0 +1,71 @@
+"""The bucket of several workers, each of which has a cache and a write-ahead log, as that of one gateway."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from gateway.admin.status.messages import BucketState
+from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.uploads.progress import UploadProgress
+
+_SUMMED: Final = (
+    "puts",
+    "gets",
+    "lists",
+    "deletes",
+    "bytes_up",
+    "bytes_down",
+    "failures",
+    "us_dollars",
+    "unwritten_bytes",
+    "unwritten_max_bytes",
+)
+
+
+def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
+    """Return one state: counts and limits are summed, and of the uploads the worst is told. None where no worker has a bucket."""
+    known = [state for state in states if state is not None]
+    if not known:
+        return None
+    return msgspec.structs.replace(
+        known[0],
+        **{name: sum(getattr(state, name) for state in known) for name in _SUMMED},
+        is_behind=any(state.is_behind for state in known),
+        cache=_joined_cache([state.cache for state in known if state.cache is not None]),
+        uploads=_joined_uploads([state.uploads for state in known if state.uploads is not None]),
+    )
+
+
+def _joined_cache(caches: Sequence[CacheState]) -> CacheState | None:
+    if not caches:
+        return None
+    limits = [cache.max_bytes for cache in caches if cache.max_bytes is not None]
+    return CacheState(
+        local_bytes=sum(cache.local_bytes for cache in caches),
+        max_bytes=sum(limits) if len(limits) == len(caches) else None,
+        blocks_fetched=sum(cache.blocks_fetched for cache in caches),
+        blocks_waited_for=sum(cache.blocks_waited_for for cache in caches),
+        bytes_evicted=sum(cache.bytes_evicted for cache in caches),
+    )
+
+
+def _joined_uploads(uploads: Sequence[UploadProgress]) -> UploadProgress | None:
+    if not uploads:
+        return None
+    ended = [each.round_ended_ms_ago for each in uploads]
+    return UploadProgress(
+        wal_objects=sum(each.wal_objects for each in uploads),
+        wal_bytes=sum(each.wal_bytes for each in uploads),
+        oldest_ms=_most(each.oldest_ms for each in uploads),
+        round_ended_ms_ago=None if None in ended else _most(ended),
+        round_took_ms=max(each.round_took_ms for each in uploads),
+        error=next((each.error for each in uploads if each.error is not None), None),
+        running_ms=_most(each.running_ms for each in uploads),
+    )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)

@@ -1,0 +1,33 @@
+"""The caches of several workers of one bucket: directories in the data directory, and a file with their number."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+CACHES: Final = "caches"
+COUNT: Final = "count"
+"""The file in `caches` with the number of workers of the last start; more directories may be there."""
+_PRIVATE: Final = 0o700
+
+
+def cache_of(root: Path, number: int) -> Path:
+    """Return the data directory of a worker, which counts from 1."""
+    return root / CACHES / str(number)
+
+
+def begin_caches(root: Path, count: int) -> None:
+    """Create the directory of the caches, and write the number of workers. Raises OSError."""
+    directory = root / CACHES
+    for path in (root, directory):
+        path.mkdir(_PRIVATE, parents=True, exist_ok=True)
+    (directory / COUNT).write_text(f"{count}\n")
+
+
+def caches_in(root: Path) -> list[Path]:
+    """Return the data directories of the workers that were started last; none in a directory without workers of a bucket."""
+    try:
+        count = int((root / CACHES / COUNT).read_text())
+    except (OSError, ValueError):
+        return []
+    return [cache_of(root, number) for number in range(1, count + 1)]

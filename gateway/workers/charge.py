@@ -1,0 +1,38 @@
+"""The port through which a supervisor cares for what its workers share, beside running them."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Protocol
+
+from gateway.workers.messages import FromWorker
+from gateway.workers.worker_process import WorkerProcess
+
+
+class Charge(Protocol):
+    """What all workers of one supervisor share: a data directory, or a bucket."""
+
+    def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
+        """Prepare the first start; return the workers that start together, each group once the groups before it serve.
+
+        `workers` are those whose processes live, by number, from now on. Raises LogError, OSError.
+        """
+
+    def node_id(self, number: int) -> int:
+        """Return the node id of a worker."""
+
+    def seat(self, number: int, connection: socket.socket, *, is_again: bool) -> Callable[[], int]:
+        """Return what the process of a worker runs; it has this end of the stream to the supervisor. `is_again`: all have served before."""
+
+    def take(self, worker: WorkerProcess, message: FromWorker, now_s: float) -> None:
+        """Take a message that is not about the process itself."""
+
+    def register(self, worker: WorkerProcess) -> bool:
+        """Send clients to a worker that serves; return whether that is done. It is tried again otherwise."""
+
+    def died(self, worker: WorkerProcess) -> None:
+        """Note that a worker is dead, and will be started again."""
+
+    def look(self, now_s: float) -> None:
+        """Do what is due, after anything has happened."""
