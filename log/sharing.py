@@ -42,7 +42,17 @@ if TYPE_CHECKING:
     from log.durability.durability import Durability
     from log.files.storage import Storage
 
-__all__ = ["WORKERS", "ensure_topic_id", "hold", "is_shared", "merge", "release", "split", "take_away"]
+__all__ = [
+    "WORKERS",
+    "ensure_topic_id",
+    "hold",
+    "is_shared",
+    "merge",
+    "note_durable",
+    "release",
+    "split",
+    "take_away",
+]
 
 _NEW: Final = ".new"
 _OLD: Final = ".old"
@@ -113,6 +123,11 @@ def ensure_topic_id(storage: Storage, durability: Durability, directory: str, to
     if not storage.exists(path) or not storage.read_file(path):
         durability.replace(path, encode_partition_metadata(topic_id))
         durability.sync(directories=[directory.rpartition("/")[0]])
+
+
+def note_durable(durability: Durability, files: str, topic: str, partition: int, end_offset: int) -> None:
+    """Replace the checkpoint of a process that has one partition only. Raises OSError."""
+    durability.replace(f"{files}/{RECOVERY_POINTS}", encode_offsets({(topic, partition): end_offset}))
 
 
 def split(

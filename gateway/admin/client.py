@@ -213,7 +213,8 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
             raise NoAnswer(f"the gateway on {data_dir} hung up: {error.strerror or error}") from error
 
 
-def _nobody_on(data_dir: Path) -> str:
+def _nobody_on(place: Path) -> str:
+    data_dir = place.parent.parent if place.parent.name == WORKERS else place
     if data_dir.is_dir():
         return f"no gateway is running on {data_dir.absolute()}"
     return f"no gateway is running on {data_dir.absolute()}, which is not a directory"

@@ -24,7 +24,7 @@ from log import (
     reopening,
 )
 from log.format.records import NewRecord, build_batch
-from log.sharing import ensure_topic_id
+from log.sharing import ensure_topic_id, note_durable
 from log.stopped import durable_ends
 
 METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
@@ -37,9 +37,16 @@ class MetadataWriter:
     """The metadata log of a data directory that no other process writes, and its image."""
 
     def __init__(self, storage: Storage, root: str, files: str, now_ms: Callable[[], int]) -> None:
-        """Open the log and replay it; `files` has its recovery point. Raises LogError, IncompatibleFormat, OSError, UnknownRecordError."""
+        """Open the log and replay it; `files` has its recovery point and known damage.
+
+        Raises LogError, IncompatibleFormat, OSError, UnknownRecordError.
+        """
         self._now_ms = now_ms
+        self._storage, self._root = storage, root
+        self._files: str | None = None
+        """The directory in which nobody else writes recovery points; None while the log shares them with other logs."""
         self._environment = LogEnvironment(storage)
+        self._environment.damage.load(storage, self._environment.durability, root, files)
         directory = f"{root}/{METADATA_DIRECTORY}"
         ensure_topic_id(storage, self._environment.durability, directory, METADATA_TOPIC_ID)
         end_offset = durable_ends(storage, files).get(METADATA_DIRECTORY, 0)
@@ -58,9 +65,26 @@ class MetadataWriter:
         self.image = MetadataImage()
         replay_log(self.log, self.image)
         self.end_offset = self.log.log_end_offset
+        self._checkpointed = -1
         self.when_changed: list[Changed] = []
         self.when_removed: list[Callable[[TopicImage], None]] = []
         """Called with each topic that a durable change removes, before `when_changed`."""
+
+    def keep_facts_in(self, files: str) -> None:
+        """Keep the recovery point and the damage of this log in a directory of its own from now on. Raises OSError, IncompatibleFormat."""
+        self._files = files
+        self._environment.damage.load(self._storage, self._environment.durability, self._root, files)
+        self.checkpoint()
+
+    def checkpoint(self) -> None:
+        """Write the recovery point if it has moved. Raises OSError.
+
+        Without it, a start would take a damaged batch for one that a crash has torn, and cut off all batches behind it.
+        """
+        if self._files is not None and self.log.recovery_point != self._checkpointed:
+            point = self.log.recovery_point
+            note_durable(self._environment.durability, self._files, METADATA_TOPIC, 0, point)
+            self._checkpointed = point
 
     @staticmethod
     def _check_empty(storage: Storage, root: str, end_offset: int) -> None:
@@ -125,5 +149,6 @@ class MetadataWriter:
             tell(self.end_offset, records)
 
     def close(self) -> None:
-        """Close the log cleanly. The next start checks it from the last recovery point on."""
+        """Close the log cleanly. The next start checks it from the last recovery point on. Raises OSError."""
         self.log.close(clean=True)
+        self.checkpoint()

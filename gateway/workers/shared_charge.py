@@ -37,6 +37,8 @@ class SharedCharge:
         self._root = Path(configs[1].str("log.dirs"))
         self._first_id = configs[1].int("node.id")
         self._commits: Commits
+        self._checkpoint_every_s = configs[1].int("log.flush.offset.checkpoint.interval.ms") / 1000
+        self._checkpoint_at_s = 0.0
 
     def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
         self._commits = Commits(self._metadata, workers, self._shared.take_away)
@@ -55,6 +57,7 @@ class SharedCharge:
             self._metadata.image,
             self._shared.strays if number == 1 and not is_again else None,
             is_again=is_again,
+            tells_of_metadata=number == 1,
         )
         seat = Seat(
             number, self._first_id, share, self._metadata.image, self._metadata.end_offset, connection
@@ -76,6 +79,15 @@ class SharedCharge:
 
     def look(self, now_s: float) -> None:
         self._commits.look(now_s)
+        if now_s >= self._checkpoint_at_s:
+            self._checkpoint(now_s)
+
+    def _checkpoint(self, now_s: float) -> None:
+        self._checkpoint_at_s = now_s + self._checkpoint_every_s
+        try:
+            self._metadata.checkpoint()
+        except OSError as error:
+            logger.error("the recovery point of the metadata can't be written: %s", error)  # noqa: TRY400
 
     def _change_safely(self, decide: Callable[[], list[object]]) -> bool:
         try:

@@ -20,6 +20,7 @@ from gateway.workers.leaving_topics import LeftDirectory
 from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
 from gateway.workers.seating import leader_of, seats, spread, unregistered
 from log import (
+    CorruptRecord,
     DirectoryShare,
     IncompatibleFormat,
     LocalDurability,
@@ -48,6 +49,7 @@ def share_of(
     strays: Collection[tuple[str, int]] | None = None,
     *,
     is_again: bool = False,
+    tells_of_metadata: bool = False,
 ) -> DirectoryShare:
     """Return the partitions of a worker: those that it leads in the image, and the `strays`, if it is the worker that tidies up.
 
@@ -60,36 +62,55 @@ def share_of(
         return leader_of(image, topic, partition) == node_id or (topic, partition) in (strays or ())
 
     return DirectoryShare(
-        own_files(root, node_id), owns, takes_leftovers=strays is not None or is_again, others_delete=is_again
+        own_files(root, node_id),
+        owns,
+        takes_leftovers=strays is not None or is_again,
+        others_delete=is_again,
+        tells_of=str(root / WORKERS / METADATA) if tells_of_metadata else None,
     )
 
 
-def make_whole(storage: Storage, root: Path, now_ms: Callable[[], int]) -> None:
+def make_whole(
+    storage: Storage, root: Path, now_ms: Callable[[], int], *, without_metadata: bool = False
+) -> None:
     """Make the directory that of one process again, if several workers had it last. The caller holds its lock.
 
-    Raises LogError, IncompatibleFormat, OSError, UnknownRecordError.
+    `without_metadata`: nobody knows the leaders, so every log is checked from its recovery point. Raises LogError, IncompatibleFormat,
+    OSError, UnknownRecordError.
     """
     if not is_shared(storage, str(root)):
         return
-    writer = MetadataWriter(storage, str(root), str(root / WORKERS / METADATA), now_ms)
-    writer.change(list(unregistered(writer.image)))
-    writer.close()
+    image = MetadataImage()
+    if not without_metadata:
+        writer = MetadataWriter(storage, str(root), str(root / WORKERS / METADATA), now_ms)
+        writer.keep_facts_in(str(root / WORKERS / METADATA))
+        writer.change(list(unregistered(writer.image)))
+        writer.close()
+        image = writer.image
     seen = [root, *((root / WORKERS / name) for name in storage.list_directory(str(root / WORKERS)))]
     _write_seen(storage, _newest_seen(storage, seen), [root])
-    merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(writer.image, None, *key))
+    merge(storage, LocalDurability(storage), str(root), lambda *key: _owner(image, None, *key))
 
 
-def recover_whole(storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int]) -> None:
+def recover_whole(
+    storage: Storage, root: Path, node_id: int, now_ms: Callable[[], int], *, for_repair: bool = False
+) -> None:
     """Take the lock of a directory that several workers had last, and make it whole. Does nothing to any other directory.
 
-    Raises DirectoryLocked, LogError, IncompatibleFormat, OSError, UnknownRecordError.
+    A repair does so, too, where the metadata is damaged. Raises DirectoryLocked, LogError, IncompatibleFormat, OSError,
+    UnknownRecordError.
     """
-    if is_shared(storage, str(root)):
-        hold(storage, LocalDurability(storage), str(root), node_id)
-        try:
-            make_whole(storage, root, now_ms)
-        finally:
-            release(storage, str(root))
+    if not is_shared(storage, str(root)):
+        return
+    hold(storage, LocalDurability(storage), str(root), node_id)
+    try:
+        make_whole(storage, root, now_ms)
+    except CorruptRecord:
+        if not for_repair:
+            raise
+        make_whole(storage, root, now_ms, without_metadata=True)
+    finally:
+        release(storage, str(root))
 
 
 class SharedDirectory:
@@ -137,6 +158,7 @@ class SharedDirectory:
             [METADATA, *map(str, node_ids)],
             lambda *key: _owner(metadata.image, self._first_id, *key),
         )
+        metadata.keep_facts_in(str(self._root / WORKERS / METADATA))
         keys = map(parse_partition_directory, self._storage.list_directory(str(self._root)))
         self.strays = frozenset(
             key

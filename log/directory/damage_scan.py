@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING, NamedTuple
 
-from log.directory.directory_files import RECOVERY_POINTS, check_is_whole
+from log.directory.directory_files import RECOVERY_POINTS, WORKERS
 from log.directory.stored_logs import peek_stored_logs
 from log.durability.durability import LocalDurability
 from log.errors import IncompatibleFormat
@@ -41,23 +41,45 @@ class DamagedPartition(NamedTuple):
 
 def scan_directory(storage: Storage, root: str) -> Iterator[DamagedPartition]:
     """Check every batch below the recovery points; yield the partitions with damage. Raises OSError, IncompatibleFormat."""
-    check_is_whole(storage, root)  # otherwise the recovery points are elsewhere
     ends = durable_ends(storage, root)
-    register = DamageRegister()
-    register.load(storage, LocalDurability(storage), root)
+    registers = []
+    for files in _places(storage, root):
+        register = DamageRegister()
+        register.load(storage, LocalDurability(storage), root, files)
+        registers.append(register)
     for name in sorted(storage.list_directory(root)):
         if parse_partition_directory(name) is None:
             continue
         directory = f"{root}/{name}"
-        ranges = _ranges_of(storage, directory, ends.get(name, 0), register.of(directory))
+        known = [found for register in registers for found in register.of(directory)]
+        ranges = _ranges_of(storage, directory, ends.get(name, 0), known)
         if ranges:
             yield DamagedPartition(name, ends.get(name, 0), ranges)
 
 
 def durable_ends(storage: Storage, root: str) -> dict[str, int]:
-    """Return the offsets below which partitions are durable, by directory. Raises OSError, IncompatibleFormat."""
-    ends = {name: stored.recovery_point for name, stored in peek_stored_logs(storage, root).items()}
-    path = f"{root}/{RECOVERY_POINTS}"
+    """Return the offsets below which partitions are durable, by directory. Raises OSError, IncompatibleFormat.
+
+    Of two workers that have a point for one name, nobody knows here which of them had the present log: the lower point is sure.
+    """
+    ends: dict[str, int] = {}
+    for files in _places(storage, root):
+        for name, offset in _ends_in(storage, files).items():
+            ends[name] = min(offset, ends.get(name, offset))
+    return ends
+
+
+def _places(storage: Storage, root: str) -> list[str]:
+    """Return the directories with recovery points: that of one process, or those of several workers that were killed."""
+    shared = f"{root}/{WORKERS}"
+    return (
+        [f"{shared}/{name}" for name in storage.list_directory(shared)] if storage.exists(shared) else [root]
+    )
+
+
+def _ends_in(storage: Storage, files: str) -> dict[str, int]:
+    ends = {name: stored.recovery_point for name, stored in peek_stored_logs(storage, files).items()}
+    path = f"{files}/{RECOVERY_POINTS}"
     if storage.exists(path):
         with contextlib.suppress(CorruptCheckpoint):
             for (topic, partition), offset in decode_offsets(storage.read_file(path), path).items():

@@ -104,7 +104,8 @@ class LogDirectory:
         environment.durability.sync(directories=storage.make_directories(directory.files))
         storage.lock(f"{directory.files}/{LOCK}")
         try:
-            environment.damage.load(storage, environment.durability, str(path), directory.files)
+            tells_of = directory.share.tells_of
+            environment.damage.load(storage, environment.durability, str(path), directory.files, tells_of)
             identity = take_identity(storage, environment.durability, str(path), node_id)
             directory.cluster_id, directory.directory_id = identity
             directory._opening.config = config or directory._opening.config
@@ -211,9 +212,7 @@ class LogDirectory:
         """
         key = topic, partition
         log = self._logs.get(key)
-        if log is None:
-            return self._open(key, is_mended=is_mended) if key in self._stored else None
-        return log
+        return self._open(key, is_mended=is_mended) if log is None and key in self._stored else log
 
     def logs(self) -> Iterator[PartitionLog]:
         """Return all open logs, unordered."""
@@ -376,7 +375,7 @@ class LogDirectory:
         """
         stored_logs = {f"{topic}-{index}": stored for (topic, index), stored in self._stored.items()}
         all_clean = clean and all(stored.stop is not None for stored in self._stored.values())
-        points: dict[tuple[str, int], int] = {}
+        points = {}
         if clean:
             self.environment.rebuilt_indexes.write(self._durability)
         closed = close_logs(self._durability, str(self.path), list(self._logs.values()), clean=clean)

@@ -24,6 +24,8 @@ class DirectoryShare(NamedTuple):
     takes_leftovers: bool
     others_delete: bool = False
     is_whole: bool = False
+    tells_of: str | None = None
+    """The directory with the files of a process that answers no commands: this one lists what was cut off there."""
 
     def due_ms(self, now_ms: int, config: LogConfig) -> int:
         """Return when leftovers may be deleted."""

@@ -52,17 +52,30 @@ class DamageRegister:
         """Held while the ranges change and the file is written."""
         self._ranges: dict[str, tuple[DamagedRange, ...]] = {}
         self._cut: dict[str, tuple[CutBytes, ...]] = {}
+        self._cut_of_other: Mapping[str, tuple[CutBytes, ...]] = {}
         self._storage: Storage | None = None
         self._durable: DurableFiles | None = None
         self._path = ""
         self.is_lost = False
         """Whether the file itself was damaged. Then every log must be checked from its start."""
 
-    def load(self, storage: Storage, durable: DurableFiles, root: str, files: str | None = None) -> None:
+    def load(
+        self,
+        storage: Storage,
+        durable: DurableFiles,
+        root: str,
+        files: str | None = None,
+        tells_of: str | None = None,
+    ) -> None:
         """Read the file of the data directory `root`, and write changes to it from now on. Raises OSError, IncompatibleFormat.
 
-        `files` is the directory of the file, by default `root`.
+        `files` is the directory of the file, by default `root`. The cut bytes in the file of `tells_of` are another process's, and are only
+        listed.
         """
+        if tells_of is not None:
+            other = DamageRegister()
+            other.load(storage, durable, root, tells_of)
+            self._cut_of_other = other._cut
         self._storage, self._durable = storage, durable
         self._path = f"{root if files is None else files}/{DAMAGED_BATCHES}"
         if not storage.exists(self._path):
@@ -103,7 +116,7 @@ class DamageRegister:
 
     def cut(self) -> Mapping[str, Sequence[CutBytes]]:
         """Return all files of cut bytes by partition directory; a person may have deleted some."""
-        return self._cut
+        return {**self._cut_of_other, **self._cut}
 
     def note_cut(self, directory: str, found: CutBytes) -> None:
         """Add a file of cut bytes of a partition, and make the file of all damage durable. Raises OSError."""

@@ -15,6 +15,7 @@ from gateway.admin.stored_data import check_is_no_cache, locked, metadata_direct
 from gateway.admin.system_errors import in_words
 from gateway.config import Config
 from gateway.runtime.topics.topic_policy import topic_policy
+from gateway.workers.shared_directory import recover_whole
 from log import (
     DirectoryLocked,
     IncompatibleFormat,
@@ -45,8 +46,9 @@ def repair(data_dir: Path, config: Config, *, apply: bool, now_ms: int) -> Repai
 
 
 def _recover(storage: Storage, data_dir: Path, config: Config, now_ms: Callable[[], int]) -> None:
-    """Recover the logs as a start does, and stop cleanly: all that is left is durable. Raises ControlError, OSError."""
+    """Recover the logs as a start does, and stop cleanly: all that is left is durable. Raises ControlError, LogError, OSError."""
     try:
+        recover_whole(storage, data_dir, config.int("node.id"), now_ms, for_repair=True)
         directory = LogDirectory.open(
             data_dir,
             storage,

@@ -8,8 +8,21 @@ import pytest
 from gateway.metadata.records import TopicRecord, decode_record, encode_record
 from gateway.runtime.topics.metadata_log import open_metadata_log
 from gateway.workers.metadata_writer import METADATA_DIRECTORY, MetadataWriter
-from log import CorruptRecord, LogDirectory, Storage, StorageFailed
+from log import (
+    CorruptRecord,
+    DirectoryShare,
+    LocalDurability,
+    LogDirectory,
+    Storage,
+    StorageFailed,
+    known_cut_bytes,
+)
+from log.directory.directory_files import RECOVERY_POINTS
+from log.directory.stored_logs import CLEAN_SHUTDOWN
 from log.files.disk import SystemDisk
+from log.format.record_batch import whole_batches
+from log.segments.damage_register import DamageRegister
+from log.stopped import durable_ends
 
 NOW_MS = 1_000
 
@@ -109,3 +122,65 @@ def test_a_first_start_that_ended_early_is_finished(tmp_path: Path, content: byt
     directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS)
     assert open_metadata_log(directory).log_end_offset == 1
     directory.close()
+
+
+def damage_batch(root: Path, number: int) -> None:
+    path = root / METADATA_DIRECTORY / f"{0:020}.log"
+    content = bytearray(path.read_bytes())
+    position, header = list(whole_batches(content))[number]
+    content[position + header.size_bytes - 1] ^= 4
+    path.write_bytes(content)
+
+
+def test_a_damaged_batch_below_the_recovery_point_is_kept(tmp_path: Path) -> None:
+    created(tmp_path)
+    files = tmp_path / "workers" / "metadata"
+    files.mkdir(parents=True)
+    first = writer(tmp_path)
+    first.keep_facts_in(str(files))
+    for number in range(1, 4):
+        first.change([topic(number)])
+    first.checkpoint()
+    assert durable_ends(Storage(), str(files)) == {METADATA_DIRECTORY: 3}
+    damage_batch(tmp_path, 1)  # nothing is closed: everything was killed
+    for _ in range(2):
+        with pytest.raises(CorruptRecord, match="is damaged at offset 1"):
+            MetadataWriter(Storage(), str(tmp_path), str(files), lambda: NOW_MS)
+    register = DamageRegister()
+    register.load(Storage(), LocalDurability(Storage()), str(tmp_path), str(files))
+    (found,) = register.of(str(tmp_path / METADATA_DIRECTORY))
+    assert (found.first_offset, found.end_offset) == (1, 2)
+
+
+def test_a_clean_end_writes_the_recovery_point(tmp_path: Path) -> None:
+    created(tmp_path)
+    files = tmp_path / "workers" / "metadata"
+    files.mkdir(parents=True)
+    first = writer(tmp_path)
+    first.change([topic(1)])
+    first.keep_facts_in(str(files))
+    assert durable_ends(Storage(), str(files)) == {METADATA_DIRECTORY: 1}
+    first.change([topic(2)])
+    first.close()
+    assert durable_ends(Storage(), str(files)) == {METADATA_DIRECTORY: 2}
+
+
+def test_what_is_cut_off_behind_a_damaged_batch_is_listed_by_a_worker(tmp_path: Path) -> None:
+    created(tmp_path)
+    first = writer(tmp_path)
+    for number in range(1, 4):
+        first.change([topic(number)])
+    first.log.close(clean=False)
+    (tmp_path / RECOVERY_POINTS).unlink()
+    (tmp_path / CLEAN_SHUTDOWN).unlink()
+    damage_batch(tmp_path, 1)
+    assert list(writer(tmp_path).image.topics_by_name) == ["t1"]
+    own = tmp_path / "workers" / "1"
+    share = DirectoryShare(own, lambda *_: False, takes_leftovers=False, tells_of=str(tmp_path))
+    directory = LogDirectory.open(tmp_path, Storage(), node_id=1, now_ms=lambda: NOW_MS, share=share)
+    [(name, partition, found)] = known_cut_bytes(directory)
+    assert (name, partition, found.first_offset, found.last_offset) == ("__cluster_metadata", 0, 2, 2)
+    directory.close()
+    register = DamageRegister()
+    register.load(Storage(), LocalDurability(Storage()), str(tmp_path), str(own))
+    assert not register.cut()
