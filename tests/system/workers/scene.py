@@ -52,6 +52,12 @@ def pids(gateway: GatewayProcess) -> list[int]:
     return [int(pid) for pid in re.findall(r"worker \d+ (\d+)", gateway.ready_line)]
 
 
+def present_pid(gateway: GatewayProcess, number: int) -> int:
+    """Return the pid of the process that a worker is now, or was last."""
+    again = re.findall(rf"worker {number} serves again, pid (\d+)", gateway.stderr_text())
+    return int(again[-1]) if again else pids(gateway)[number - 1]
+
+
 def await_that(condition: Callable[[], bool], what: str) -> None:
     deadline = time.monotonic() + DEADLINE_S
     while not condition():
