@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gateway.cluster.cache.worker_caches import begin_caches
 from gateway.config import Config
+from gateway.workers.charge import Ending
 from gateway.workers.messages import FromWorker
 from gateway.workers.worker_process import WorkerProcess
 
@@ -42,6 +43,15 @@ class BucketCharge:
 
     def register(self, worker: WorkerProcess) -> bool:  # noqa: ARG002 - the gateway has done that
         return True
+
+    def to_stop(self, now_s: float) -> Collection[int]:  # noqa: ARG002 - partitions move while gateways run
+        return ()
+
+    def late(self, now_s: float) -> Collection[int]:  # noqa: ARG002 - none was to stop
+        return ()
+
+    def ended(self, worker: WorkerProcess, now_s: float, *, is_clean: bool) -> Ending:  # noqa: ARG002 - none was to stop
+        return Ending(is_wanted=False, start=())
 
     def died(self, worker: WorkerProcess) -> None:
         pass

@@ -4,10 +4,19 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from gateway.workers.messages import FromWorker
 from gateway.workers.worker_process import WorkerProcess
+
+
+class Ending(NamedTuple):
+    """What the end of a process means."""
+
+    is_wanted: bool
+    """Whether the worker ended because the charge had it stopped, and is started again later."""
+    start: Collection[int]
+    """The workers that are started again now."""
 
 
 class Charge(Protocol):
@@ -30,6 +39,15 @@ class Charge(Protocol):
 
     def register(self, worker: WorkerProcess) -> bool:
         """Send clients to a worker that serves; return whether that is done. It is tried again otherwise."""
+
+    def to_stop(self, now_s: float) -> Collection[int]:
+        """Return the workers that must stop, and are started again later. Call this only while all workers serve."""
+
+    def late(self, now_s: float) -> Collection[int]:
+        """Return the workers of `to_stop` that should have ended, and are killed."""
+
+    def ended(self, worker: WorkerProcess, now_s: float, *, is_clean: bool) -> Ending:
+        """Note the end of a process while the supervisor does not stop."""
 
     def died(self, worker: WorkerProcess) -> None:
         """Note that a worker is dead, and will be started again."""

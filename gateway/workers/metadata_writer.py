@@ -10,7 +10,14 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from gateway.metadata.image import MetadataImage, TopicImage
-from gateway.metadata.records import MetadataRecord, RemoveTopicRecord, decode_record, encode_record
+from gateway.metadata.leadership import NO_MOVE
+from gateway.metadata.records import (
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopicRecord,
+    decode_record,
+    encode_record,
+)
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_journal import read_records, replay_log
 from gateway.runtime.topics.metadata_log import METADATA_LOG_CONFIG, METADATA_TOPIC_ID
@@ -66,6 +73,8 @@ class MetadataWriter:
         replay_log(self.log, self.image)
         self.end_offset = self.log.log_end_offset
         self._checkpointed = -1
+        self.has_orders = True
+        """Whether a change may have ordered a move of a partition since somebody looked."""
         self.when_changed: list[Changed] = []
         self.when_removed: list[Callable[[TopicImage], None]] = []
         """Called with each topic that a durable change removes, before `when_changed`."""
@@ -140,6 +149,7 @@ class MetadataWriter:
             topics = self.image.topics_by_id
             topic = topics.get(record.topic_id) if isinstance(record, RemoveTopicRecord) else None
             self.image.replay(record)
+            self.has_orders |= isinstance(record, PartitionRecord) and record.next_leader != NO_MOVE
             if topic is not None:
                 for note in self.when_removed:
                     note(topic)

@@ -1,6 +1,7 @@
 """Decisions about the workers of a data directory: which brokers they are, and who leads which partition. No worker runs meanwhile.
 
-A partition changes its leader only here. A worker that dies is started again, and leads what it led before, in the next leader epoch.
+A partition changes its leader only here, and in `moves`. A worker that dies is started again, and leads what it led before, in the next
+leader epoch.
 """
 
 from __future__ import annotations

@@ -11,8 +11,10 @@ from pathlib import Path
 from gateway.config import Config
 from gateway.metadata.records import RegisterBrokerRecord
 from gateway.runtime.topics.brokers import advertised_endpoint
+from gateway.workers.charge import Ending
 from gateway.workers.commits import Commits
 from gateway.workers.messages import Commit, FromWorker, Left, Ready
+from gateway.workers.moves import Moves
 from gateway.workers.seat import Seat
 from gateway.workers.seating import died, registration, serves
 from gateway.workers.shared_directory import SharedDirectory, share_of
@@ -37,6 +39,9 @@ class SharedCharge:
         self._root = Path(configs[1].str("log.dirs"))
         self._first_id = configs[1].int("node.id")
         self._commits: Commits
+        self._moves = Moves(self._metadata, [self.node_id(number) for number in configs], shared.hand_on)
+        self._moved: list[int] = []
+        """The workers that have stopped so that partitions can move."""
         self._checkpoint_every_s = configs[1].int("log.flush.offset.checkpoint.interval.ms") / 1000
         self._checkpoint_at_s = 0.0
 
@@ -73,6 +78,25 @@ class SharedCharge:
     def register(self, worker: WorkerProcess) -> bool:
         broker = self._registration(worker.number, worker.ready)
         return self._change_safely(lambda: list(serves(self._metadata.image, broker)))
+
+    def to_stop(self, now_s: float) -> Collection[int]:
+        return self._numbers(self._moves.begin(now_s))
+
+    def late(self, now_s: float) -> Collection[int]:
+        return self._numbers(self._moves.late(now_s))
+
+    def ended(self, worker: WorkerProcess, now_s: float, *, is_clean: bool) -> Ending:
+        if not self._moves.is_awaited(worker.node_id):
+            return Ending(is_wanted=False, start=())
+        if is_clean:
+            self._moved.append(worker.number)
+        start: list[int] = []
+        if self._moves.ended(worker.node_id, now_s, is_clean=is_clean):
+            start, self._moved = self._moved, []
+        return Ending(is_clean, start)
+
+    def _numbers(self, node_ids: Collection[int]) -> Collection[int]:
+        return [node_id - self._first_id + 1 for node_id in node_ids]
 
     def died(self, worker: WorkerProcess) -> None:
         self._change_safely(lambda: list(died(self._metadata.image, worker.node_id)))

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.metadata.image import MetadataImage
+from gateway.metadata.leadership import Move
 from gateway.metadata.records import RegisterBrokerRecord
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_log import open_metadata_log
@@ -28,7 +29,7 @@ from log import (
     Storage,
     parse_partition_directory,
 )
-from log.sharing import WORKERS, hold, is_shared, merge, release, split, take_away
+from log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split, take_away
 from pid_allocator.seen_file import newest_content
 
 logger = logging.getLogger(__name__)
@@ -182,6 +183,12 @@ class SharedDirectory:
                 left.partition,
                 kept,
             )
+
+    def hand_on(self, topic: str, move: Move) -> None:
+        """Give the facts about a partition that moves to its new leader. Raises OSError, IncompatibleFormat, StorageFailed."""
+        source, target = (str(own_files(self._root, node_id)) for node_id in (move.leader, move.to))
+        durability = LocalDurability(self._storage)
+        hand_on(self._storage, durability, str(self._root), (topic, move.partition), source, target)
 
     def close(self) -> None:
         """Make the directory whole after all workers have ended, and release it. Raises LogError, IncompatibleFormat, OSError."""

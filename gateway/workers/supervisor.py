@@ -110,9 +110,20 @@ class Supervisor:
             else:
                 self._watch(worker, now_s)
         self._charge.look(now_s)
+        if self._stop_by_s is None:
+            self._stop_some(now_s)
         for number, due_s in list(self._due_s.items()):
             if now_s >= due_s and self._stop_by_s is None:
                 self._start_again(number, now_s)
+
+    def _stop_some(self, now_s: float) -> None:
+        """Stop the workers that the charge wants to stop, if all workers serve; kill those that do not end."""
+        for number in self._charge.late(now_s):
+            if number in self._workers:
+                self._workers[number].kill()
+        if self._is_announced and self._all_ready() and not self._due_s:
+            for number in self._charge.to_stop(now_s):
+                self._workers[number].signal(signal.SIGTERM)
 
     def _watch(self, worker: WorkerProcess, now_s: float) -> None:
         """Ask a worker for a sign of life, and kill it if it gives none."""
@@ -211,6 +222,10 @@ class Supervisor:
             return
         if not self._is_announced:
             self._fail(f"worker {worker.number}: {_how(worker, code)}", now_s)
+            return
+        ending = self._charge.ended(worker, now_s, is_clean=code == 0)
+        self._due_s.update(dict.fromkeys(ending.start, now_s))
+        if ending.is_wanted:
             return
         settled = worker.ready_at_s is not None and now_s - worker.ready_at_s >= SETTLED_S
         deaths = self._deaths[worker.number] = 1 if settled else self._deaths[worker.number] + 1

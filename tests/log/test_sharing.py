@@ -10,7 +10,14 @@ from typing import Any
 
 import pytest
 
-from log import DirectoryShare, IncompatibleFormat, LocalDurability, LogDirectory, Storage
+from log import (
+    DirectoryShare,
+    IncompatibleFormat,
+    LocalDurability,
+    LogDirectory,
+    Storage,
+    StorageFailed,
+)
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets, write_cleaned_offsets
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, stopped_logs
@@ -19,7 +26,7 @@ from log.files.disk import SystemDisk
 from log.files.versions import DIRECTORY_VERSION, META, WORKERS_VERSION, read_properties
 from log.segments.damage import DamagedRange
 from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
-from log.sharing import WORKERS, hold, is_shared, merge, release, split
+from log.sharing import WORKERS, hand_on, hold, is_shared, merge, release, split
 from tests.log.support import NOW_MS, SMALL, fill
 
 TOPIC_ID = uuid.UUID(int=5)
@@ -254,3 +261,97 @@ def test_a_death_at_any_step_loses_no_fact(tmp_path: Path, work: Callable[[Path,
         if not died:
             return
         steps += 1
+
+
+def test_the_facts_about_a_partition_are_handed_on(tmp_path: Path) -> None:
+    written(tmp_path)
+    storage = Storage()
+    write_cleaned_offsets(storage, str(tmp_path), {("t", 0): 3, ("t", 1): 4})
+    register = DamageRegister()
+    register.load(storage, LocalDurability(storage), str(tmp_path))
+    register.note(f"{tmp_path}/t-1", [DAMAGE], is_durable=True)
+    shared_out(tmp_path)
+    one, two = (str(tmp_path / WORKERS / name) for name in ("1", "2"))
+    hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), two, one)
+    share = DirectoryShare(
+        Path(one), lambda topic, index: topic == "t" and index in {0, 1, 2}, takes_leftovers=False
+    )
+    directory = opened(tmp_path, share)
+    assert directory.was_clean
+    assert directory.environment.damage.of(f"{tmp_path}/t-1") == (DAMAGE,)
+    assert {key: stored.recovery_point for key, stored in directory.stored().items()} == {
+        ("t", index): 10 + index for index in range(3)
+    }
+    assert read_cleaned_offsets(storage, one) == {("t", 0): 3, ("t", 1): 4}
+    directory.close()
+    # and back: what the first owner still knows of its time is replaced
+    fewer = DamageRegister()
+    fewer.load(storage, LocalDurability(storage), str(tmp_path), one)
+    fewer.note(f"{tmp_path}/t-1", [], is_durable=True)
+    hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), one, two)
+    again = worker(tmp_path, "2")
+    assert again.environment.damage.of(f"{tmp_path}/t-1") == ()
+    assert again.was_clean
+    again.close()
+
+
+def test_the_log_of_a_worker_that_did_not_stop_cleanly_is_checked_by_the_next_one(tmp_path: Path) -> None:
+    written(tmp_path)
+    shared_out(tmp_path)
+    storage = Storage()
+    directory = worker(tmp_path, "2")
+    fill(directory.get("t", 1), 5)  # type: ignore[arg-type]
+    directory.close(clean=False)
+    one, two = (str(tmp_path / WORKERS / name) for name in ("1", "2"))
+    hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), two, one)
+    share = DirectoryShare(
+        Path(one), lambda topic, index: topic == "t" and index in {0, 1, 2}, takes_leftovers=False
+    )
+    directory = opened(tmp_path, share)
+    log = directory.get("t", 1)
+    assert log is not None
+    assert log.log_end_offset == 16
+    directory.close()
+
+
+def test_lost_facts_are_not_handed_on(tmp_path: Path) -> None:
+    written(tmp_path)
+    shared_out(tmp_path)
+    storage = Storage()
+    one, two = (str(tmp_path / WORKERS / name) for name in ("1", "2"))
+    before = (tmp_path / WORKERS / "1" / RECOVERY_POINTS).read_bytes()
+    (tmp_path / WORKERS / "2" / RECOVERY_POINTS).write_bytes(b"0\n9\n")
+    with pytest.raises(StorageFailed, match="lacks facts about t-1"):
+        hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), two, one)
+    assert (tmp_path / WORKERS / "1" / RECOVERY_POINTS).read_bytes() == before
+
+
+def test_a_death_while_facts_are_handed_on_loses_none(tmp_path: Path) -> None:
+    written(tmp_path / "sound")
+    storage = Storage()
+    register = DamageRegister()
+    register.load(storage, LocalDurability(storage), str(tmp_path / "sound"))
+    register.note(f"{tmp_path}/sound/t-0", [DAMAGE], is_durable=True)
+    steps, died = 0, True
+    while died:
+        root = tmp_path / str(steps)
+        shutil.copytree(tmp_path / "sound", root)
+        expected = points(root)
+        shared_out(root)
+
+        def handed(root: Path, storage: Storage) -> None:
+            one, two = (str(root / WORKERS / name) for name in ("1", "2"))
+            hand_on(storage, LocalDurability(storage), str(root), ("t", 1), two, one)
+            hand_on(storage, LocalDurability(storage), str(root), ("t", 0), one, two)
+
+        died = dies_in(handed, root, steps)
+        made_whole(root)
+        assert points(root) == expected
+        logs, is_clean = stopped_logs(Storage(), str(root))
+        assert is_clean
+        assert set(logs) == {f"t-{index}" for index in OWNERS}
+        found = DamageRegister()
+        found.load(storage, LocalDurability(storage), str(root))
+        assert found.all() == {f"{root}/t-0": (DAMAGE,)}
+        steps += 1
+    assert steps > 5

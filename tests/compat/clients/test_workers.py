@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 from collections import defaultdict
@@ -11,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer  # type: ignore[import-untyped]
-from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.gateway_process import GatewayProcess
@@ -26,6 +27,7 @@ from tests.system.workers.scene import (
     consecutive_ports,
     create_topic,
     kill,
+    load,
     pids,
     present_pid,
     stored,
@@ -71,6 +73,54 @@ def test_the_tools_of_the_jvm(gateway: GatewayProcess) -> None:
     rows = described.expect_success().stdout.splitlines()
     assert sum("Leader: " in row for row in rows) == PARTITIONS
     assert not any("Leader: none" in row for row in rows)
+
+
+def test_partitions_move_by_kafkas_tool_while_clients_write(tmp_path: Path) -> None:
+    """Both workers stop and start for the move; groups, producers and records are where they were."""
+    data_dir, plan = tmp_path / "data", tmp_path / "plan.json"
+    with workers(data_dir, 2, consecutive_ports(2)) as gateway:
+        create_topic(gateway.bootstrap)
+
+        def led(topic: str) -> set[int]:
+            metadata = AdminClient({"bootstrap.servers": gateway.bootstrap}).list_topics(
+                topic, timeout=DEADLINE_S
+            )
+            return {partition.leader for partition in metadata.topics[topic].partitions.values()}
+
+        def move(to: int) -> None:
+            moved = [(TOPIC, index) for index in range(PARTITIONS)]
+            moved += [
+                ("__consumer_offsets", index) for index in range(int(QUICK["offsets.topic.num.partitions"]))
+            ]
+            rows = [{"topic": topic, "partition": index, "replicas": [to]} for topic, index in moved]
+            plan.write_text(json.dumps({"version": 1, "partitions": rows}))
+            words = ("kafka-reassign-partitions", "--bootstrap-server", gateway.bootstrap)
+            words += ("--reassignment-json-file", str(plan))
+            assert "Successfully started" in run_tool(*words, "--execute").expect_success().stdout
+            for topic in (TOPIC, "__consumer_offsets"):
+                await_that(lambda topic=topic: led(topic) == {to}, f"{topic} is not led by {to}")  # type: ignore[misc]
+            assert "is completed" in run_tool(*words, "--verify").expect_success().stdout
+
+        with load(gateway.bootstrap) as running:
+            running.await_progress()
+            consumer = Consumer({"bootstrap.servers": gateway.bootstrap, "group.id": "g"})
+            places = [TopicPartition(TOPIC, index, 7 + index) for index in range(PARTITIONS)]
+            consumer.commit(offsets=places, asynchronous=False)
+            for to in (2, 1):
+                move(to)
+                running.await_progress()
+                kept = consumer.committed(
+                    [TopicPartition(TOPIC, index) for index in range(PARTITIONS)], DEADLINE_S
+                )
+                assert [place.offset for place in kept] == [7 + index for index in range(PARTITIONS)]
+                kill(present_pid(gateway, to))  # what the new leader has taken over survives its death
+                running.await_progress()
+            consumer.close()
+        assert not running.errors
+        assert_all_there(running.acknowledged, stored(gateway.bootstrap))
+    with GatewayProcess(data_dir, settings=QUICK, port=gateway.port) as gateway:
+        assert_all_there(running.acknowledged, stored(gateway.bootstrap))
+    assert "torn bytes" not in gateway.stderr_text()
 
 
 async def test_aiokafka_over_all_workers(gateway: GatewayProcess) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from gateway.config import load_config
 from gateway.config.workers import worker_config
-from gateway.metadata.records import TopicRecord, decode_record, encode_record
+from gateway.metadata.records import PartitionRecord, TopicRecord, decode_record, encode_record
 from gateway.workers.forking import STOPPING
 from gateway.workers.messages import (
     Alive,
@@ -44,9 +44,9 @@ class Scene:
         self.shared = SharedDirectory(Storage(disk=self.disk), root, 1, lambda: 1_000)
         config = load_config(None, {}, [f"log.dirs={root}"])
         configs = {number: worker_config(config, number) for number in (1, 2)}
-        charge = SharedCharge(configs, self.shared, lambda *_: 0)
-        self.supervisor = Supervisor(charge, configs, 15.0)
-        charge.begin(self.supervisor._workers)
+        self.charge = SharedCharge(configs, self.shared, lambda *_: 0)
+        self.supervisor = Supervisor(self.charge, configs, 15.0)
+        self.charge.begin(self.supervisor._workers)
         ours, self.other = socket.socketpair()
         self.worker = WorkerProcess(1, 1, os.getpid(), ours, 0.0)
         self.supervisor._workers[1] = self.worker
@@ -134,3 +134,46 @@ def test_a_worker_that_finds_no_room_is_started_later(scene: Scene, monkeypatch:
     assert scene.supervisor._due_s == {2: 7.0}
     assert list(scene.supervisor._workers) == [1]
     assert not signal.pthread_sigmask(signal.SIG_BLOCK, ()) & STOPPING
+
+
+@pytest.mark.parametrize("code", [0, -9], ids=["clean", "killed"])
+def test_workers_stop_and_start_again_so_that_a_partition_moves(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    signals: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: signals.append((pid, number)))
+    supervisor, metadata = scene.supervisor, scene.shared.metadata
+    ours, theirs = socket.socketpair()
+    second = WorkerProcess(2, 2, 2, ours, 0.0)
+    scene.worker.ready = second.ready = READY
+    supervisor._workers[2] = second
+    supervisor._is_announced = True
+    topic_id = topic(1).topic_id
+    order = PartitionRecord(0, topic_id, (2, 1), (1,), 1, 0, 1, (2,), (1,), 2)
+    metadata.change([topic(1), order])
+    supervisor._stop_some(10.0)
+    assert signals == [(os.getpid(), signal.SIGTERM), (2, signal.SIGTERM)]
+    supervisor._bury(scene.worker, 0, 11.0)
+    assert supervisor._due_s == {}
+    supervisor._bury(second, code, 11.0)
+    assert supervisor._due_s == {1: 11.0, 2: 11.0}
+    assert supervisor._deaths == {1: 0, 2: 0 if code == 0 else 1}
+    partition = metadata.image.topics_by_id[topic_id].partitions[0]
+    assert partition.leader == (2 if code == 0 else 1)
+    supervisor._stop_some(11.5)
+    assert len(signals) == 2
+    theirs.close()
+
+
+def test_a_worker_that_does_not_end_for_a_move_is_killed(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    signals: list[int] = []
+    monkeypatch.setattr(os, "kill", lambda _, number: signals.append(number))
+    supervisor = scene.supervisor
+    moves = scene.charge._moves
+    moves._awaited, moves._until_s = {1}, 40.0
+    supervisor._stop_some(40.0)
+    assert not signals
+    supervisor._stop_some(40.1)
+    assert signals == [signal.SIGKILL]
