@@ -30,7 +30,7 @@ from gateway.cluster.uploads.ports import Partitions, UploadLimits
 from gateway.cluster.uploads.progress import Rounds, UploadProgress
 from gateway.cluster.wal.ended import EndedSessions
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from log import IncompatibleFormat, LogError, PartitionLog, Storage
+from log import IncompatibleFormat, LogError, PartitionLog, Storage, StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +79,8 @@ class Uploads:
         self._objects = objects
         self._counted: dict[PartitionKey, Manifest] = {}
         """The manifests that this session has written and that count, but for those that an upload may have replaced since."""
+        self._unsure: set[PartitionKey] = set()
+        """The partitions of which the bucket may have, now or later, a newer manifest: an upload has begun, and did not end well so far."""
         self._stored: list[Uploaded] = []
         """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one."""
         self._searched_s = seconds()
@@ -135,7 +137,7 @@ class Uploads:
                     self._held_bytes = self._coverage.size_bytes
             except (SessionFenced, Overtaken):
                 return  # the end of the session stops the gateway
-            except (Refused, StoreFailed) as error:
+            except (Refused, StoreFailed, StorageFailed) as error:
                 logger.warning("A round of uploads ended early, and the next one goes on: %s", error)
             except Exception:
                 logger.exception("a round of uploads failed in an unexpected way; the next one begins later")
@@ -171,7 +173,7 @@ class Uploads:
     async def round(self) -> None:
         """Upload the history that the bucket lacks, and delete the objects that are then not needed any more. Waits until the store answers.
 
-        Raises SessionFenced, Overtaken, StoreFailed, Refused.
+        Raises SessionFenced, Overtaken, StoreFailed, StorageFailed, Refused.
         """
         try:
             async with self._turn:
@@ -220,7 +222,7 @@ class Uploads:
         for each in uploaded:
             key = each.manifest.key
             self._coverage.counts(each.manifest)
-            if self._manifests.of(key) == each.manifest:
+            if self._manifests.of(key) == each.manifest and key not in self._unsure:
                 self._counted[key] = each.manifest
             self._uploads.counts(each)
         return [part_key(each.manifest.key, name) for each in uploaded for name in each.garbage]
@@ -238,8 +240,7 @@ class Uploads:
         """Upload a log and pass the barrier; return the manifest, which counts. Raises as `hand_over`."""
         partition = PartitionKey(log.topic_id, log.partition)
         async with self._busy.setdefault(partition, asyncio.Lock()):
-            self._counted.pop(partition, None)
-            uploaded = await self._uploads.upload(log)
+            uploaded = await self._upload_log(log)
         await self._wal.barrier()
         self._coverage.counts(uploaded.manifest)
         await self._deletions.delete(part_key(partition, name) for name in uploaded.garbage)
@@ -252,6 +253,7 @@ class Uploads:
         self._manifests.forget(partition)
         if not self._is_busy(partition):
             self._busy.pop(partition, None)
+            self._unsure.discard(partition)
 
     async def _leave(self, partition: PartitionKey) -> None:
         """Forget a partition that this gateway does not lead. The manifest of its leader may cover what our log has of it. Raises Refused."""
@@ -284,7 +286,7 @@ class Uploads:
     async def find_orphans(self, min_age_ms: int) -> list[Entry]:
         """Return the objects of at least this age that nothing needs.
 
-        Raises StoreFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
+        Raises StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
         """
         session = self._wal.session
         # An object of an upload under way has no manifest yet.
@@ -344,9 +346,19 @@ class Uploads:
             return
         if not is_wanting and not self._uploads.is_changed(log):
             return
-        # From now on the bucket may have another manifest, even if the upload fails. What only that one names is no orphan.
+        self._stored.append(await self._upload_log(log))
+
+    async def _upload_log(self, log: PartitionLog) -> Uploaded:
+        """Upload a log. Raises as `PartitionUploads.upload`.
+
+        From now on the bucket may have another manifest, even if the upload fails. What only that one names is no orphan.
+        """
+        partition = PartitionKey(log.topic_id, log.partition)
         self._counted.pop(partition, None)
-        self._stored.append(await self._uploads.upload(log))
+        self._unsure.add(partition)
+        uploaded = await self._uploads.upload(log)
+        self._unsure.discard(partition)
+        return uploaded
 
     async def _load_deleted(self, partition: PartitionKey) -> None:
         """Read the manifest of a deleted partition, for the names of its objects. Raises Refused."""
@@ -363,6 +375,7 @@ class Uploads:
         manifest = self._manifests.of(partition)
         self._uploads.forget(partition)
         self._counted.pop(partition, None)
+        self._unsure.discard(partition)
         await self._manifests.delete(partition)
         return [] if manifest is None else [part_key(partition, name) for name in manifest.objects]
 

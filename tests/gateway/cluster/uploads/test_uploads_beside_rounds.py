@@ -1,0 +1,99 @@
+"""Uploads before a partition is led elsewhere run beside a round, and beside a search for orphans."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from gateway.cluster.objects.objects import Refused
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import Manifest
+from tests.gateway.cluster.uploads.walk import PLAIN, Walk, manifests_in, missing_of
+
+KEY = PartitionKey(PLAIN, 0)
+
+
+@pytest.fixture
+def walk(tmp_path: Path) -> Walk:
+    walk = Walk(tmp_path)
+    walk.prepare()
+    walk.finish()
+    return walk
+
+
+def _append(walk: Walk) -> None:
+    walk.append(KEY, 3)
+    walk.run(walk.flusher.idle())
+
+
+def test_a_round_that_ends_amid_another_upload_makes_no_orphans_of_its_parts(walk: Walk) -> None:
+    """The manifest of the round would count, and the parts of the other upload are in no manifest yet."""
+    uploads, log = walk.uploads, walk.plain.log
+    may_pass, is_at_barrier, has_created = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    barrier, replace = walk.wal.barrier, uploads._manifests.replace
+
+    async def held_barrier() -> None:
+        is_at_barrier.set()
+        await may_pass.wait()
+        await barrier()
+
+    async def scenario() -> None:
+        walk.append(KEY, 3)
+        await walk.flusher.idle()
+        walk.wal.barrier = held_barrier  # type: ignore[method-assign]
+        round_ = asyncio.create_task(uploads.round())
+        await is_at_barrier.wait()
+        walk.append(KEY, 3)
+        await walk.flusher.idle()
+        may_replace = asyncio.Event()
+
+        async def held_replace(manifest: Manifest) -> Manifest:
+            has_created.set()
+            await may_replace.wait()
+            return await replace(manifest)
+
+        uploads._manifests.replace = held_replace  # type: ignore[method-assign]
+        other = asyncio.create_task(uploads.hand_over(log))
+        await has_created.wait()
+        may_pass.set()
+        await round_
+        await uploads.sweep()
+        may_replace.set()
+        await other
+
+    walk.run(scenario())
+    assert not missing_of(manifests_in(walk.bucket), walk.bucket)
+    walk.end()
+
+
+def test_after_a_failed_upload_an_earlier_manifest_makes_no_orphans(walk: Walk) -> None:
+    """The upload may have replaced the manifest before it failed, or a call that was late may still do so."""
+    uploads = walk.uploads
+    replace = uploads._manifests.replace
+    refused = [Refused("the test says so")]
+
+    async def refused_barrier() -> None:
+        raise refused[0]
+
+    async def replaced_and_refused(manifest: Manifest) -> Manifest:
+        known = dict(uploads._manifests._known)
+        await replace(manifest)
+        uploads._manifests._known = known
+        raise refused[0]
+
+    barrier = walk.wal.barrier
+    _append(walk)
+    walk.wal.barrier = refused_barrier  # type: ignore[method-assign]
+    with pytest.raises(Refused):
+        walk.run(uploads.round())
+    walk.wal.barrier = barrier  # type: ignore[method-assign]
+    _append(walk)
+    uploads._manifests.replace = replaced_and_refused  # type: ignore[method-assign]
+    with pytest.raises(Refused):
+        walk.run(uploads.hand_over(walk.plain.log))
+    uploads._count_stored()
+    walk.run(uploads.sweep())
+    assert not missing_of(manifests_in(walk.bucket), walk.bucket)
+    walk.end()
