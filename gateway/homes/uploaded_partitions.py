@@ -13,7 +13,9 @@ from log import NeedsRecovery, PartitionLog
 def uploaded_partitions(services: Services) -> Partitions:
     """Return the port to the partitions of these services."""
     found = _Uploaded(services)
-    return Partitions(found.led, found.open_log, found.flushed, found.exists)
+    return Partitions(
+        found.led, found.open_log, found.flushed, found.exists, services.topics.metadata_log.catch_up
+    )
 
 
 class _Uploaded:

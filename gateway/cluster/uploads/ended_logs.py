@@ -84,7 +84,7 @@ class EndedLogs:
     async def collect(self) -> int:
         """Delete what is not needed; return how many objects. Waits until the store answers.
 
-        Raises CorruptWalObject for a boundary, CorruptRegistration, IncompatibleFormat, Refused.
+        Raises CorruptWalObject for a boundary, CorruptRegistration, IncompatibleFormat, StorageFailed, Refused.
         """
         async with self._turn:
             return await self._collect()

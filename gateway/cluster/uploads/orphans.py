@@ -61,7 +61,7 @@ async def search(
     """Return all objects that nothing needs. The caller passes the session's barrier before it deletes them.
 
     Partitions of which a search can't tell orphans are given to `upload`, whose next round replaces their manifests.
-    Raises StoreFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
+    Raises StoreFailed, StorageFailed, CorruptPart, CorruptWalObject, IncompatibleFormat, Refused.
     """
     found = await find_orphans(objects, partitions, counted, created_before_ms)
     led = set(partitions.all())
@@ -77,7 +77,7 @@ async def find_orphans(
     counted: Callable[[PartitionKey], Manifest | None],
     created_before_ms: int,
 ) -> Orphans:
-    """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, Refused.
+    """Find all orphans. The caller passes the session's barrier before it deletes them. Raises StoreFailed, StorageFailed, Refused.
 
     `counted` returns the manifest of a partition if this session wrote it and it counts.
     """

@@ -9,10 +9,6 @@ from gateway.cluster.parts.keys import PartitionKey
 from log import PartitionLog
 
 
-async def _nothing() -> None:
-    """Do nothing."""
-
-
 @dataclass(frozen=True, slots=True)
 class Partitions:
     """The partitions of the cluster, as uploads see them."""
@@ -25,8 +21,8 @@ class Partitions:
     """Makes everything now in a log durable. Raises StorageFailed."""
     exists: Callable[[PartitionKey], bool]
     """Returns whether the metadata has a partition, as far as the metadata is known here; another gateway may lead it."""
-    catch_up: Callable[[], Awaitable[None]] = _nothing
-    """Reads what the metadata log has and the metadata lacks."""
+    catch_up: Callable[[], Awaitable[None]]
+    """Reads what the metadata log has and the metadata lacks. Raises StorageFailed."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -170,6 +170,7 @@ class Members:
                     ports.open_log,
                     ports.flushed,
                     lambda key: key.topic_id != METADATA_TOPIC_ID and ports.exists(key),
+                    ports.catch_up,
                 ),
                 UploadLimits(600.0, 1 << 28, 1e9),
                 asyncio.get_running_loop().time,

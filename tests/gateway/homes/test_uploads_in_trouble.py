@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from pathlib import Path
 
+from gateway.cluster.metadata.shared_log import SharedLog
+from gateway.cluster.parts.keys import PartitionKey, part_key, part_name
 from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
+from gateway.homes.bucket_home import BucketHome
+from gateway.metadata.records import PartitionRecord, TopicRecord
+from gateway.runtime.topics.metadata_journal import change_batch
 from tests.gateway.homes.test_uploads import _is_seal, running, stored
 
 
@@ -43,3 +49,24 @@ async def test_the_first_round_collects_the_logs_of_all_sessions_that_uploaded_n
         ended = decode_boundary((tmp_path / "bucket" / SESSIONS_BOUNDARY_KEY).read_bytes(), "meta")
         assert ended == last.session
     assert await stored(tmp_path) == (0, 8, 8)
+
+
+async def test_parts_of_a_topic_that_another_gateway_has_just_created_are_no_orphans(tmp_path: Path) -> None:
+    """A gateway that has not read the change of the metadata yet does not know the topic."""
+    slow = "seqgate.cluster.metadata.poll.ms=60000"
+    async with running(tmp_path, slow) as first:
+        await first.create()
+        home = first.gateway.home
+        assert isinstance(home, BucketHome)
+        assert home._journal is not None
+        fresh = uuid.UUID(int=99)
+        known = home._journal._shared
+        other = SharedLog(
+            known._objects, known._session, next_seq=known.next_seq, next_offset=known.next_offset
+        )
+        records = [TopicRecord("fresh", fresh), PartitionRecord(0, fresh, (2,), (2,), 2, 0)]
+        assert await other.create(change_batch(records, 0)) is not None
+        part = tmp_path / "bucket" / part_key(PartitionKey(fresh, 0), part_name(0, "b" * 32))
+        part.parent.mkdir(parents=True)
+        part.write_bytes(b"")
+        assert part.name not in await first.swept()

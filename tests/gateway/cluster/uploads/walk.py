@@ -167,7 +167,7 @@ class Walk:
             self.wal,
             self.coverage,
             self.sessions,
-            Partitions(self._all, self._open_log, self._flushed, self._exists),
+            Partitions(self._all, self._open_log, self._flushed, self._exists, self._catch_up),
             UploadLimits(600.0, 1 << 28, 1e4),
             self.loop.time,
             lambda: NOW_MS + LATER_MS,
@@ -183,6 +183,9 @@ class Walk:
     def _all(self) -> Iterable[PartitionKey]:
         yield PartitionKey(METADATA.topic_id, 0)
         yield from (PartitionKey(topic_id, 0) for topic_id in self.topics)
+
+    async def _catch_up(self) -> None:
+        """Nobody else changes the topics of the test."""
 
     def _exists(self, partition: PartitionKey) -> bool:
         return partition in set(self._all())
