@@ -209,8 +209,16 @@ class TransactionalLife(TransactionalProducer):
         )
         sender.on_sent = self._task.progress.sent
         sender.on_acknowledged = self._in_transaction.append
+        sender.on_lost = self._abort
         self._lines: LineSender = sender
         return sender
+
+    def _abort(self, error: str) -> None:
+        """Abort the transaction after a lost batch, be it one that was never sent (TransactionManager.handleFailedBatch).
+
+        Otherwise the lines of the batch would be left out, and later ones stored.
+        """
+        self._abort_wanted = True
 
     async def run(self) -> None:
         try:
