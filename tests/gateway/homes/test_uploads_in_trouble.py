@@ -10,7 +10,7 @@ from gateway.cluster.parts.keys import PartitionKey, part_key, part_name
 from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
 from gateway.homes.bucket_home import BucketHome
-from gateway.metadata.records import PartitionRecord, TopicRecord
+from gateway.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
 from gateway.runtime.topics.metadata_journal import change_batch
 from tests.gateway.homes.test_uploads import _is_seal, running, stored
 
@@ -64,7 +64,10 @@ async def test_parts_of_a_topic_that_another_gateway_has_just_created_are_no_orp
         other = SharedLog(
             known._objects, known._session, next_seq=known.next_seq, next_offset=known.next_offset
         )
-        records = [TopicRecord("fresh", fresh), PartitionRecord(0, fresh, (2,), (2,), 2, 0)]
+        records: list[MetadataRecord] = [
+            TopicRecord("fresh", fresh),
+            PartitionRecord(0, fresh, (2,), (2,), 2, 0),
+        ]
         assert await other.create(change_batch(records, 0)) is not None
         part = tmp_path / "bucket" / part_key(PartitionKey(fresh, 0), part_name(0, "b" * 32))
         part.parent.mkdir(parents=True)
