@@ -16,7 +16,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.metadata.decision import UNKNOWN_TOPIC_MESSAGE, ApiError, Decision
 from gateway.metadata.image import MetadataImage, PartitionImage, TopicImage
-from gateway.metadata.records import PartitionRecord
+from gateway.metadata.records import MetadataRecord, PartitionRecord
 from gateway.metadata.topics import replicas_error
 
 NO_MOVE: Final = -1
@@ -154,6 +154,33 @@ def move_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]
         [record for decision in decisions for record in decision.records],
         [decision.answer for decision in decisions],
     )
+
+
+def stay_all(image: MetadataImage, moves: Sequence[Move]) -> Decision[list[bool]]:
+    """Let partitions stay where they are, after a change with their moves failed; the answer says which of them have moved.
+
+    The change that failed may come into the log later, if it finds the place empty for which it was made. The records here take that place.
+    They change nothing but the epochs of the partitions, and orders stay in force.
+    """
+    stays: list[MetadataRecord] = []
+    answer = []
+    for topic_id, index, leader, leader_epoch, _ in moves:
+        topic = image.topics_by_id.get(topic_id)
+        partition = None if topic is None else topic.partitions.get(index)
+        has_moved = partition is None or (partition.leader, partition.leader_epoch) != (leader, leader_epoch)
+        answer.append(has_moved)
+        if partition is not None and not has_moved:
+            stays.append(
+                _ordered(
+                    topic_id,
+                    index,
+                    partition,
+                    adding_replicas=partition.adding_replicas,
+                    removing_replicas=partition.removing_replicas,
+                    next_leader=partition.next_leader,
+                )
+            )
+    return Decision(stays, answer)
 
 
 def order_move(image: MetadataImage, topic_id: uuid.UUID, index: int, to: int) -> Decision[ApiError | None]:

@@ -7,20 +7,22 @@ A partition moves in these steps, and nobody leads it between the first and the 
     3. upload: the bucket has the whole history of the partition, so the new leader needs no log of this session
     4. commit: the metadata names the new leader, in the next leader epoch
 
-If a step fails, this gateway serves the partition again.
+If one of the first three steps fails, this gateway serves the partition again. If the last one does, this gateway waits until the metadata shows
+who leads the partition.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
 
 from gateway.config import Config
 from gateway.metadata.balance import planned_moves
-from gateway.metadata.leadership import NO_MOVE, Move, move_all
+from gateway.metadata.leadership import NO_MOVE, Move, move_all, stay_all
 from gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     MetadataRecord,
@@ -153,31 +155,31 @@ class PartitionMoves:
         return move.to in image.brokers.live(self._node_id)
 
     async def hand_over(self, moves: Sequence[Move]) -> int:
-        """Hand partitions over that this gateway leads; return how many have moved. Raises StorageFailed if the metadata can't be changed."""
+        """Hand partitions over that this gateway leads; return how many have moved."""
         by_id = self._metadata_log.image.topics_by_id
-        places = [(by_id[move.topic_id].name, move.partition) for move in moves]
+        places = {move: (by_id[move.topic_id].name, move.partition) for move in moves}
         try:
-            withheld = [self._withhold(place) for place in places]
+            withheld = [self._withhold(place) for place in places.values()]
             results = await asyncio.gather(*map(self._finish, withheld), return_exceptions=True)
-            ready = []
-            for move, place, result in zip(moves, places, results, strict=True):
-                if isinstance(result, BaseException):
-                    logger.error("%s-%d can't be handed over: %s", *place, result)
-                else:
-                    ready.append(move)
-            moved = await self._commit(ready)
         except BaseException:
-            self._keep(moves)
+            self._serve_again(places)
             raise
-        finally:
-            self._brokers.withheld.difference_update(places)
-        self._keep(move for move, has_moved in zip(ready, moved, strict=True) if not has_moved)
+        ready = dict(places)
+        for (move, place), result in zip(places.items(), results, strict=True):
+            if isinstance(result, BaseException):
+                logger.error("%s-%d can't be handed over: %s", *place, result)
+                self._serve_again({move: ready.pop(move)})
+        moved = await self._commit(list(ready))
+        stayed = [move for move, has_moved in zip(ready, moved, strict=True) if not has_moved]
+        self._serve_again({move: ready.pop(move) for move in stayed})
+        self._brokers.withheld.difference_update(ready.values())
         self.moved += sum(moved)
         return sum(moved)
 
-    def _keep(self, moves: Iterable[Move]) -> None:
-        for move in moves:
+    def _serve_again(self, places: Mapping[Move, tuple[str, int]]) -> None:
+        for move in places:
             self._hand_overs.keep(move.topic_id, move.partition)
+        self._brokers.withheld.difference_update(places.values())
 
     def _withhold(self, place: tuple[str, int]) -> Partition | None:
         """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be opened."""
@@ -189,10 +191,23 @@ class PartitionMoves:
         return partition
 
     async def _commit(self, moves: Sequence[Move]) -> list[bool]:
-        """Name the new leaders in the metadata; return which of the partitions have moved. Raises StorageFailed."""
+        """Name the new leaders in the metadata; return which of the partitions have moved. Waits until the metadata can be changed.
+
+        A change that failed may be in the metadata all the same, now or later, and the new leaders then serve. So nobody here does before
+        another change has shown what became of the first one.
+        """
         if not moves:
             return []
-        return await self._metadata_log.commit(lambda image: move_all(image, moves))
+        decide = move_all
+        while True:
+            try:
+                return await self._metadata_log.commit(partial(decide, moves=moves))
+            except StorageFailed as error:
+                logger.error(  # noqa: TRY400 - an expected failure of the store
+                    "whether %d partitions have moved is not known now, and they wait: %s", len(moves), error
+                )
+            decide = stay_all
+            await asyncio.sleep(RETRIED_AFTER_S)
 
     async def _finish(self, partition: Partition | None) -> None:
         """Make the bucket have the whole history of a withheld partition. Raises LogError, and errors of the store."""

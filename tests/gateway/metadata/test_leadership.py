@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,15 @@ from kio.schema.errors import ErrorCode
 
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import MetadataImage, PartitionImage
-from gateway.metadata.leadership import is_reassigned, move, order_move, reassign, reassigned_replicas
+from gateway.metadata.leadership import (
+    Move,
+    is_reassigned,
+    move,
+    order_move,
+    reassign,
+    reassigned_replicas,
+    stay_all,
+)
 from gateway.metadata.membership import end_session, register_broker
 from tests.gateway.metadata.clusters import broker, carry_out, cluster
 
@@ -47,6 +57,20 @@ def test_only_the_present_leader_in_its_epoch_moves_a_partition() -> None:
     assert moved(image, other)
     assert (partition(image).leader, partition(image).leader_epoch) == (other, 1)
     assert partition(image).replicas == (other,)
+
+
+def test_after_a_move_whose_outcome_is_unknown_the_leader_stays_or_the_answer_tells() -> None:
+    image = cluster([1, 2], [1])
+    topic_id = image.topics_by_name[NAME].topic_id
+    leader = partition(image).leader
+    assert carry_out(image, order_move(image, topic_id, 0, 3 - leader)) is None
+    moves = [Move(topic_id, 0, leader, 0, 3 - leader)]
+    before = partition(image)
+    assert carry_out(image, stay_all(image, moves)) == [False]
+    assert partition(image) == replace(before, partition_epoch=before.partition_epoch + 1)
+    assert moved(image, 3 - leader)
+    present = stay_all(image, moves)
+    assert (present.records, present.answer) == ([], [True])
 
 
 def test_a_moved_partition_prefers_its_new_leader() -> None:

@@ -5,16 +5,20 @@ import uuid
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.metadata.balance import planned_moves
-from gateway.metadata.leadership import order_move
+from gateway.metadata.decision import Decision
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.leadership import move_all, order_move
 from gateway.metadata.membership import drain_broker
 from gateway.runtime.partitions.partition import HandedOver
+from gateway.runtime.topics import partition_moves
 from gateway.runtime.topics.partition_moves import PartitionMoves
-from log import LogDirectory
+from log import LogDirectory, StorageFailed
 from tests.gateway.handlers.support import NOW_MS, Node
 from tests.gateway.handlers.two_brokers import (
     NOT_LEADER,
@@ -127,6 +131,67 @@ async def test_a_partition_whose_upload_fails_is_served_again(tmp_path: Path) ->
         assert leader(node) == (THIS, 3)
         _, row = await produce(node, 9, 0)
         assert row["error_code"] == 0
+
+
+class TestAMoveWhoseOutcomeIsUnknown:
+    """The change of the metadata fails, and may be in the log all the same."""
+
+    @pytest.fixture(autouse=True)
+    def retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(partition_moves, "RETRIED_AFTER_S", 0)
+
+    async def _refused(self, node: Node, made: PartitionMoves, *, has_effect: bool) -> list[int]:
+        """Hand over with commits that fail at first; return how many partitions have moved, and what Produce answered meanwhile."""
+        topics = node.services.topics
+        log, failures, answers = topics.metadata_log, 3, list[int]()
+        commit_now = log.commit
+        await commit_now(lambda image: order_move(image, TOPIC_ID, 0, OTHER))
+        planned = planned_moves(log.image, THIS)
+
+        async def refused(decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
+            if len(answers) < failures:
+                answers.append((await produce(node, 9, 0))[1]["error_code"])
+                raise StorageFailed("the store refuses")
+            if has_effect:  # another gateway has read the change, and leads by now
+                await commit_now(lambda image: move_all(image, planned))
+            return await commit_now(decide)
+
+        log.commit = refused  # type: ignore[method-assign]
+        answers.append(await made.hand_over(planned))
+        log.commit = commit_now  # type: ignore[method-assign]
+        return answers
+
+    async def test_nobody_here_serves_before_it_is_known(self, tmp_path: Path) -> None:
+        async with moves(tmp_path) as (node, made, uploads):
+            assert await self._refused(node, made, has_effect=True) == [NOT_LEADER] * 3 + [1]
+            assert leader(node) == (OTHER, 4)
+            assert not uploads.kept
+            assert (await produce(node, 9, 0))[1]["error_code"] == NOT_LEADER
+
+    async def test_a_partition_that_stayed_is_served_again(self, tmp_path: Path) -> None:
+        async with moves(tmp_path) as (node, made, uploads):
+            assert await self._refused(node, made, has_effect=False) == [NOT_LEADER] * 3 + [0]
+            assert leader(node) == (THIS, 3)
+            assert uploads.kept == [0]
+            assert (await produce(node, 9, 0))[1]["error_code"] == 0
+
+    async def test_a_stop_meanwhile_leaves_the_partition_alone(self, tmp_path: Path) -> None:
+        async with moves(tmp_path) as (node, made, uploads):
+            log = node.services.topics.metadata_log
+            begun = asyncio.Event()
+
+            async def unanswered(_: object) -> Any:
+                begun.set()
+                await asyncio.Event().wait()
+
+            await log.commit(lambda image: order_move(image, TOPIC_ID, 0, OTHER))
+            commit_now, log.commit = log.commit, unanswered  # type: ignore[method-assign, assignment]
+            made.start()
+            await begun.wait()
+            await made.stop()
+            log.commit = commit_now  # type: ignore[method-assign]
+            assert not uploads.kept
+            assert (await produce(node, 9, 0))[1]["error_code"] == NOT_LEADER
 
 
 async def test_a_join_spreads_leaders_after_the_delay(tmp_path: Path) -> None:
