@@ -19,6 +19,7 @@ from gateway.runtime.partitions.partition import HandedOver
 from gateway.runtime.topics import partition_moves
 from gateway.runtime.topics.partition_moves import PartitionMoves
 from log import LogDirectory, StorageFailed
+from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node
 from tests.gateway.handlers.two_brokers import (
     NOT_LEADER,
@@ -115,6 +116,9 @@ async def test_nothing_is_appended_and_read_while_a_partition_is_handed_over(tmp
         assert leader(node) == (THIS, 3)
         for answered in (await produce(node, 9, 0), await fetch(node, 12, 0)):
             assert answered[1]["error_code"] == NOT_LEADER
+        wanted = [{"name": "t", "partitions": [{"partition_index": 0, "offset": 0}]}]
+        deleted = await Asking(node).ask("delete_records", 2, topics=wanted, timeout=1000)
+        assert deleted["topics"][0]["partitions"][0]["error_code"] == NOT_LEADER
         with pytest.raises(HandedOver) as refused:
             held.append(Batch(records(1), base_timestamp=NOW_MS).encode(), NOW_MS)
         assert refused.value.kafka_error_code == ErrorCode.not_leader_or_follower
