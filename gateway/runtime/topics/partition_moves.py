@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol
 from uuid import UUID
@@ -162,24 +162,25 @@ class PartitionMoves:
             withheld = [self._withhold(place) for place in places.values()]
             results = await asyncio.gather(*map(self._finish, withheld), return_exceptions=True)
         except BaseException:
-            self._serve_again(places)
+            self._keep(places.items())
             raise
         ready = dict(places)
         for (move, place), result in zip(places.items(), results, strict=True):
             if isinstance(result, BaseException):
                 logger.error("%s-%d can't be handed over: %s", *place, result)
-                self._serve_again({move: ready.pop(move)})
+                self._keep([(move, ready.pop(move))])
         moved = await self._commit(list(ready))
         stayed = [move for move, has_moved in zip(ready, moved, strict=True) if not has_moved]
-        self._serve_again({move: ready.pop(move) for move in stayed})
+        self._keep((move, ready.pop(move)) for move in stayed)
         self._brokers.withheld.difference_update(ready.values())
         self.moved += sum(moved)
         return sum(moved)
 
-    def _serve_again(self, places: Mapping[Move, tuple[str, int]]) -> None:
-        for move in places:
+    def _keep(self, moves: Iterable[tuple[Move, tuple[str, int]]]) -> None:
+        """Withhold partitions no more that have not moved."""
+        for move, place in moves:
             self._hand_overs.keep(move.topic_id, move.partition)
-        self._brokers.withheld.difference_update(places.values())
+            self._brokers.withheld.discard(place)
 
     def _withhold(self, place: tuple[str, int]) -> Partition | None:
         """Stop serving a partition; return it, with nothing appended to it any more. None where it can't be opened."""
