@@ -395,4 +395,5 @@ async def _in_thread(work: Callable[[], None]) -> None:
         await asyncio.shield(running)
     except asyncio.CancelledError:
         await asyncio.wait([running])
+        running.cancelled() or running.exception()  # nobody is left to take the error
         raise

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import threading
 import uuid
 from collections.abc import Callable
 from pathlib import Path
@@ -122,3 +124,25 @@ async def test_a_stop_leaves_a_sound_directory(tmp_path: Path, monkeypatch: pyte
         if steps.count < at:
             return
     raise AssertionError(f"there are more than {MOST_STEPS} steps")
+
+
+async def test_the_error_of_a_thread_whose_adoption_was_cancelled_is_taken() -> None:
+    begun, may_fail = threading.Event(), threading.Event()
+    untaken: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: untaken.append(context))
+
+    def work() -> None:
+        begun.set()
+        may_fail.wait()
+        raise OSError("the disk is full")
+
+    adopting = asyncio.create_task(adoptions._in_thread(work))
+    await asyncio.to_thread(begun.wait)
+    adopting.cancel()
+    await asyncio.sleep(0)
+    may_fail.set()
+    await asyncio.wait([adopting])
+    assert adopting.cancelled()
+    del adopting
+    gc.collect()
+    assert not untaken
