@@ -103,6 +103,8 @@ class OnePeer:
             if self._loop.time() < self._next_attempt_s:
                 raise PeerUnavailable(self._failed_because)
             self._dialling = self._loop.create_task(self._dial())
+            # The error of an attempt whose callers have given up has nobody left to take it.
+            self._dialling.add_done_callback(lambda done: done.cancelled() or done.exception())
         dialling = self._dialling
         try:
             return await asyncio.shield(dialling)

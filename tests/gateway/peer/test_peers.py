@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -128,6 +129,32 @@ class TestUnavailable:
             # A new address has no failed attempt.
             addresses[OTHER] = PeerAddress("localhost", address.port)
             assert (await peers.ask(OTHER, heartbeat(5))).error_code == 5
+
+    async def test_the_error_of_an_attempt_whose_callers_left_is_taken(
+        self, peers: Peers, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        begun, may_fail, failed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        untaken: list[dict[str, Any]] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: untaken.append(context))
+
+        async def dialled(*_: object) -> Any:
+            begun.set()
+            await may_fail.wait()
+            failed.set()
+            raise PeerUnavailable("no connection")
+
+        monkeypatch.setattr(one_peer, "dial", dialled)
+        addresses[OTHER] = PeerAddress("localhost", 1)
+        left = asyncio.create_task(peers.ask(OTHER, heartbeat()))
+        await begun.wait()
+        left.cancel()
+        await asyncio.wait([left])
+        may_fail.set()
+        await failed.wait()
+        await asyncio.sleep(0)
+        del left
+        gc.collect()
+        assert not untaken
 
     async def test_a_broken_connection_fails_its_requests_and_is_opened_again(
         self, peers: Peers, addresses: Addresses
