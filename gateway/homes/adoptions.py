@@ -391,9 +391,10 @@ class Adoptions:
 async def _in_thread(work: Callable[[], None]) -> None:
     """Run work on files in a thread. A caller that is cancelled waits until the thread is done, so that two never write at once."""
     running = asyncio.ensure_future(asyncio.to_thread(work))
+    # The error of work whose caller was cancelled has nobody left to take it.
+    running.add_done_callback(lambda done: done.cancelled() or done.exception())
     try:
         await asyncio.shield(running)
     except asyncio.CancelledError:
         await asyncio.wait([running])
-        running.cancelled() or running.exception()  # nobody is left to take the error
         raise
