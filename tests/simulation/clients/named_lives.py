@@ -204,7 +204,7 @@ class TransactionalLife(TransactionalProducer):
             self._judge,
             self._writer,
             transactional_id=self._id,
-            may_be_fenced=self._may_be_fenced,
+            may_be_fenced=self._may_be_refused,
             produce_versions=versions,
         )
         sender.on_sent = self._task.progress.sent

@@ -72,6 +72,8 @@ class TransactionalProducer:
         self.sender = self._make_sender(ADDING_VERSIONS if self._adds_implicitly else ADDED_VERSIONS)
         self._lost = False
         self._abort_wanted = False
+        self._is_ending = False
+        """Whether the end of the transaction was asked for and is not answered."""
         self._began_at = 0.0
         self._requests_before = IdRequests()
         self._jumps_before = 0
@@ -83,7 +85,7 @@ class TransactionalProducer:
             self._random,
             self._judge,
             self._id,
-            self._may_be_fenced,
+            self._may_be_refused,
             versions,
         )
 
@@ -185,6 +187,12 @@ class TransactionalProducer:
             or self._surroundings.clocks_differ
         )
 
+    def _may_be_refused(self) -> bool:
+        """Return whether a batch may be fenced. The end of its own transaction fences one that was given up and is still on its way: its
+        gateway need not be the coordinator.
+        """
+        return self._is_ending or self._may_be_fenced()
+
     def _lose(self, error: ErrorCode, what: str) -> None:
         """End this incarnation, and record a breach if the error has no explanation. Raises `Lost`."""
         if error not in FENCED or not self._may_be_fenced():
@@ -273,7 +281,11 @@ class TransactionalProducer:
         who = self._name, sender.incarnation, sender.transaction
         asked_at_ms = self._surroundings.at_ms()
         history.add(TransactionEnding(asked_at_ms, *who, commit, group if offsets else "", offsets))
-        error, producer = await self._requests.end(self._producer, commit=commit)
+        self._is_ending = True
+        try:
+            error, producer = await self._requests.end(self._producer, commit=commit)
+        finally:
+            self._is_ending = False
         if error is not ErrorCode.none:
             self._lose(error, f"EndTxn ({'commit' if commit else 'abort'})")
         history.add(TransactionEnded(self._surroundings.at_ms(), *who, commit))
