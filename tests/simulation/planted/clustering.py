@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -10,14 +11,18 @@ import msgspec
 from gateway.cluster.membership import watch
 from gateway.cluster.membership.lease import Lease
 from gateway.cluster.uploads import uploads
+from gateway.cluster.uploads.ports import Partitions
 from gateway.cluster.wal import confirmations, sealing
 from gateway.cluster.wal.confirmations import Outcome, Step
 from gateway.cluster.wal.ended import StoredSessions
 from gateway.cluster.wal.wal_object import Seal
 from gateway.coordinator.places import TopicPartition
+from gateway.homes import bucket_home
+from gateway.homes.uploaded_partitions import uploaded_partitions
 from gateway.metadata import leadership
 from gateway.metadata.records import MetadataRecord
 from gateway.runtime.coordinators.remote_markers import RemoteMarkers
+from gateway.runtime.services import Services
 from gateway.runtime.topics.shared_journal import SharedJournal
 from tests.simulation.planted.fault import Change, cluster_fault_in
 
@@ -123,3 +128,16 @@ def failed_markers_at_other_gateways_given_up() -> list[Change]:
         return frozenset()
 
     return [(RemoteMarkers, "write", once)]
+
+
+@cluster_fault_in("joins", "store")
+def orphans_judged_by_old_metadata() -> list[Change]:
+    """a gateway searches for orphans without reading the metadata first, and deletes what others have uploaded of new topics"""
+
+    async def nothing() -> None:
+        pass
+
+    def partitions(services: Services) -> Partitions:
+        return replace(uploaded_partitions(services), catch_up=nothing)
+
+    return [(bucket_home, "uploaded_partitions", partitions)]

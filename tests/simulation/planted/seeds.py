@@ -86,6 +86,7 @@ KEPT: Final = {
     "one_duplicate_remembered": 89,
     "one_partition_without_a_marker": 345,
     "open_lines_count": 52,
+    "orphans_judged_by_old_metadata": 361,
     "partition_added_without_its_record": 8,
     "partition_given_before_it_is_revoked": 78,
     "partly_duplicate_batches_stored_whole": 100,
