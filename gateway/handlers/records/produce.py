@@ -325,15 +325,13 @@ class _Appending:
             self._pending.wait(batch.rows, batch.position, partition, info.answer_after)
 
     def _answer_late(self) -> Answer | Deferred | None:
-        """Return the future of an answer that must wait for a coordinator, or for recompression.
-
-        Without room for that, refuse the batches.
-        """
+        """Return the future of an answer that must wait for a coordinator, or for recompression. Without room for that, refuse the batches."""
         deferred: Deferred | None
         if self._unverified:
             late, self._unverified = self._unverified, []
+            self.go_on_later()
             deferred = Verification(
-                self._context, self._request, late, self._append_verified, self.answer
+                self._context, self._request, late, self._append_verified, self.answer, self.left_bytes
             ).begin()
         else:
             late, self._late = self._late, []

@@ -83,13 +83,15 @@ class Verification:
         late: list[LateBatch],
         append: Callable[[LateBatch, TookPart], None],
         answer: Callable[[], Answer | Deferred | None],
+        others_bytes: int = 0,
     ) -> None:
+        """`others_bytes` is the size of the copies that the request keeps of other batches until the coordinator has answered."""
         self._context = context
         self._transactional_id = request.transactional_id or ""
         self._late = late
         self._append = append
         self._answer = answer
-        self._kept_bytes = sum(len(batch.entry.records or b"") for batch in late)
+        self._kept_bytes = others_bytes + sum(len(batch.entry.records or b"") for batch in late)
         self._deferred = Deferred(holds_back=True)
 
     def begin(self) -> Deferred | None:

@@ -21,6 +21,7 @@ from gateway.admin.transactions.messages import (
 from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer
 from gateway.coordinator.transaction.states import PREPARE_COMMIT
+from gateway.handlers.answering.api import Deferred
 from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord
 from gateway.runtime.coordinators import transaction_markers, transactions_elsewhere
 from gateway.runtime.coordinators.remote_markers import marker_request
@@ -28,6 +29,8 @@ from tests.gateway.admin.answers import answer as control_answer
 from tests.gateway.handlers.asking import answer_to
 from tests.gateway.handlers.several_nodes import Cluster, cluster_of
 from tests.gateway.handlers.spread_client import NAME, OFFSETS, STATE, TOPIC, Spread, SpreadClient
+from tests.gateway.handlers.support import FakePeer
+from tests.support.wire import encode
 
 NODES = (1, 2, 3)
 TOPIC_CONFIGS = 2
@@ -350,6 +353,25 @@ class TestOrder:
         await answer_to("produce", 12, first)
         assert ends in ([1], [])  # nobody begins before the batch is appended
         assert spread.outcomes() == {"a": ["open"]}
+
+    async def test_another_batch_of_the_request_outlives_the_receive_buffer(self, cluster: Cluster) -> None:
+        spread = await spread_over(cluster, (1, 1))
+        await cluster.commit(ConfigRecord(TOPIC_CONFIGS, TOPIC, "compression.type", "gzip"))
+        client = SpreadClient(spread, is_new=True)
+        await client.init()
+        await client.write(0, "a")
+        fields = client.fields(0, "b")
+        for topic, others in zip(fields["topic_data"], client.fields(1, "b")["topic_data"], strict=True):
+            topic["partition_data"] += others["partition_data"]
+        frame = bytearray(encode("produce", 12, fields))
+        # only partition 1 waits for the coordinator; the batch of partition 0 is to be recompressed after that
+        begun = spread.asking((TOPIC, 0)).dispatcher.begin(memoryview(frame), FakePeer())
+        frame[:] = bytes(len(frame))  # the buffer is used for the next client's bytes
+        assert isinstance(begun, Deferred)
+        answer = await answer_to("produce", 12, begun)
+        rows = answer["responses"][0]["partition_responses"]
+        assert [row["error_code"] for row in rows] == [0, 0]
+        assert spread.outcomes() == {"a": ["open"], "b": ["open"] * 2}
 
     async def test_without_room_to_keep_a_batch_it_is_refused_for_now(
         self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
