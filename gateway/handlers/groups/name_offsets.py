@@ -4,13 +4,17 @@ The offset is the name's last persisted sequence id, not the one after it; the m
 epoch, as JSON. After a start a log may still be in replay. Then the request replays it for a while. If that is not
 enough, the client gets COORDINATOR_LOAD_IN_PROGRESS, after which all client libraries try again. Partitions that other gateways lead are asked
 for there (`peer_names`).
+
+Another gateway may have created a topic a moment ago, and told the client of records in it. So a gateway that does not know what it is asked for
+reads the metadata before it answers −1 (`catch_up`).
 """
 
 from __future__ import annotations
 
+import asyncio
 import json
-from collections.abc import AsyncIterator, Collection, Iterable, Sequence
-from typing import Final, NamedTuple
+from collections.abc import AsyncIterator, Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -56,6 +60,37 @@ class NameOffsets:
         self._deadline_s = context.node.loop.time() + REQUEST_S
         self._deduplicating: list[TopicPartitions] | None = None
 
+    async def catch_up(self, asked: Sequence[Any] | None, *, by_id: bool) -> ErrorCode | None:
+        """Read what other gateways have changed in the metadata, if the request asks for something unknown. Return the error if that fails.
+
+        A request for all topics may always lack one. Waits for a read of the bucket, which all requests share.
+        """
+        if self._services.partitions.registry.lease is None or self._knows(asked, by_id=by_id):
+            return None
+        loop = self._context.node.loop
+        look = loop.create_task(self._services.topics.metadata_log.catch_up())
+        try:
+            await asyncio.wait([look], timeout=self._deadline_s - loop.time())
+        finally:
+            look.cancel()  # the look that all share goes on
+        is_caught_up = look.done() and not look.cancelled() and look.exception() is None
+        return None if is_caught_up else ErrorCode.coordinator_load_in_progress
+
+    def _knows(self, asked: Sequence[Any] | None, *, by_id: bool) -> bool:
+        """Return whether the request names only partitions that track names, as far as the metadata is known here."""
+        if asked is None:
+            return False
+        services = self._services
+        registry, image = services.partitions.registry, services.topics.metadata_log.image
+        by_key: Mapping[Any, TopicPartitions] = registry.by_id if by_id else registry.by_name
+        for wanted in asked:
+            topic = by_key.get(wanted.topic_id if by_id else wanted.name)
+            if topic is None or not deduplicates(services.node.config, image, topic.name):
+                return False
+            if not all(map(topic.has, wanted.partition_indexes)):
+                return False
+        return True
+
     async def fetch(
         self,
         name: bytes,
@@ -71,10 +106,12 @@ class NameOffsets:
         """
         if self._context.node.brokers.is_alone:
             return await self._led_here(name, topics, frozenset())
-        elsewhere, away = await self._led_elsewhere(topics)
+        elsewhere = await self._led_elsewhere(topics)
         if only_led_here and topics is not None and elsewhere:
             raise Unavailable(ErrorCode.not_coordinator)
-        found = await self._led_here(name, topics, away)
+        found = await self._led_here(
+            name, topics, {place for places in elsewhere.values() for place in places}
+        )
         if only_led_here:
             return found
         told = await ask_leaders(
@@ -88,15 +125,11 @@ class NameOffsets:
 
     async def _led_elsewhere(
         self, topics: Sequence[tuple[TopicPartitions, Iterable[int]]] | None
-    ) -> tuple[dict[int, list[TopicPartition] | None], Collection[TopicPartition]]:
-        """Return the partitions to ask other leaders about, None for all of a leader, and all of these partitions.
-
-        Raises Unavailable when a partition has no leader.
-        """
+    ) -> dict[int, list[TopicPartition]]:
+        """Return the partitions to ask other leaders about, by leader. Raises Unavailable when a partition has no leader."""
         by_name = self._services.topics.metadata_log.image.topics_by_name
         brokers = self._context.node.brokers
-        by_leader: dict[int, list[TopicPartition] | None] = {}
-        away: set[TopicPartition] = set()
+        by_leader: dict[int, list[TopicPartition]] = {}
         async for topic, index in self._tracked(topics):
             image = by_name.get(topic.name)
             partition = None if image is None else image.partitions.get(index)
@@ -105,11 +138,8 @@ class NameOffsets:
             leader = brokers.leader_of(partition)
             if leader == NO_LEADER:
                 raise Unavailable(ErrorCode.coordinator_load_in_progress)
-            places = by_leader.setdefault(leader, None if topics is None else [])
-            away.add((topic.name, index))
-            if places is not None:
-                places.append((topic.name, index))
-        return by_leader, away
+            by_leader.setdefault(leader, []).append((topic.name, index))
+        return by_leader
 
     async def _led_here(
         self,

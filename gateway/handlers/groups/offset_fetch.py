@@ -58,8 +58,9 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         }
         return build(module.OffsetFetchResponse, groups=tuple(answers[group] for group in asked))
     stable = _requires_stable(context, request)
+    behind = await _catch_up(context, request.group_id, request.topics, names)
     hidden = await _hidden(context, request.topics)
-    committed = await _committed(
+    committed = behind or await _committed(
         context, request.group_id, request.topics, names, hidden, require_stable=stable
     )
     if isinstance(committed, ErrorCode):
@@ -88,8 +89,9 @@ def _requires_stable(context: RequestContext[Services], request: Any) -> bool:
 async def _group(
     context: RequestContext[Services], module: Any, group: Any, names: NameOffsets, *, require_stable: bool
 ) -> Any:
+    behind = await _catch_up(context, group.group_id, group.topics, names)
     hidden = await _hidden(context, group.topics)
-    committed = await _committed(
+    committed = behind or await _committed(
         context,
         group.group_id,
         group.topics,
@@ -115,6 +117,15 @@ async def _group(
         ),
         error_code=ErrorCode.none,
     )
+
+
+async def _catch_up(
+    context: RequestContext[Services], group_id: str, asked: Sequence[Any] | None, names: NameOffsets
+) -> ErrorCode | None:
+    """Read the metadata that an answer needs, where the group stands for a producer name; return the error if that fails."""
+    if not is_name_group(group_id) or not context.may_group(Operation.DESCRIBE, group_id):
+        return None
+    return await names.catch_up(asked, by_id=context.api_version >= FIRST_WITH_TOPIC_IDS)
 
 
 async def _hidden(context: RequestContext[Services], asked: Sequence[Any] | None) -> AbstractSet[Any]:

@@ -34,12 +34,15 @@ Pending = tuple[CommittedOffset, bool]
 async def ask_leaders(
     peers: AsksPeers,
     name: bytes,
-    by_leader: Mapping[int, Iterable[TopicPartition] | None],
+    by_leader: Mapping[int, Iterable[TopicPartition]],
     *,
     require_stable: bool,
     timeout_s: float,
 ) -> dict[TopicPartition, Pending]:
-    """Return the name's offsets at these leaders, in the given partitions; None stands for all that a gateway leads. Raises Unavailable."""
+    """Return the name's offsets at these leaders, in the given partitions. Raises Unavailable.
+
+    The partitions are named one by one, so that a gateway that has not heard of its leadership yet refuses the question.
+    """
     asked = (
         _ask(peers, leader, _request(name, places, require_stable=require_stable), timeout_s)
         for leader, places in by_leader.items()
@@ -72,17 +75,15 @@ async def _ask(
     return found
 
 
-def _request(name: bytes, places: Iterable[TopicPartition] | None, *, require_stable: bool) -> Any:
+def _request(name: bytes, places: Iterable[TopicPartition], *, require_stable: bool) -> Any:
     module = request_module(_OFFSET_FETCH, _VERSION)
-    topics = None
-    if places is not None:
-        by_topic: dict[str, list[int]] = {}
-        for topic, index in places:
-            by_topic.setdefault(topic, []).append(index)
-        topics = tuple(
-            build(module.OffsetFetchRequestTopics, name=topic, partition_indexes=tuple(indexes))
-            for topic, indexes in by_topic.items()
-        )
+    by_topic: dict[str, list[int]] = {}
+    for topic, index in places:
+        by_topic.setdefault(topic, []).append(index)
+    topics = tuple(
+        build(module.OffsetFetchRequestTopics, name=topic, partition_indexes=tuple(indexes))
+        for topic, indexes in by_topic.items()
+    )
     group = build(
         module.OffsetFetchRequestGroup,
         group_id=NAME_GROUP_PREFIX + name.decode("utf-8", "surrogatepass"),

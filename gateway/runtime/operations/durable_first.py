@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
 from gateway.runtime.operations.operations import Decided
 
@@ -27,6 +27,13 @@ class Journal(Protocol):
 
         Return False where another writer was first: its records are folded in, and these are not written. Raises LogError.
         """
+
+
+class _Look:
+    """The operation that changes nothing."""
+
+    records: Final = ()
+    answer: Final = None
 
 
 class DurableFirst:
@@ -47,6 +54,8 @@ class DurableFirst:
         self._seen = 0
         """The number of the newest look that has ended: the state has all that was in the log when it began."""
         self._tasks: set[asyncio.Task[Any]] = set()
+        self._next_look: tuple[int, asyncio.Task[None]] | None = None
+        """The newest look without an operation, and the number of the newest look that had begun before it."""
 
     @property
     def is_running(self) -> bool:
@@ -66,6 +75,15 @@ class DurableFirst:
         # The error of an operation whose caller was cancelled has nobody left to take it.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return await asyncio.shield(task)
+
+    async def look(self) -> None:
+        """Fold in everything that is in the log by now. Callers share looks, however many they are. Raises LogError."""
+        known = self._next_look
+        if known is None or known[0] != self._begun or known[1].done():
+            task = self.start(_Look)
+            task.add_done_callback(lambda done: done.cancelled() or done.exception())
+            known = self._next_look = self._begun, task
+        await asyncio.shield(known[1])
 
     async def _run(self, judge: Callable[[], Decided[A]]) -> A:
         before = self._begun

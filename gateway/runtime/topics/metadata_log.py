@@ -89,7 +89,7 @@ class MetadataLog:
 
     async def catch_up(self) -> None:
         """Fold in everything that is in the log by now, also what others wrote. Raises LogError."""
-        await self._operations.run(lambda: Decision((), None))
+        await self._operations.look()
 
     @property
     def last_offset(self) -> int:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from kio.schema.errors import ErrorCode
 
+from gateway.handlers.groups import name_offsets
+from gateway.metadata.decision import Decision
 from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord, TopicRecord
+from gateway.metadata.records import BrokerRegistrationChangeRecord, ConfigRecord, MetadataRecord, TopicRecord
 from tests.gateway.handlers.groups.test_name_offsets import LOADING, NOT_AVAILABLE, offsets, write
 from tests.gateway.handlers.support import Node
+from tests.gateway.handlers.test_leases import give_lease
 from tests.gateway.handlers.two_brokers import OTHER, THIS, TOPIC_ID, partition
 from tests.gateway.handlers.two_gateways import Cluster, open_cluster
 from tests.support.named_batches import DEDUPLICATED, named
 
-TOPIC = "ledger"
+TOPIC, NEW, NEW_ID = "ledger", "new", UUID(int=99)
 UNSTABLE = int(ErrorCode.unstable_offset_commit)
 TRANSACTIONAL = 0x10
 VERSIONS = range(1, 11)
@@ -109,3 +114,93 @@ async def test_a_sequence_id_that_a_transaction_may_change_is_unstable(cluster: 
     _, rows = await offsets(cluster.here, 9, "a", topics=asked, stable=True)
     assert [(rows[TOPIC, index][0], rows[TOPIC, index][2]) for index in (0, 1)] == [(7, 0), (-1, UNSTABLE)]
     assert await told(cluster.here, topics=asked) == {0: 7, 1: 9}
+
+
+class Behind:
+    """Node 2 lacks a change of the metadata until it looks."""
+
+    def __init__(self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._cluster = cluster
+        self._lacks: Sequence[MetadataRecord] = ()
+        self.looks = 0
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+        give_lease(cluster.there)
+        monkeypatch.setattr(cluster.there.services.topics.metadata_log, "catch_up", self._catch_up)
+
+    async def change(self, *records: MetadataRecord) -> None:
+        """Change the metadata at node 1."""
+        self._lacks = records
+        await self._commit(self._cluster.here)
+
+    async def _catch_up(self) -> None:
+        self.looks += 1
+        await self.may_end.wait()
+        await self._commit(self._cluster.there)
+
+    async def _commit(self, node: Node) -> None:
+        records = self._lacks
+        self._cluster._mirrored.add(id(records))  # the other gateway does not follow
+        await node.services.topics.metadata_log.commit(lambda _: Decision(records, None))
+
+
+@pytest.fixture
+def behind(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> Behind:
+    return Behind(cluster, monkeypatch)
+
+
+async def create_new(cluster: Cluster, behind: Behind) -> None:
+    """Create a topic, and write to it; only node 1 knows it."""
+    await behind.change(
+        TopicRecord(NEW, NEW_ID),
+        *(ConfigRecord(TOPIC_RESOURCE, NEW, name, value) for name, value in DEDUPLICATED.items()),
+        partition(NEW_ID, 0, THIS),
+    )
+    await write(cluster.here, named("a", 1, 4), 0, NEW)
+
+
+@pytest.mark.parametrize("version", range(2, 10))
+@pytest.mark.parametrize("topics", [None, [(NEW, [0])]])
+async def test_a_gateway_that_is_behind_reads_the_metadata_before_it_denies_a_name(
+    cluster: Cluster, behind: Behind, version: int, topics: list[tuple[str, list[int]]] | None
+) -> None:
+    await create_new(cluster, behind)
+    error, rows = await offsets(cluster.there, version, "a", topics=topics)
+    assert (error, rows[NEW, 0][0], behind.looks) == (0, 4, 1)
+
+
+async def test_a_partition_that_was_added_and_a_topic_that_begins_to_track_names(
+    cluster: Cluster, behind: Behind
+) -> None:
+    await behind.change(partition(TOPIC_ID, 3, THIS))
+    await write(cluster.here, named("a", 1, 5), 3, TOPIC)
+    assert await told(cluster.there, topics=[(TOPIC, [3])]) == {3: 5}
+    await behind.change(TopicRecord(NEW, NEW_ID), partition(NEW_ID, 0, THIS))
+    await behind._catch_up()
+    await behind.change(
+        *(ConfigRecord(TOPIC_RESOURCE, NEW, name, value) for name, value in DEDUPLICATED.items())
+    )
+    await write(cluster.here, named("a", 1, 6), 0, NEW)
+    assert await told(cluster.there, topics=[(NEW, [0])]) == {0: 6}
+
+
+async def test_partitions_whose_leader_is_known_need_no_look(cluster: Cluster, behind: Behind) -> None:
+    assert await told(cluster.there, topics=[(TOPIC, [0, 1, 2])]) == {0: 7, 1: 9, 2: -1}
+    assert behind.looks == 0
+
+
+async def test_a_leader_that_is_behind_is_not_believed(cluster: Cluster, behind: Behind) -> None:
+    """Node 2 leads a partition, and has not heard of it."""
+    await behind.change(partition(TOPIC_ID, 0, OTHER, 1))
+    for topics in (None, [(TOPIC, [0])]):
+        assert await offsets(cluster.here, 9, "a", topics=topics) == (LOADING, {})
+
+
+async def test_a_name_is_not_denied_while_the_metadata_can_not_be_read(
+    cluster: Cluster, behind: Behind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(name_offsets, "REQUEST_S", 0.01)
+    await create_new(cluster, behind)
+    behind.may_end.clear()
+    for topics in (None, [(NEW, [0])]):
+        assert await offsets(cluster.there, 9, "a", topics=topics) == (LOADING, {})

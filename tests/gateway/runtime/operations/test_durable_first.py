@@ -142,3 +142,21 @@ class TestLooking:
         found = await asyncio.gather(*both, return_exceptions=True)
         assert [type(each) for each in found] == [ConnectionError, ConnectionError]
         assert journal.looks == 2
+
+    async def test_looks_without_an_operation_are_shared(self) -> None:
+        journal = CountingJournal()
+        operations = DurableFirst(journal)
+        journal.answers.clear()
+        first = asyncio.ensure_future(operations.look())
+        while not journal.looks:
+            await asyncio.sleep(0)
+        late = [asyncio.ensure_future(operations.look()) for _ in range(100)]
+        await asyncio.sleep(0)
+        assert len(operations._tasks) == 2
+        journal.log = [10]
+        late[0].cancel()
+        journal.answers.set()
+        await asyncio.gather(first, *late[1:])
+        assert (journal.looks, journal.state) == (2, [10])
+        await operations.look()
+        assert journal.looks == 3
