@@ -113,14 +113,18 @@ class PartitionMoves:
             moves = planned_moves(self._metadata_log.image, self._node_id, is_balanced=is_balanced)
             if is_balanced and not moves:
                 self._balance_at_s = None
-            if moves:
-                await self._carry_out(moves)
+            present = [move for move in moves if not self._is_awaited(move)]
+            if present:
+                await self._carry_out(present)
+            elif moves:
+                # Their records have not come yet. A partition is handed over when this gateway has served it.
+                await self._rest_until(self._seconds() + RETRIED_AFTER_S)
             else:
-                await self._rest()
+                await self._rest_until(self._balance_at_s)
 
-    async def _rest(self) -> None:
-        """Wait until there may be something to move."""
-        left_s = None if self._balance_at_s is None else max(0.0, self._balance_at_s - self._seconds())
+    async def _rest_until(self, at_s: float | None) -> None:
+        """Wait until there may be something to move: until the metadata changes, or until a time if there is one."""
+        left_s = None if at_s is None else max(0.0, at_s - self._seconds())
         try:
             async with asyncio.timeout(left_s):
                 await self._wake.wait()
@@ -137,11 +141,24 @@ class PartitionMoves:
             except Exception:
                 logger.exception("partitions can't be handed over")
                 moved = 0
+            self._serve_again(group)
             if group and not moved:
                 await asyncio.sleep(RETRIED_AFTER_S)
                 return
             if self._wake.is_set():
                 return
+
+    def _serve_again(self, moves: Iterable[Move]) -> None:
+        """Open the partitions that have not moved: retention looks at open ones, and coordinators have forgotten their state."""
+        by_id = self._metadata_log.image.topics_by_id
+        for move in moves:
+            topic = by_id.get(move.topic_id)
+            if topic is not None and self._partitions.get(topic.name, move.partition) is not None:
+                self._partitions.became_ready(topic.name, move.partition)
+
+    def _is_awaited(self, move: Move) -> bool:
+        topic = self._metadata_log.image.topics_by_id.get(move.topic_id)
+        return topic is not None and self._partitions.is_awaited(topic.name, move.partition)
 
     def _is_wanted(self, move: Move) -> bool:
         image = self._metadata_log.image

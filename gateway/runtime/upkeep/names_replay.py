@@ -40,7 +40,10 @@ async def deduplicating_topics(
 def may_know_names(directory: LogDirectory, topic: TopicPartitions, index: int) -> bool:
     """Return whether a partition has a log that may have been written to; this opens nothing."""
     is_known = topic.peek(index) is not None or index in topic.failed
-    return is_known or (topic.name, index) in directory.stored()
+    is_open = (
+        directory.opened(topic.name, index) is not None
+    )  # without the partition after a move that failed
+    return is_known or is_open or (topic.name, index) in directory.stored()
 
 
 async def complete_names(partition: Partition, clock: Clock, deadline_s: float) -> None:

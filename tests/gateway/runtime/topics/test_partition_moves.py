@@ -18,6 +18,7 @@ from gateway.metadata.membership import drain_broker
 from gateway.runtime.partitions.partition import HandedOver
 from gateway.runtime.topics import partition_moves
 from gateway.runtime.topics.partition_moves import PartitionMoves
+from gateway.runtime.upkeep.names_replay import may_know_names
 from log import LogDirectory, StorageFailed
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node
@@ -196,6 +197,50 @@ class TestAMoveWhoseOutcomeIsUnknown:
             log.commit = commit_now  # type: ignore[method-assign]
             assert not uploads.kept
             assert (await produce(node, 9, 0))[1]["error_code"] == NOT_LEADER
+
+
+async def test_a_partition_whose_move_failed_is_open_again(tmp_path: Path) -> None:
+    async with moves(tmp_path) as (node, made, uploads):
+        await produce(node, 9, 0)
+        uploads.error = OSError("the store refuses")
+        uploads.may_end.clear()
+        partitions, topics = node.services.partitions, node.services.topics
+        ready: list[tuple[str, int]] = []
+        partitions.registry.when_ready.append(lambda topic, index: ready.append((topic, index)))
+        made.start()
+        await topics.metadata_log.commit(lambda image: order_move(image, TOPIC_ID, 0, OTHER))
+        await uploads.begun.wait()
+        topic = partitions.registry.by_name["t"]
+        assert topic.peek(0) is None
+        assert may_know_names(partitions.log_directory, topic, 0), "the log is open without a partition"
+        uploads.may_end.set()
+        async with asyncio.timeout(PATIENCE_S):
+            while not ready:
+                await asyncio.sleep(0)
+        assert topic.peek(0) is not None
+        assert ready == [("t", 0)]
+
+
+async def test_a_partition_moves_once_its_records_have_come(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(partition_moves, "RETRIED_AFTER_S", 0.001)
+    async with moves(tmp_path) as (node, made, uploads):
+        await produce(node, 9, 0)
+        lifecycle, planned = node.services.topics.lifecycle, asyncio.Event()
+        with monkeypatch.context() as awaited:
+            awaited.setattr(lifecycle, "leads", lambda *_: False)
+            awaited.setattr(lifecycle, "is_awaited", lambda *_: planned.set() or True)
+            made.start()
+            await node.services.topics.metadata_log.commit(
+                lambda image: order_move(image, TOPIC_ID, 0, OTHER)
+            )
+            for _ in range(2):
+                planned.clear()
+                await planned.wait()
+            assert not uploads.begun.is_set()
+        await until(node, lambda: leader(node) == (OTHER, 4))
+    assert "can't be handed over" not in caplog.text
 
 
 async def test_a_join_spreads_leaders_after_the_delay(tmp_path: Path) -> None:
