@@ -86,7 +86,8 @@ class Checking:
         """Check the segments from the index `first` on, and remove those after a cut or a gap. Return the log end offset."""
         segments = self._listing.segments
         next_offset = segments[first].base_offset if segments else 0
-        self._listing.leader_epochs.truncate(next_offset)
+        # Compaction may have removed the records with which durable epochs began.
+        self._listing.leader_epochs.truncate(max(next_offset, self._recovery_point))
         touched: list[str] = []
         for index in range(first, len(segments)):
             segment = segments[index]

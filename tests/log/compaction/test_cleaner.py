@@ -53,6 +53,25 @@ def test_the_newest_value_of_each_key_stays_at_its_offset(tmp_path: Path) -> Non
     assert {path.suffix for path in (tmp_path / "p").iterdir()}.isdisjoint({".cleaned", ".swap"})
 
 
+def test_leader_epochs_outlive_the_records_with_which_they_began(tmp_path: Path) -> None:
+    """Readers ask with the epoch of the last record that they have read; a later epoch must not seem to have begun before that."""
+    storage = Storage()
+    log = open_log(tmp_path / "p", CONFIG, storage=storage)
+    for epoch in (0, 1, 1, 2, 3):
+        log.append(keyed(("a", f"{epoch}")), now_ms=NOW_MS, leader_epoch=epoch)
+    log.roll(NOW_MS)
+    flush(log)
+    compact(log, storage, now_ms=NOW_MS)
+    assert [kept.offset for kept in stored(log)] == [4]
+    log.append(keyed(("b", "1")), now_ms=NOW_MS, leader_epoch=4)
+    epochs = [(0, 0), (1, 1), (2, 3), (3, 4), (4, 5)]
+    assert log.epochs._epochs.entries() == epochs
+    for _ in range(2):
+        log.close(clean=False)
+        log = open_log(tmp_path / "p", CONFIG, recovery_point=5)
+        assert log.epochs._epochs.entries() == epochs
+
+
 def test_a_map_that_is_full_ends_the_section(tmp_path: Path) -> None:
     storage = Storage()
     log = open_log(tmp_path / "p", CONFIG, storage=storage)
