@@ -102,8 +102,10 @@ class EndedLogs:
                 self._done.add(session)
                 del self._logs[session]
         if self._done:
+            # In this order: a session that ends between the two calls is in both answers, and with the other order in none.
+            running = await self._sessions.first_running()
             left = [each.session for each in await self._sessions.ended() if each.session not in self._done]
-            first = min((*left, await self._sessions.first_running()))
+            first = min((*left, running))
             await self._deletions.end_sessions(first)
             self._done = {session for session in self._done if session >= first}
         return deleted

@@ -183,6 +183,38 @@ def test_the_boundary_of_sessions_stops_before_a_log_with_objects() -> None:
     run(work)
 
 
+@pytest.mark.parametrize("calls", range(5))
+def test_the_boundary_of_sessions_stops_before_a_log_that_ends_meanwhile(calls: int) -> None:
+    class Ending(Cluster):
+        """Session 4 ends after so many calls."""
+
+        left_calls = calls
+
+        def _ends_at(self) -> int:
+            self.left_calls -= 1
+            return 99 if self.left_calls < 0 else 4
+
+        async def ended(self) -> Sequence[EndedSession]:
+            running = self._ends_at()
+            return [each for each in self.sessions if each.session < running]
+
+        async def first_running(self) -> int:
+            return self._ends_at()
+
+    async def work() -> None:
+        cluster = Ending()
+        cluster.session(3, [records(A, 1)])
+        cluster.session(4, [records(B, 1)])
+        cluster.store(A, 1)
+        logs = cluster.logs()
+        for _ in range(2):
+            await logs.collect()
+            assert cluster.boundary(SESSIONS_BOUNDARY_KEY) <= 4
+        assert cluster.left(4) == [0]
+
+    run(work)
+
+
 def test_a_damaged_object_keeps_the_rest_of_its_log(caplog: pytest.LogCaptureFixture) -> None:
     async def work() -> None:
         cluster = Cluster()
