@@ -18,6 +18,7 @@ from gateway.homes.choice import home_of
 from gateway.homes.home import StartFailed
 from gateway.homes.worker_home import WorkerHome
 from gateway.process import open_files_limit
+from gateway.quota.produce_gate import strict_gate
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.log_flusher import LogFlusher
@@ -129,6 +130,11 @@ class Gateway:
         )
         services.upkeep.backlog.held.room = self.server.memory
         services.partitions.registry.lease = self.home.lease
+        if self.home.lease is not None:
+            max_refused = config.int("seqgate.backlog.refused.producers.max")
+            services.partitions.registry.first_gate = lambda kept: strict_gate(
+                kept, max_refused, self.clock.now_ms()
+            )
         services.node.tls_listeners = self.server.tls_listeners
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(

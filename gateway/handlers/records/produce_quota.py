@@ -34,6 +34,8 @@ def gates_refusal(partition: Partition, records: memoryview, now_ms: int) -> str
         reason = None if gate is None else _refusal(partition, gate, records, now_ms)
         if reason is not None:
             return reason
+    if partition.delayed_gate is not None and partition.delayed_gate.lets_all_pass:
+        partition.delayed_gate = None
     return None
 
 
@@ -43,7 +45,10 @@ def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_m
     batch = parse_header(records)
     if measures.is_repeated(partition.log, batch, now_ms):
         return None
-    return gate.refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
+    must_be_first = gate.is_strict(now_ms) and partition.log.producers.get(batch.producer_id) is None
+    return gate.refusal(
+        batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms, must_be_first=must_be_first
+    )
 
 
 def refused_by_log(partition: Partition, max_refused: int, records: memoryview | None, now_ms: int) -> None:

@@ -74,7 +74,9 @@ class Partition:
         self.gate: ProduceGate | None = None
         """The gate that producers must pass in a topic with a backlog quota."""
         self.delayed_gate: ProduceGate | None = None
-        """The gate that producers must pass after batches were refused because too many delayed records wait."""
+        """The gate that producers must pass after batches were refused for other reasons than a quota, and in a cluster after the partition was
+        opened.
+        """
         self.closed = False
         self.is_handed_over = False
         """Whether another gateway is about to lead the partition: a record that is appended now would be lost."""

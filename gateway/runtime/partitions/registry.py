@@ -34,16 +34,32 @@ class PartitionSource(Protocol):
         """Whether this node leads the partition, and does not have its records yet."""
 
 
+FirstGate = Callable[[ProduceGate | None], ProduceGate | None]
+#: Returns the gate with which a partition opens; takes the one that has refused batches before, if any has.
+
+
 class TopicPartitions:
     """The partitions of one topic, dense by index. Each is opened by the first request for it."""
 
-    __slots__ = ("_partitions", "_source", "failed", "gates", "name", "topic_id", "topic_id_bytes")
+    __slots__ = (
+        "_first_gate",
+        "_partitions",
+        "_source",
+        "failed",
+        "gates",
+        "name",
+        "topic_id",
+        "topic_id_bytes",
+    )
 
-    def __init__(self, name: str, topic_id: uuid.UUID, source: PartitionSource) -> None:
+    def __init__(
+        self, name: str, topic_id: uuid.UUID, source: PartitionSource, first_gate: FirstGate
+    ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
         self._source = source
+        self._first_gate = first_gate
         self._partitions: list[Partition | None] = []
         self.failed: set[int] = set()
         """Indexes of the partitions that could not be opened at the last attempt."""
@@ -126,7 +142,7 @@ class TopicPartitions:
             self.failed.add(index)
         else:
             self.failed.discard(index)
-            partition.delayed_gate = self.gates.pop(index, None)
+            partition.delayed_gate = self._first_gate(self.gates.pop(index, None))
             self._partitions[index] = partition
         return partition
 
@@ -143,6 +159,7 @@ class Partitions:
         """The open partitions that have a `flush.ms`."""
         self.lease: Lease | None = None
         """The lease of this gateway; None where no other gateway can take its partitions over."""
+        self.first_gate: FirstGate = lambda kept: kept
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
@@ -198,11 +215,14 @@ class Partitions:
         """Serve the first `count` partitions of a topic, which may already be registered with fewer."""
         topic = self.by_name.get(name)
         if topic is None:
-            topic = TopicPartitions(name, topic_id, source)
+            topic = TopicPartitions(name, topic_id, source, self._gate_of_opened)
             self.by_name[name] = topic
             self.by_id[topic_id] = topic
             self.by_key[name] = self.by_key[topic.topic_id_bytes] = topic
         topic.grow(count)
+
+    def _gate_of_opened(self, kept: ProduceGate | None) -> ProduceGate | None:
+        return self.first_gate(kept)
 
     def remove_topic(self, name: str) -> TopicPartitions | None:
         topic = self.by_name.pop(name, None)

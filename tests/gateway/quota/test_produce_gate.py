@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.quota.backlog import BacklogRules, Limit, Policy, Reader, Usage
-from gateway.quota.produce_gate import REMEMBERED_MS, ProduceGate
+from gateway.quota.produce_gate import REMEMBERED_MS, ProduceGate, strict_gate
 
 READER = Reader("slow", False, 0)
 BY_SIZE = BacklogRules(quota_bytes=100, policy=Policy.REFUSE)
@@ -115,3 +115,47 @@ def test_batches_of_a_producer_enter_in_order(in_flight: int, steps: list[str | 
             entered.append(step)
             waiting.remove(step)
     assert entered == list(range(len(entered)))
+
+
+class TestAPartitionThatIsNew:
+    """A gateway that begins to lead a partition does not know what it, or another one, has refused a moment ago."""
+
+    def test_a_batch_that_is_not_the_first_of_an_unknown_producer_must_come_twice(self) -> None:
+        found = strict_gate(None, 10, now_ms=0)
+        assert found.is_strict(1)
+        assert found.refusal(7, 0, 12, 1, must_be_first=True)
+        assert found.refusal(7, 0, 14, 1, must_be_first=True), "a batch behind it"
+        assert found.refusal(7, 0, 12, 2, must_be_first=True) is None, "its producer has nothing before it"
+        assert found.refusal(7, 0, 14, 3) is None
+
+    def test_the_first_one_is_taken_before_it(self) -> None:
+        found = strict_gate(None, 10, now_ms=0)
+        assert found.refusal(7, 0, 12, 1, must_be_first=True)
+        assert found.refusal(7, 0, 0, 2, must_be_first=True) is None
+        assert found.refusal(7, 0, 4, 3) is None
+        assert found.refusal(7, 0, 12, 4) is None
+
+    def test_an_earlier_one_must_come_twice_as_well(self) -> None:
+        found = strict_gate(None, 10, now_ms=0)
+        assert found.refusal(7, 0, 12, 1, must_be_first=True)
+        assert found.refusal(7, 0, 4, 2, must_be_first=True)
+        assert found.refusal(7, 0, 12, 3, must_be_first=True)
+        assert found.refusal(7, 0, 4, 4, must_be_first=True) is None
+
+    def test_known_producers_and_those_without_an_id_pass(self) -> None:
+        found = strict_gate(None, 10, now_ms=0)
+        assert found.refusal(7, 0, 12, 1) is None
+        assert found.refusal(-1, -1, -1, 1, must_be_first=True) is None
+
+    def test_what_was_refused_before_is_remembered(self) -> None:
+        kept = ProduceGate(10)
+        kept.remember_refusal(7, 0, 3, 0)
+        found = strict_gate(kept, 10, now_ms=0)
+        assert found.refusal(7, 0, 5, 1, must_be_first=True)
+        assert found.refusal(7, 0, 3, 2, must_be_first=True) is None
+
+    def test_all_pass_after_a_while(self) -> None:
+        found = strict_gate(None, 10, now_ms=0)
+        assert not found.lets_all_pass
+        assert not found.is_strict(REMEMBERED_MS)
+        assert found.lets_all_pass

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from gateway.handlers.answering.api import Deferred
+from gateway.quota.produce_gate import REMEMBERED_MS, strict_gate
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
-from tests.gateway.handlers.support import Node, open_node
+from tests.gateway.handlers.support import FixedClock, Node, open_node
 from tests.gateway.runtime.backlogs.test_backlog import TOPIC, answer, batch, configure, open_topic, produce
 from tests.gateway.runtime.partitions.object_scene import HeldWal
 
@@ -88,3 +89,22 @@ async def test_while_the_bucket_is_behind_producers_are_refused(
     messages = [record.getMessage() for record in caplog.records if record.name.endswith("unwritten")]
     assert len(messages) == 1, "the end is no warning"
     assert "producers are refused" in messages[0]
+
+
+async def test_a_later_batch_is_not_taken_for_the_first_of_a_producer(tmp_path: Path) -> None:
+    """The gateway has refused the first batches, before it knew that it leads the partition; a later one was under way."""
+    async with node_with_bucket(tmp_path) as (node, _):
+        registry, clock = node.services.partitions.registry, node.services.node.clock
+        assert isinstance(clock, FixedClock)
+        registry.release(TOPIC, 0)
+        registry.first_gate = lambda kept: strict_gate(kept, 10, clock.now_ms())
+        sent = [batch(producer_id=7, sequence=number) for number in range(3)]
+        rows = [await answer(produce(node, sent[number])) for number in (2, 0, 1, 2, 1)]
+        assert [row["error_code"] for row in rows] == [RETRY, 0, 0, 0, 0]
+        assert [row["base_offset"] for row in rows[1:]] == [0, 1, 2, 1]
+        partition = registry.get(TOPIC, 0)
+        assert partition is not None
+        assert partition.delayed_gate is not None
+        clock.time_ms += REMEMBERED_MS
+        assert (await answer(produce(node, batch(producer_id=8, sequence=5))))["error_code"] == 0
+        assert partition.delayed_gate is None
