@@ -27,6 +27,8 @@ from tests.simulation.history import Acknowledged, GivenUp, RecordName, Refused,
 from tests.support.wire import Plain
 
 MAX_IN_FLIGHT = 5
+REMEMBERED_BATCHES = 5
+"""The batches of a producer in a partition by which a broker recognizes repeats."""
 RETRY_BACKOFF_S = 0.1
 RETRY_BACKOFF_MAX_S = 1.0
 CODECS = ("none", "none", "none", "gzip", "snappy", "lz4")
@@ -175,8 +177,7 @@ class BatchSender:
         identity = self.producer_id, self.producer_epoch
         if (queue.producer_id, queue.producer_epoch) != identity:
             queue.start_at_beginning(*identity)
-        batch.take_place(*identity, queue.next_sequence)
-        queue.next_sequence += batch.record_count
+        queue.first_time(batch)
         queue.in_flight.append(batch)
         self._note_sent(queue, batch)
 
@@ -286,9 +287,13 @@ class BatchSender:
             self._surroundings.history.add(acknowledged)
 
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
-        """Record a refusal. "Out of order" is explained only if an earlier batch is not known to be stored."""
+        """Record a refusal. "Out of order" is explained only if an earlier batch is not known to be stored, or if brokers may have forgotten this one.
+
+        As with Kafka's producer, five requests may be in flight to the old leader of a partition, and five more to the new one.
+        """
         if error is ErrorCode.out_of_order_sequence_number:
             explained = batch.base_sequence != 0 and not queue.is_next(batch.base_sequence)
+            explained |= batch.doubtful and queue.sent_after(batch) >= REMEMBERED_BATCHES
         else:
             explained = error in FENCED and self._may_be_fenced()
         self._surroundings.history.add(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass, field
 
@@ -29,6 +30,8 @@ class PartitionQueue:
     next_number: int = 0
     waiting: deque[ProducerBatch] = field(default_factory=deque)
     in_flight: list[ProducerBatch] = field(default_factory=list)
+    sent_sequences: list[int] = field(default_factory=list)
+    """The first sequences of all batches of the present producer epoch."""
 
     @property
     def is_settled(self) -> bool:
@@ -44,6 +47,16 @@ class PartitionQueue:
     def is_next(self, sequence: int) -> bool:
         return sequence - self.last_acked_sequence == 1
 
+    def first_time(self, batch: ProducerBatch) -> None:
+        """Give a batch its sequence."""
+        batch.take_place(self.producer_id, self.producer_epoch, self.next_sequence)
+        self.sent_sequences.append(self.next_sequence)
+        self.next_sequence += batch.record_count
+
+    def sent_after(self, batch: ProducerBatch) -> int:
+        """Return how many batches were sent behind this one."""
+        return len(self.sent_sequences) - bisect_right(self.sent_sequences, batch.base_sequence)
+
     def start_at_beginning(self, producer_id: int, producer_epoch: int) -> None:
         """Give the in-flight batches, in their order, the first sequences of the new producer epoch."""
         self.producer_id, self.producer_epoch = producer_id, producer_epoch
@@ -51,10 +64,10 @@ class PartitionQueue:
         self.unresolved_sequence = None
         self.bump_wanted = False
         self.next_sequence = 0
+        self.sent_sequences.clear()
         for batch in self.in_flight:
-            batch.take_place(producer_id, producer_epoch, self.next_sequence)
+            self.first_time(batch)
             batch.sequence_was_reset = True
-            self.next_sequence += batch.record_count
 
     def enqueue_again(self, batch: ProducerBatch) -> None:
         """Queue a batch again, in sequence order, ahead of all batches without a sequence."""
