@@ -5,7 +5,7 @@ so it is read here. Read the boundaries of the logs before the manifests: below 
 
 A partition has rows in the logs of several sessions if it had several leaders. The logs are read one after the other, so the rows of a
 later leader may come first. Such rows are put off and read again at the end, in the order of leader epochs. Of the same side file the
-last one written counts.
+last one written counts. Where rows of two leaders overlap, the partition is restored anew at the end, without what the later leader has superseded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,9 @@ from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, Place, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
+from gateway.cluster.rebuild.row_order import in_order
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
+from gateway.cluster.wal.ended import WalRange
 from gateway.cluster.wal.ended_rows import EndedRows, RowAt
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
@@ -66,6 +68,8 @@ class History:
         """The place of the row from which a side file is."""
         self._put_off: list[RowAt] = []
         """The rows whose predecessors have not come yet. There are some only for partitions that lost two leaders within a minute or so."""
+        self._disagreeing: set[PartitionKey] = set()
+        """The partitions of which rows of several leaders overlap."""
         self._incomplete: dict[PartitionKey, Damage] = {}
         """The partitions of which something is missing."""
         self.size_bytes = 0
@@ -83,8 +87,8 @@ class History:
         if partition in self._incomplete:
             raise self._incomplete[partition]
 
-    async def restore_manifests(self) -> None:
-        """Restore what the manifests of all partitions name; many manifests are read at once. Waits until the store answers.
+    async def restore_manifests(self, partitions: Collection[PartitionKey] | None = None) -> None:
+        """Restore what the manifests of some or all partitions name; many manifests are read at once. Waits until the store answers.
 
         Raises Refused, OSError; `check` tells of damage.
         """
@@ -103,7 +107,7 @@ class History:
                 except (CorruptPart, IncompatibleFormat) as error:
                     self._incomplete[partition] = error
 
-        restoring = [asyncio.create_task(one(partition)) for partition in self._wanted]
+        restoring = [asyncio.create_task(one(partition)) for partition in partitions or self._wanted]
         try:
             await asyncio.gather(*restoring)
         except (Exception, asyncio.CancelledError):
@@ -156,7 +160,11 @@ class History:
     def wants(self, row: Row) -> bool:
         """Return whether the history needs the data of a row, after the manifests are restored."""
         partition = PartitionKey(row.topic_id, row.partition)
-        if partition not in self._manifests or partition in self._incomplete:
+        if (
+            partition not in self._manifests
+            or partition in self._incomplete
+            or partition in self._disagreeing
+        ):
             return False
         manifest = self._manifests[partition]
         if not isinstance(row, DataRow) or manifest is None:
@@ -174,6 +182,8 @@ class History:
                 self._incomplete[_partition_of(found)] = data
             elif not isinstance(found.row, DataRow):
                 writes += self._file_writes(found, found.row.name, bytes(data))
+            elif self._ends.disagrees(found.row):
+                self._disagreeing.add(_partition_of(found))
             elif self._ends.is_next(found.row):
                 writes += self._data_writes(_partition_of(found), found.row, data)
             else:
@@ -182,22 +192,47 @@ class History:
         if writes:
             await self._run_files(lambda: self._write_all(writes))
 
-    async def finish(self, rows: EndedRows) -> None:
-        """Write the rows that were put off. Call once after the last object. Raises as `EndedRows.read`, and OSError."""
-        for found in sorted(self._put_off, key=lambda each: each.place):
-            row = found.row
-            if not isinstance(row, DataRow) or not self.wants(row):
-                continue
-            if not self._ends.is_next(row):
-                self._lack(_partition_of(found), row)
-                continue
+    async def finish(self, rows: EndedRows, ranges: Sequence[WalRange]) -> None:
+        """Write the rows that were put off. Call once after the last object of these ranges. Raises as `EndedRows.read`, and OSError."""
+        put_off, self._put_off = self._put_off, []
+        for found in sorted(put_off, key=lambda each: each.place):
+            await self._write_now(found, rows)
+        if self._disagreeing:
+            partitions, self._disagreeing = self._disagreeing, set()
+            await self._begin_again(partitions)
+            for found in await _rows_of(partitions, rows, ranges):
+                await self._write_now(found, rows)
+        for partition in self._disagreeing:
+            self._incomplete[partition] = CorruptRecord(
+                f"partition {partition.partition} of the topic {partition.topic_id}: a row of a leader has records of the next one"
+            )
+
+    async def _begin_again(self, partitions: Collection[PartitionKey]) -> None:
+        """Restore partitions anew from their manifests. Raises as `restore_manifests`."""
+        for partition in partitions:
+            await self._run_files(partial(self._staged.discard, *partition))
+            self._ends.forget(partition)
+            self._log_starts.pop(partition, None)
+        for key in [key for key in self._file_places if key[0] in partitions]:
+            del self._file_places[key]
+        await self.restore_manifests(partitions)
+
+    async def _write_now(self, found: RowAt, rows: EndedRows) -> None:
+        """Write one row of a log; what is missing before it does not come any more. Raises as `EndedRows.data`, and OSError."""
+        row, partition = found.row, _partition_of(found)
+        if not self.wants(row):
+            return
+        if isinstance(row, DataRow) and self._ends.disagrees(row):
+            self._disagreeing.add(partition)
+        elif isinstance(row, DataRow) and not self._ends.is_next(row):
+            self._lack(partition, row)
+        else:
+            data: memoryview | CorruptWalObject
             try:
                 data = await rows.data(found)
             except CorruptWalObject as error:
-                self._incomplete[_partition_of(found)] = error
-                continue
-            writes = self._data_writes(_partition_of(found), row, data)
-            await self._run_files(partial(self._write_all, writes))
+                data = error
+            await self.apply([(found, data)])
 
     def _write_all(self, writes: Iterable[tuple[PartitionKey, Callable[[], None]]]) -> None:
         for partition, write in writes:
@@ -285,6 +320,20 @@ class History:
             raise CorruptPart(
                 f"{key} is missing, and a manifest names it. Records are lost unless a backup of the bucket has the object."
             ) from error
+
+
+async def _rows_of(
+    partitions: Collection[PartitionKey], rows: EndedRows, ranges: Sequence[WalRange]
+) -> list[RowAt]:
+    """Return the rows of some partitions, those of each in order and without superseded ones. Raises as `EndedRows.read`."""
+    found: dict[PartitionKey, list[RowAt]] = {partition: [] for partition in partitions}
+    for wal in ranges:
+        for seq in range(wal.first_seq, wal.end_seq):
+            for placed in (await rows.index(wal, seq))[0].rows:
+                row = RowAt(wal, seq, placed)
+                if _partition_of(row) in found:
+                    found[_partition_of(row)].append(row)
+    return [row for each in found.values() for row in in_order(each)]
 
 
 def _partition_of(found: RowAt) -> PartitionKey:

@@ -90,7 +90,7 @@ async def _restore(
     rows = EndedRows(objects, _WHAT)
     async for found in rows.read(ranges, history.wants):
         await history.apply(found)
-    await history.finish(rows)
+    await history.finish(rows, ranges)
     failures: dict[PartitionKey, Damage] = {}
     for partition in partitions:
         try:

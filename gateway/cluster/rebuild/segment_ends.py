@@ -27,9 +27,11 @@ class _End(NamedTuple):
 
     place: Place
     end_offset: int
+    leader_epoch: int
+    """The leader epoch of the last row; −1 without a row."""
 
 
-_NOTHING: Final = _End(Place(-1, 0), -1)
+_NOTHING: Final = _End(Place(-1, 0), -1, -1)
 
 
 class SegmentEnds:
@@ -42,7 +44,20 @@ class SegmentEnds:
         """Begin a partition with what its manifest names."""
         if manifest.segments:
             last = max(manifest.segments, key=lambda segment: segment.base)
-            self._ends[manifest.key] = _End(Place(last.base, last.size_bytes), manifest.end_offset)
+            self._ends[manifest.key] = _End(Place(last.base, last.size_bytes), manifest.end_offset, -1)
+
+    def forget(self, partition: PartitionKey) -> None:
+        """Begin a partition anew, with nothing."""
+        self._ends.pop(partition, None)
+
+    def disagrees(self, row: DataRow) -> bool:
+        """Return whether a row and the rows before it are of several leaders, and not one behind the other."""
+        end = self._ends.get(PartitionKey(row.topic_id, row.partition), _NOTHING)
+        if end.leader_epoch < 0:
+            return False
+        return row.leader_epoch < end.leader_epoch or (
+            row.leader_epoch > end.leader_epoch and row.first_offset < end.end_offset
+        )
 
     def is_next(self, row: DataRow) -> bool:
         """Return whether no records are missing before those of a row."""
@@ -63,7 +78,9 @@ class SegmentEnds:
                 return None
             place = end.place
         behind = Place(place.segment_base, place.position + row.length)
-        self._ends[partition] = _End(max(behind, end.place), max(row.end_offset, end.end_offset))
+        self._ends[partition] = _End(
+            max(behind, end.place), max(row.end_offset, end.end_offset), row.leader_epoch
+        )
         return place
 
 

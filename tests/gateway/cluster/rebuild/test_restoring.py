@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import permutations
 from pathlib import Path
 from uuid import UUID
 
@@ -18,6 +19,7 @@ from log import Storage
 from log.files.file_names import LOG_SUFFIX, offset_name
 from log.rebuilding import StagedPartitions
 from tests.gateway.cluster.rebuild.test_rebuild import FLIGHTS, GONE, appended, batch, manifest, run
+from tests.support.batches import Batch, Record
 from tests.support.simulated_objects import SimulatedObjects
 
 KEY, OTHER = PartitionKey(FLIGHTS, 0), PartitionKey(GONE, 0)
@@ -76,6 +78,57 @@ def test_rows_of_later_leaders_in_earlier_logs(tmp_path: Path) -> None:
     assert not found.failures
     assert (path / offset_name(0, LOG_SUFFIX)).read_bytes() == b"".join(map(batch, range(4)))
     assert (path / "notes").read_bytes() == b"last"
+    assert found.with_rows == {KEY}
+
+
+def written_by(epoch: int, offset: int) -> bytes:
+    """Return a batch by which one sees who wrote it; all leaders have the first one in common."""
+    return batch(0) if offset == 0 else Batch((Record(b"leader %d" % epoch),), base_offset=offset).encode()
+
+
+def by_leader(epoch: int, first: int, end: int) -> tuple[Row, bytes]:
+    """Return a row with a batch for each offset."""
+    data = b"".join(written_by(epoch, offset) for offset in range(first, end))
+    position = sum(len(written_by(epoch, offset)) for offset in range(first))
+    return DataRow(FLIGHTS, 0, epoch, first, end, 0, position, len(data)), data
+
+
+@pytest.mark.parametrize("end", [3, 4, 6])
+@pytest.mark.parametrize("numbers", [(1, 2), (2, 1)])
+def test_of_rows_of_two_leaders_those_of_the_later_one_stay(
+    tmp_path: Path, numbers: tuple[int, int], end: int
+) -> None:
+    """The leader of epoch 0 went on writing after that of epoch 1 had begun at the offset 2."""
+    objects, (earlier, later) = SimulatedObjects(), numbers
+    early = [[by_leader(0, 0, 2), note(0, b"early")], [by_leader(0, 2, 4), note(0, b"too late")]]
+    ended = [
+        put(objects, earlier, *early),
+        put(objects, later, [by_leader(1, 2, end), note(1, b"last")]),
+    ]
+    found, path = restored(tmp_path, objects, *sorted(ended, key=lambda each: each.session))
+    assert not found.failures
+    expected = [written_by(0, 0), written_by(0, 1), *(written_by(1, offset) for offset in range(2, end))]
+    assert (path / offset_name(0, LOG_SUFFIX)).read_bytes() == b"".join(expected)
+    assert (path / "notes").read_bytes() == b"last"
+
+
+@pytest.mark.parametrize("numbers", list(permutations(range(3))))
+@pytest.mark.parametrize("has_manifest", [False, True])
+def test_of_rows_of_three_leaders_no_superseded_one_fills_a_gap(
+    tmp_path: Path, numbers: tuple[int, int, int], has_manifest: bool
+) -> None:
+    objects = SimulatedObjects()
+    if has_manifest:
+        manifest(objects, 1)
+    ended = [
+        put(objects, numbers[0], [by_leader(0, 0, 2)], [by_leader(0, 2, 3)], [by_leader(0, 3, 5)]),
+        put(objects, numbers[1], [by_leader(1, 2, 3)]),
+        put(objects, numbers[2], [by_leader(2, 3, 4)]),
+    ]
+    found, path = restored(tmp_path, objects, *sorted(ended, key=lambda each: each.session))
+    assert not found.failures
+    expected = [written_by(epoch, offset) for offset, epoch in enumerate((0, 0, 1, 2))]
+    assert (path / offset_name(0, LOG_SUFFIX)).read_bytes() == b"".join(expected)
     assert found.with_rows == {KEY}
 
 
