@@ -310,7 +310,10 @@ def _end_table(current: Transaction, request: EndRequest) -> dict[tuple[Transact
         return END_V2_AGAIN
     if is_after_overflow and current.state in COMPLETED.values():
         return END_V2_AGAIN
-    if is_same_epoch and current.state not in DECIDED:
+    if is_same_epoch and current.state in DECIDED:
+        # Kafka refuses the present producer as a fenced one. It has got this epoch by the answer to the end before, whose markers are not written yet.
+        raise TransactionRefused(ErrorCode.concurrent_transactions)
+    if is_same_epoch:
         return END_V2
     raise TransactionRefused(ErrorCode.producer_fenced)
 
