@@ -1,4 +1,7 @@
-"""Reads a whole topic with eight tasks at once: `python -m tests.compat.spark.read_history BOOTSTRAP TOPIC`; the last line is JSON."""
+"""Reads a whole topic with many tasks at once; the last line is JSON.
+
+python -m tests.compat.spark.read_history BOOTSTRAP TOPIC [TASKS]
+"""
 
 from __future__ import annotations
 
@@ -10,8 +13,8 @@ import spark_kafka_compat
 TASKS = 8
 
 
-def main(bootstrap: str, topic: str) -> None:
-    spark = spark_kafka_compat.session(master=f"local[{TASKS}]", quiet=True)
+def main(bootstrap: str, topic: str, tasks: str = str(TASKS)) -> None:
+    spark = spark_kafka_compat.session(master=f"local[{tasks}]", quiet=True)
     rows = (
         spark.read.format("kafka")
         .option("kafka.bootstrap.servers", bootstrap)

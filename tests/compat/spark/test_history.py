@@ -22,9 +22,9 @@ TIMEOUT_S = 180.0
 TOPIC = "history"
 
 
-def fill(bootstrap: str) -> int:
-    """Produce ten times the cache to eight partitions; return the sum of the checksums of all values."""
-    topic = NewTopic(TOPIC, TASKS, config={"segment.bytes": str(MIB)})
+def fill(bootstrap: str, partitions: int = TASKS) -> int:
+    """Produce ten times the cache; return the sum of the checksums of all values."""
+    topic = NewTopic(TOPIC, partitions, config={"segment.bytes": str(MIB)})
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.create_topics([topic])[TOPIC].result(TIMEOUT_S)
     producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20})
@@ -32,14 +32,14 @@ def fill(bootstrap: str) -> int:
     for number in range(COUNT):
         value = chance.randbytes(RECORD_BYTES)
         checksums += zlib.crc32(value)
-        producer.produce(TOPIC, value, partition=number % TASKS)
+        producer.produce(TOPIC, value, partition=number % partitions)
         producer.poll(0)
     assert producer.flush(TIMEOUT_S) == 0
     return checksums
 
 
-def read_by_spark(bootstrap: str) -> dict[str, int]:
-    command = [sys.executable, "-m", "tests.compat.spark.read_history", bootstrap, TOPIC]
+def read_by_spark(bootstrap: str, tasks: int = TASKS) -> dict[str, int]:
+    command = [sys.executable, "-m", "tests.compat.spark.read_history", bootstrap, TOPIC, str(tasks)]
     done = subprocess.run(
         command, cwd=REPOSITORY, capture_output=True, text=True, timeout=TIMEOUT_S, check=False
     )
