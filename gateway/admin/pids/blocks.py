@@ -52,6 +52,8 @@ class BlockSource:
     next_producer_id: Callable[[], Awaitable[int]]
     shared: bool
     usage: UsageStore | None = None
+    others_run: Callable[[], bool] = lambda: False
+    """Returns whether other gateways of a cluster claim blocks in the store now."""
     close: Callable[[], Awaitable[None]] | None = None
     """Close the connections of `store`."""
     allocator: ProducerIdAllocator | None = None
@@ -161,7 +163,8 @@ def _usage_and_state(source: BlockSource, usage: BlockUsage) -> tuple[int | None
     if usage.left == 0:
         return usage.used, 0, USED_UP
     # A running gateway knows its blocks. A stopped one has given up all of its own.
-    given_up = not source.shared or block.owner == source.owner
+    is_of_others = block.owner != source.owner
+    given_up = not (is_of_others and (source.shared or source.others_run()))
     return usage.used, usage.left, GIVEN_UP if given_up else CLAIMED
 
 

@@ -88,7 +88,7 @@ def list_blocks(
       next       claimed ahead by the running gateway
       used up    every id is handed out
       given up   its gateway has stopped since; the other ids are never handed out
-      claimed    in Redis: claimed by another gateway, which may use it
+      claimed    claimed by another gateway of the same store, which may use it
       by hand    claimed with `seqgate pids claim`
     """  # noqa: D301 - \b keeps the lines of the list apart
     with _asking(config_file, data_dir, redis, prefix) as client:

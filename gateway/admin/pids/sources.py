@@ -46,6 +46,7 @@ def gateway_source(services: Services) -> BlockSource:
             store=EmbeddedBlockStore(services.topics.metadata_log, services.node.node_id),
             next_producer_id=next_producer_id,
             shared=False,
+            others_run=lambda: len(services.node.brokers.live_ids) > 1,
             allocator=allocator,
             owner=owner,
             first_of_this_run=None if current is None else current.first_producer_id,

@@ -89,6 +89,16 @@ class TestStates:
             (CLAIMED, None, None),
         ]
 
+    async def test_other_gateways_of_the_cluster_may_use_their_blocks(self) -> None:
+        store = MemoryStore()
+        await store.claim(10, "node-0", NOW_MS)
+        await store.claim(10, "node-1", NOW_MS)
+        source = await running_source(store, 4)
+        for others_run, state in ((True, CLAIMED), (False, GIVEN_UP)):
+            source.others_run = lambda known=others_run: known  # type: ignore[misc]
+            page = await list_blocks(source, 0, 100)
+            assert [row.state for row in page.blocks] == [GIVEN_UP, state, IN_USE]
+
 
 class TestPages:
     async def test_pages_follow_each_other(self) -> None:
