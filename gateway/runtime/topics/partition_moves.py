@@ -224,6 +224,10 @@ class PartitionMoves:
                 logger.error(  # noqa: TRY400 - an expected failure of the store
                     "whether %d partitions have moved is not known now, and they wait: %s", len(moves), error
                 )
+            except Exception:
+                logger.exception(
+                    "whether %d partitions have moved is not known now, and they wait", len(moves)
+                )
             decide = stay_all
             await asyncio.sleep(RETRIED_AFTER_S)
 
