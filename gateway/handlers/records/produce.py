@@ -31,7 +31,7 @@ from gateway.handlers.records.produce_append import (
     append_batch,
     appended_row,
     close_on_error,
-    log_refusal,
+    final_refusal,
 )
 from gateway.handlers.records.produce_door import refusal_of_all
 from gateway.handlers.records.produce_entries import entries_by_topic
@@ -52,6 +52,7 @@ from gateway.protocol.produce_codec import (
 )
 from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
 from gateway.runtime.partitions.registry import TopicPartitions
 from gateway.security.acls.codes import Operation
@@ -275,8 +276,7 @@ class _Appending:
             now_ms,
         )
         if isinstance(info, ProduceRow):
-            rows.append(info)
-            log_refusal(context.peer.name, context.client_id, partition, info)
+            rows.append(self._refused(partition, info))
             return
         rows.append(appended_row(partition, info))
         if request.acks and not partition.is_persisted(info.answer_after):
@@ -284,6 +284,10 @@ class _Appending:
             if pending is None:
                 pending = self._pending = PendingAnswer(context, self._topics)
             pending.wait(rows, len(rows) - 1, partition, info.answer_after)
+
+    def _refused(self, partition: Partition, row: ProduceRow) -> ProduceRow:
+        context = self._context
+        return final_refusal(context.services, context.peer.name, context.client_id, partition, row)
 
     def _append_verified(self, batch: LateBatch, took_part: TookPart) -> None:
         """Append a batch whose coordinator has answered, or leave it to the threads that recompress."""
@@ -316,8 +320,7 @@ class _Appending:
             batch.took_part,
         )
         if isinstance(info, ProduceRow):
-            batch.rows[batch.position] = info
-            log_refusal(context.peer.name, context.client_id, partition, info)
+            batch.rows[batch.position] = self._refused(partition, info)
             return
         batch.rows[batch.position] = appended_row(partition, info)
         if request.acks and not partition.is_persisted(info.answer_after):
@@ -348,9 +351,7 @@ class _Appending:
     def _refuse(
         self, rows: list[ProduceRow], topic: TopicPartitions, entry: PartitionRecords, now_ms: int
     ) -> None:
-        """Refuse a batch without opening its partition, and every later batch of its producer until this one is sent
-        again.
-        """
+        """Refuse a batch without opening its partition, and every later batch of its producer until this one is sent again."""
         max_refused = self._context.node.config.int("seqgate.backlog.refused.producers.max")
         partition = topic.peek(entry.partition)
         if partition is None:

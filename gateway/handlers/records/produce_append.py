@@ -351,8 +351,17 @@ def refused_row(partition: Partition, code: int, message: str, *, appended: bool
     return ProduceRow(partition.index, code, -1, -1, log_start_offset, message[:_MESSAGE_CHARACTERS])
 
 
-def log_refusal(peer_name: str, client_id: str, partition: Partition, row: ProduceRow) -> None:
-    """Log why a batch was refused."""
+def final_refusal(
+    services: ProduceServices, peer_name: str, client_id: str, partition: Partition, row: ProduceRow
+) -> ProduceRow:
+    """Return the row that answers a batch which was refused, and log why it was.
+
+    Another gateway that may lead the partition by now may know better: it may know a newer producer epoch, or earlier batches. So the
+    client must ask for the leader.
+    """
+    if services.partitions.may_be_led_elsewhere:
+        message = "another gateway may lead the partition by now"
+        row = refused_row(partition, int(ErrorCode.not_leader_or_follower), message, appended=False)
     logger.info(
         "refused a batch of %s (client %r) for %s-%d with %s: %s",
         peer_name,
@@ -362,6 +371,7 @@ def log_refusal(peer_name: str, client_id: str, partition: Partition, row: Produ
         ErrorCode(row.error_code).name.upper(),
         row.error_message,
     )
+    return row
 
 
 def close_on_error(topics: Topics) -> None:

@@ -16,7 +16,7 @@ from gateway.handlers.records.produce_append import (
     CODEC_BITS,
     append_batch,
     close_on_error,
-    log_refusal,
+    final_refusal,
     unflushed_row,
 )
 from gateway.handlers.records.produce_services import ProduceServices
@@ -116,7 +116,7 @@ class ProduceRepeats:
         acks = target.acks
         info = append_batch(self._services, api_version, partition, records, None, self._clock.now_ms())
         if isinstance(info, ProduceRow):
-            log_refusal(peer.name, target.client_id, partition, info)
+            info = final_refusal(self._services, peer.name, target.client_id, partition, info)
             if not acks:
                 close_on_error([(target.key, [info])])
             return target.refuse(correlation_id, info)

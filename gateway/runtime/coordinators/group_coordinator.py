@@ -155,8 +155,6 @@ class GroupCoordinator:
         """Return the shard that holds a group. Raises Unavailable, also for an id that represents a producer name."""
         if is_name_group(group_id):
             raise Unavailable(ErrorCode.invalid_group_id)
-        if self._partitions.may_be_led_elsewhere:
-            raise Unavailable(ErrorCode.not_coordinator)
         return self.shards.of(group_id)
 
     def loaded_shards(self) -> list[GroupShard]:

@@ -105,7 +105,9 @@ class CoordinatorShards(Generic[S]):
     # --- loading
 
     def of(self, owner: str) -> LoadedShard[S]:
-        """Return the shard that holds the state of a group or a transactional id. Raises Unavailable."""
+        """Return the shard that holds the state of a group or a transactional id. Raises Unavailable, also while another gateway may have it."""
+        if self._partitions.may_be_led_elsewhere:
+            raise Unavailable(ErrorCode.not_coordinator)
         index = self._internal_topics.index_for(self.topic.name, owner)
         if index is None:
             raise Unavailable

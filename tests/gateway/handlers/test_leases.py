@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from uuid import UUID
 
 from kio.schema.errors import ErrorCode
 
 from gateway.cluster.membership.lease import Lease
 from gateway.metadata.records import TopicRecord
 from tests.gateway.handlers.asking import Asking
-from tests.gateway.handlers.support import Node
+from tests.gateway.handlers.support import NOW_MS, Node
 from tests.gateway.handlers.two_brokers import (
     NOT_LEADER,
     OFFSETS_ID,
@@ -20,8 +21,11 @@ from tests.gateway.handlers.two_brokers import (
     node_of_two,
     partition,
 )
+from tests.support.batches import Batch, records
 
 NOT_COORDINATOR = int(ErrorCode.not_coordinator)
+STATE_ID = UUID(int=77)
+NOBODY = {"producer_id": -1, "producer_epoch": -1}
 
 
 class Log:
@@ -99,6 +103,62 @@ def test_a_gateway_whose_lease_is_over_answers_nothing_as_the_latest(tmp_path: P
             assert await answers(node) == before
 
     asyncio.run(scene())
+
+
+def test_it_refuses_no_batch_for_good(tmp_path: Path) -> None:
+    """Another gateway may have fenced the producer of the same id, or have the batches that are missing here."""
+
+    async def scene() -> None:
+        async with node_of_two(tmp_path) as node:
+            log = give_lease(node)
+            newer = Batch(records(1), base_timestamp=NOW_MS).of(7, 5, 0)
+            assert await produced(node, newer) == 0
+            older, gap = newer.of(7, 4, 0), newer.of(7, 5, 9)
+            refusals = [int(ErrorCode.invalid_producer_epoch), int(ErrorCode.out_of_order_sequence_number)]
+            assert [await produced(node, each) for each in (older, gap)] == refusals
+            end_lease(log)
+            assert [await produced(node, each) for each in (older, gap)] == [NOT_LEADER, NOT_LEADER]
+            assert await produced(node, newer) == 0, "a repeat is stored, whoever leads the partition"
+
+    asyncio.run(scene())
+
+
+def test_it_coordinates_nothing(tmp_path: Path) -> None:
+    async def scene() -> None:
+        async with node_of_two(tmp_path) as node:
+            await commit(node, TopicRecord("__transaction_state", STATE_ID), partition(STATE_ID, 0, THIS))
+            log, asking = give_lease(node), Asking(node)
+
+            async def begun() -> int:
+                answer = await asking.ask(
+                    "init_producer_id", 4, transactional_id="t", transaction_timeout=1000, **NOBODY
+                )
+                code: int = answer["error_code"]
+                return code
+
+            async def ended() -> int:
+                answer = await asking.ask(
+                    "end_txn", 4, transactional_id="t", producer_id=99, producer_epoch=0, committed=True
+                )
+                code: int = answer["error_code"]
+                return code
+
+            assert await begun() == 0
+            assert await ended() == int(ErrorCode.invalid_producer_id_mapping)
+            end_lease(log)
+            assert [await begun(), await ended()] == [NOT_COORDINATOR, NOT_COORDINATOR]
+
+    asyncio.run(scene())
+
+
+async def produced(node: Node, batch: Batch) -> int:
+    """Return the error of a batch."""
+    rows = [{"index": 0, "records": batch.encode()}]
+    answer = await Asking(node).ask(
+        "produce", 9, acks=-1, timeout=1000, topic_data=[{"name": "t", "partition_data": rows}]
+    )
+    code: int = answer["responses"][0]["partition_responses"][0]["error_code"]
+    return code
 
 
 def test_a_gateway_without_a_cluster_has_no_lease(tmp_path: Path) -> None:
