@@ -38,7 +38,7 @@ from log.segments.damage_register import DAMAGED_BATCHES, DamageRegister
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from log.durability.durability import Durability
     from log.files.storage import Storage
@@ -157,36 +157,33 @@ def split(
         storage.delete(f"{root}/{name}")
 
 
-def hand_on(storage: Storage, durability: Durability, root: str, key: Key, source: str, target: str) -> None:
-    """Give the files of one worker the facts about a partition that those of another have. Neither runs.
+def hand_on(
+    storage: Storage, durability: Durability, root: str, keys: Collection[Key], source: str, target: str
+) -> None:
+    """Give the files of one worker the facts about partitions that those of another have. Neither runs.
 
     Each file is replaced at once and tells as much about other partitions as before. Until the metadata names the new leader, its facts
-    about the partition mean nothing. Raises OSError, IncompatibleFormat, and StorageFailed if the facts are lost.
+    about the partitions mean nothing. Raises OSError, IncompatibleFormat, and StorageFailed if the facts are lost.
     """
-    directory, name = f"{root}/{key[0]}-{key[1]}", f"{key[0]}-{key[1]}"
     found, own = _read(storage, durability, root, source), _read(storage, durability, root, target)
     if found.are_points_lost or found.is_damage_lost:
-        raise StorageFailed(f"{source} lacks facts about {name}, which the next start finds again")
+        raise StorageFailed(f"{source} lacks facts about its partitions, which the next start finds again")
+    joined = _Files()
+    joined.take(own, lambda *key: key not in keys)
+    joined.take(found, lambda *key: key in keys)
     if not own.are_points_lost:
-        points = {one: point for one, point in own.points.items() if one != key}
-        points |= {one: point for one, point in found.points.items() if one == key}
-        durability.replace(f"{target}/{RECOVERY_POINTS}", encode_offsets(points))
-        cleaned = {one: offset for one, offset in own.cleaned.items() if one != key}
-        cleaned |= {one: offset for one, offset in found.cleaned.items() if one == key}
-        if cleaned != own.cleaned:
-            durability.replace(f"{target}/{CLEANER_OFFSETS}", encode_offsets(cleaned))
-    if not own.is_damage_lost:
-        ranges = {path: damaged for path, damaged in own.ranges.items() if path != directory}
-        ranges |= {path: damaged for path, damaged in found.ranges.items() if path == directory}
-        cut = {path: damaged for path, damaged in own.cut.items() if path != directory}
-        cut |= {path: damaged for path, damaged in found.cut.items() if path == directory}
-        if (ranges, cut) != (own.ranges, own.cut):
-            register = DamageRegister()
-            register.load(storage, durability, root, target)
-            register.fill(ranges, cut)
-    logs = {one: stored for one, stored in own.logs.items() if one != name}
-    logs |= {one: stored for one, stored in found.logs.items() if one == name and found.is_clean}
-    write_stored_logs(durability, target, logs, all_clean=own.is_clean)
+        durability.replace(f"{target}/{RECOVERY_POINTS}", encode_offsets(joined.points))
+        if joined.cleaned != own.cleaned:
+            durability.replace(f"{target}/{CLEANER_OFFSETS}", encode_offsets(joined.cleaned))
+    if not own.is_damage_lost and (joined.ranges, joined.cut) != (own.ranges, own.cut):
+        register = DamageRegister()
+        register.load(storage, durability, root, target)
+        register.fill(joined.ranges, joined.cut)
+    if not found.is_clean:
+        # The facts of an earlier stop: a check of the logs finds the present ones.
+        for topic, partition in keys:
+            joined.logs.pop(f"{topic}-{partition}", None)
+    write_stored_logs(durability, target, joined.logs, all_clean=own.is_clean)
 
 
 def merge(

@@ -8,6 +8,7 @@ both start again.
 from __future__ import annotations
 
 import logging
+from collections import defaultdict
 from collections.abc import Callable, Collection
 from typing import Final
 
@@ -22,6 +23,10 @@ STOP_LIMIT_S: Final = 30.0
 """How long the workers concerned have to stop cleanly. Then those that are left are killed, and the moves are tried again."""
 RETRY_S: Final = 5.0
 """The pause before moves are tried again that have failed."""
+
+
+HandOn = Callable[[int, int, Collection[tuple[str, int]]], None]
+"""Called with the node ids of the old and the new leader, and the partitions by topic and index."""
 
 
 def ordered(image: MetadataImage, node_ids: Collection[int]) -> list[Move]:
@@ -39,10 +44,8 @@ def ordered(image: MetadataImage, node_ids: Collection[int]) -> list[Move]:
 class Moves:
     """At most one round of moves at a time. The supervisor stops and starts the workers."""
 
-    def __init__(
-        self, metadata: MetadataWriter, node_ids: Collection[int], hand_on: Callable[[str, Move], None]
-    ) -> None:
-        """Take the metadata; `hand_on` gives the facts about a partition of the named topic to its new leader's files."""
+    def __init__(self, metadata: MetadataWriter, node_ids: Collection[int], hand_on: HandOn) -> None:
+        """Take the metadata; `hand_on` copies the facts about partitions from the files of one worker to those of another."""
         self._metadata = metadata
         self._node_ids = node_ids
         self._hand_on = hand_on
@@ -97,9 +100,12 @@ class Moves:
     def _carry_out(self) -> None:
         self._metadata.catch_up()
         by_id = self._metadata.image.topics_by_id
+        keys: dict[tuple[int, int], set[tuple[str, int]]] = defaultdict(set)
         for move in self._moves:
             if move.topic_id in by_id:
-                self._hand_on(by_id[move.topic_id].name, move)
+                keys[move.leader, move.to].add((by_id[move.topic_id].name, move.partition))
+        for (leader, to), some in keys.items():
+            self._hand_on(leader, to, some)
         decision = move_all(self._metadata.image, self._moves)
         self._metadata.change(decision.records)
         logger.info("moved partitions: %d", sum(decision.answer))

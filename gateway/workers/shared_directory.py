@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.leadership import Move
 from gateway.metadata.records import RegisterBrokerRecord
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.topics.metadata_log import open_metadata_log
@@ -184,16 +183,15 @@ class SharedDirectory:
                 kept,
             )
 
-    def hand_on(self, topic: str, move: Move) -> None:
-        """Give the facts about a partition that moves to its new leader. Raises OSError, IncompatibleFormat, StorageFailed."""
-        source, target = (str(own_files(self._root, node_id)) for node_id in (move.leader, move.to))
-        durability = LocalDurability(self._storage)
-        hand_on(self._storage, durability, str(self._root), (topic, move.partition), source, target)
+    def hand_on(self, leader: int, to: int, keys: Collection[tuple[str, int]]) -> None:
+        """Give the facts about partitions that move to their new leader. Raises OSError, IncompatibleFormat, StorageFailed."""
+        source, target = (str(own_files(self._root, node_id)) for node_id in (leader, to))
+        hand_on(self._storage, LocalDurability(self._storage), str(self._root), keys, source, target)
 
     def close(self) -> None:
         """Make the directory whole after all workers have ended, and release it. Raises LogError, IncompatibleFormat, OSError."""
-        self.metadata.close()
         try:
+            self.metadata.close()
             make_whole(self._storage, self._root, self._now_ms)
         finally:
             release(self._storage, str(self._root))

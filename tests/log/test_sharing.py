@@ -272,7 +272,7 @@ def test_the_facts_about_a_partition_are_handed_on(tmp_path: Path) -> None:
     register.note(f"{tmp_path}/t-1", [DAMAGE], is_durable=True)
     shared_out(tmp_path)
     one, two = (str(tmp_path / WORKERS / name) for name in ("1", "2"))
-    hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), two, one)
+    hand_on(storage, LocalDurability(storage), str(tmp_path), [("t", 1)], two, one)
     share = DirectoryShare(
         Path(one), lambda topic, index: topic == "t" and index in {0, 1, 2}, takes_leftovers=False
     )
@@ -288,7 +288,7 @@ def test_the_facts_about_a_partition_are_handed_on(tmp_path: Path) -> None:
     fewer = DamageRegister()
     fewer.load(storage, LocalDurability(storage), str(tmp_path), one)
     fewer.note(f"{tmp_path}/t-1", [], is_durable=True)
-    hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), one, two)
+    hand_on(storage, LocalDurability(storage), str(tmp_path), [("t", 1)], one, two)
     again = worker(tmp_path, "2")
     assert again.environment.damage.of(f"{tmp_path}/t-1") == ()
     assert again.was_clean
@@ -303,7 +303,7 @@ def test_the_log_of_a_worker_that_did_not_stop_cleanly_is_checked_by_the_next_on
     fill(directory.get("t", 1), 5)  # type: ignore[arg-type]
     directory.close(clean=False)
     one, two = (str(tmp_path / WORKERS / name) for name in ("1", "2"))
-    hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), two, one)
+    hand_on(storage, LocalDurability(storage), str(tmp_path), [("t", 1)], two, one)
     share = DirectoryShare(
         Path(one), lambda topic, index: topic == "t" and index in {0, 1, 2}, takes_leftovers=False
     )
@@ -321,8 +321,8 @@ def test_lost_facts_are_not_handed_on(tmp_path: Path) -> None:
     one, two = (str(tmp_path / WORKERS / name) for name in ("1", "2"))
     before = (tmp_path / WORKERS / "1" / RECOVERY_POINTS).read_bytes()
     (tmp_path / WORKERS / "2" / RECOVERY_POINTS).write_bytes(b"0\n9\n")
-    with pytest.raises(StorageFailed, match="lacks facts about t-1"):
-        hand_on(storage, LocalDurability(storage), str(tmp_path), ("t", 1), two, one)
+    with pytest.raises(StorageFailed, match="lacks facts about its partitions"):
+        hand_on(storage, LocalDurability(storage), str(tmp_path), [("t", 1)], two, one)
     assert (tmp_path / WORKERS / "1" / RECOVERY_POINTS).read_bytes() == before
 
 
@@ -341,8 +341,8 @@ def test_a_death_while_facts_are_handed_on_loses_none(tmp_path: Path) -> None:
 
         def handed(root: Path, storage: Storage) -> None:
             one, two = (str(root / WORKERS / name) for name in ("1", "2"))
-            hand_on(storage, LocalDurability(storage), str(root), ("t", 1), two, one)
-            hand_on(storage, LocalDurability(storage), str(root), ("t", 0), one, two)
+            hand_on(storage, LocalDurability(storage), str(root), [("t", 1), ("t", 3)], two, one)
+            hand_on(storage, LocalDurability(storage), str(root), [("t", 0)], one, two)
 
         died = dies_in(handed, root, steps)
         made_whole(root)

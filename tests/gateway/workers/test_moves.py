@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
 
-from gateway.metadata.leadership import Move
 from gateway.metadata.records import PartitionRecord, TopicRecord
 from gateway.workers.metadata_writer import MetadataWriter
 from gateway.workers.moves import RETRY_S, STOP_LIMIT_S, Moves, ordered
@@ -32,11 +32,11 @@ class Scene:
         self.moves = Moves(self.metadata, [1, 2, 3], self.hand_on)
         assert self.moves.begin(0.0) == set()
 
-    def hand_on(self, topic: str, move: Move) -> None:
+    def hand_on(self, leader: int, to: int, keys: Collection[tuple[str, int]]) -> None:
         if self.error is not None:
             raise self.error
-        assert self.leaders()[move.partition] == move.leader
-        self.handed.append((topic, move.partition, move.to))
+        assert all(self.leaders()[index] == leader for _, index in keys)
+        self.handed += [(topic, index, to) for topic, index in sorted(keys)]
 
     def order(self) -> None:
         self.metadata.change(
