@@ -145,7 +145,9 @@ class TestAMoveWhoseOutcomeIsUnknown:
     def retries(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(partition_moves, "RETRIED_AFTER_S", 0)
 
-    async def _refused(self, node: Node, made: PartitionMoves, *, has_effect: bool) -> list[int]:
+    async def _refused(
+        self, node: Node, made: PartitionMoves, error: Exception, *, has_effect: bool
+    ) -> list[int]:
         """Hand over with commits that fail at first; return how many partitions have moved, and what Produce answered meanwhile."""
         topics = node.services.topics
         log, failures, answers = topics.metadata_log, 3, list[int]()
@@ -156,7 +158,7 @@ class TestAMoveWhoseOutcomeIsUnknown:
         async def refused(decide: Callable[[MetadataImage], Decision[Any]]) -> Any:
             if len(answers) < failures:
                 answers.append((await produce(node, 9, 0))[1]["error_code"])
-                raise StorageFailed("the store refuses")
+                raise error
             if has_effect:  # another gateway has read the change, and leads by now
                 await commit_now(lambda image: move_all(image, planned))
             return await commit_now(decide)
@@ -166,16 +168,20 @@ class TestAMoveWhoseOutcomeIsUnknown:
         log.commit = commit_now  # type: ignore[method-assign]
         return answers
 
-    async def test_nobody_here_serves_before_it_is_known(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        "error", [StorageFailed("the store refuses"), RuntimeError("a listener of the metadata fails")]
+    )
+    async def test_nobody_here_serves_before_it_is_known(self, tmp_path: Path, error: Exception) -> None:
         async with moves(tmp_path) as (node, made, uploads):
-            assert await self._refused(node, made, has_effect=True) == [NOT_LEADER] * 3 + [1]
+            assert await self._refused(node, made, error, has_effect=True) == [NOT_LEADER] * 3 + [1]
             assert leader(node) == (OTHER, 4)
             assert not uploads.kept
             assert (await produce(node, 9, 0))[1]["error_code"] == NOT_LEADER
 
     async def test_a_partition_that_stayed_is_served_again(self, tmp_path: Path) -> None:
         async with moves(tmp_path) as (node, made, uploads):
-            assert await self._refused(node, made, has_effect=False) == [NOT_LEADER] * 3 + [0]
+            error = StorageFailed("the store refuses")
+            assert await self._refused(node, made, error, has_effect=False) == [NOT_LEADER] * 3 + [0]
             assert leader(node) == (THIS, 3)
             assert uploads.kept == [0]
             assert (await produce(node, 9, 0))[1]["error_code"] == 0
