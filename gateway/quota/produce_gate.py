@@ -92,7 +92,7 @@ class ProduceGate:
 
     def is_strict(self, now_ms: int) -> bool:
         """Return whether a batch of an unknown producer must be the producer's first."""
-        if now_ms >= self.strict_until_ms:
+        if now_ms >= self.strict_until_ms or not _is_recent(self.strict_until_ms, now_ms):
             self.strict_until_ms = 0
         return self.strict_until_ms > 0
 
@@ -123,6 +123,14 @@ class ProduceGate:
         if producer_id >= 0:
             self._remember(producer_id, _Refused(producer_epoch, base_sequence, now_ms))
 
+    def note_stored(self, producer_id: int, producer_epoch: int, last_sequence: int) -> None:
+        """Forget the refused batch of a producer if the log has it. It was stored before this gateway refused it, and may never come again."""
+        known = self._refused.get(producer_id)
+        if known is None or known.producer_epoch > producer_epoch:
+            return
+        if known.producer_epoch < producer_epoch or not _is_after(known.base_sequence, last_sequence):
+            del self._refused[producer_id]
+
     def _is_earliest(self, batch: _Refused, producer_id: int) -> bool:
         """Return whether no batch of the producer was refused that is this one or an earlier one."""
         known = self._refused.get(producer_id)
@@ -136,7 +144,7 @@ class ProduceGate:
         is_known = (
             known is not None
             and known.producer_epoch == batch.producer_epoch
-            and batch.refused_ms - known.refused_ms <= REMEMBERED_MS
+            and _is_recent(known.refused_ms, batch.refused_ms)
         )
         if known is not None and is_known and _is_after(batch.base_sequence, known.base_sequence):
             return reason or _AFTER_A_REFUSED_ONE
@@ -151,6 +159,11 @@ class ProduceGate:
         self._refused.move_to_end(producer_id)
         while len(self._refused) > self._max_refused:
             self._refused.popitem(last=False)
+
+
+def _is_recent(then_ms: int, now_ms: int) -> bool:
+    """Return whether two times are close to each other; they are not once the clock was set."""
+    return abs(now_ms - then_ms) <= REMEMBERED_MS
 
 
 def strict_gate(kept: ProduceGate | None, max_refused: int, now_ms: int) -> ProduceGate:

@@ -43,9 +43,12 @@ def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_m
     if gate.lets_all_pass or len(records) < HEADER_BYTES:
         return None
     batch = parse_header(records)
+    known = partition.log.producers.get(batch.producer_id)
+    if known is not None:
+        gate.note_stored(batch.producer_id, known.producer_epoch, known.last_sequence)
     if measures.is_repeated(partition.log, batch, now_ms):
         return None
-    must_be_first = gate.is_strict(now_ms) and partition.log.producers.get(batch.producer_id) is None
+    must_be_first = gate.is_strict(now_ms) and known is None
     return gate.refusal(
         batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms, must_be_first=must_be_first
     )

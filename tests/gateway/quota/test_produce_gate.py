@@ -117,6 +117,29 @@ def test_batches_of_a_producer_enter_in_order(in_flight: int, steps: list[str | 
     assert entered == list(range(len(entered)))
 
 
+def test_a_refused_batch_that_is_stored_holds_up_nobody() -> None:
+    """Its first attempt was stored by the leader before, whose answer came late."""
+    found = gate()
+    found.remember_refusal(7, 0, 12, 0)
+    found.note_stored(7, 0, 11)
+    assert found.refusal(7, 0, 14, 1)
+    found.note_stored(7, 0, 13)
+    assert found.refusal(7, 0, 14, 1) is None
+    found.remember_refusal(7, 1, 0, 0)
+    found.note_stored(7, 0, 13)
+    assert found.refusal(7, 1, 4, 1)
+    found.note_stored(7, 2, 5)
+    assert found.refusal(7, 1, 4, 1) is None
+
+
+def test_a_clock_that_is_set_back_ends_the_memory() -> None:
+    found = strict_gate(None, 10, now_ms=3_600_000)
+    found.remember_refusal(7, 0, 0, 3_600_000)
+    assert found.refusal(7, 0, 3, 3_599_000), "the clock may be corrected by a second"
+    assert found.refusal(7, 0, 3, 0) is None
+    assert not found.is_strict(0)
+
+
 class TestAPartitionThatIsNew:
     """A gateway that begins to lead a partition does not know what it, or another one, has refused a moment ago."""
 

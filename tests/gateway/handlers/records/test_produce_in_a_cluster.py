@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from gateway.handlers.answering.api import Deferred
-from gateway.quota.produce_gate import REMEMBERED_MS, strict_gate
+from gateway.quota.produce_gate import REMEMBERED_MS, ProduceGate, strict_gate
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from tests.gateway.handlers.support import FixedClock, Node, open_node
 from tests.gateway.runtime.backlogs.test_backlog import TOPIC, answer, batch, configure, open_topic, produce
@@ -108,3 +108,16 @@ async def test_a_later_batch_is_not_taken_for_the_first_of_a_producer(tmp_path: 
         clock.time_ms += REMEMBERED_MS
         assert (await answer(produce(node, batch(producer_id=8, sequence=5))))["error_code"] == 0
         assert partition.delayed_gate is None
+
+
+async def test_a_batch_that_is_refused_here_and_stored_elsewhere_holds_up_nobody(tmp_path: Path) -> None:
+    """The leader before has stored a batch, and its answer was lost. The new one refused it while the records had not come yet."""
+    async with node_with_bucket(tmp_path) as (node, _):
+        registry = node.services.partitions.registry
+        sent = [batch(producer_id=7, sequence=number) for number in range(3)]
+        for each in sent[:2]:
+            assert (await answer(produce(node, each)))["error_code"] == 0
+        registry.release(TOPIC, 0)
+        kept = registry.by_name[TOPIC].gates.setdefault(0, ProduceGate(10))
+        kept.remember_refusal(7, 0, 1, node.services.node.clock.now_ms())
+        assert (await answer(produce(node, sent[2])))["error_code"] == 0
