@@ -112,7 +112,9 @@ class History:
             await asyncio.gather(*restoring)
         except (Exception, asyncio.CancelledError):
             for task in restoring:
-                task.cancel()
+                # A second cancellation would end the wait for a thread that still writes.
+                if not task.cancelling():
+                    task.cancel()
             await asyncio.gather(*restoring, return_exceptions=True)
             raise
 

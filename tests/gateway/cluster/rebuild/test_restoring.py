@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from itertools import permutations
 from pathlib import Path
@@ -177,3 +178,42 @@ def test_only_rows_of_the_partitions_are_read(tmp_path: Path) -> None:
     ended = put(objects, 1, *([appended(elsewhere, offset, offset + 1, offset)] for offset in range(20)))
     found, _ = restored(tmp_path, objects, ended)
     assert (found.size_bytes, found.objects) == (0, 20)
+
+
+def test_a_restore_that_is_cancelled_waits_for_the_thread_that_writes(tmp_path: Path) -> None:
+    """Otherwise the thread would write what is being discarded."""
+    objects = SimulatedObjects()
+    manifest(objects, 2)
+
+    async def work() -> None:
+        begun, may_write, written = asyncio.Event(), asyncio.Event(), list[bool]()
+
+        async def slowly(write: Callable[[], None]) -> None:
+            begun.set()
+            await may_write.wait()
+            write()
+            written.append(True)
+
+        async def run_files(write: Callable[[], None]) -> None:
+            running = asyncio.ensure_future(slowly(write))
+            try:
+                await asyncio.shield(running)
+            except asyncio.CancelledError:
+                await asyncio.wait([running])
+                raise
+
+        staged = StagedPartitions(Storage(), tmp_path)
+        restoring = asyncio.ensure_future(restore(objects, [], staged, [KEY, OTHER], run_files))
+        await begun.wait()
+        restoring.cancel()
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert not restoring.done()
+        may_write.set()
+        await asyncio.wait([restoring])
+        assert restoring.cancelled()
+        assert written == [True]
+        assert not staged.staged
+
+    run(work)
+    assert not list(tmp_path.iterdir())
