@@ -172,21 +172,32 @@ def stored(
     try:
         for partition in range(partitions):
             place = TopicPartition(topic, partition, 0)
-            _, end = consumer.get_watermark_offsets(place, timeout=PATIENCE_S)
+            end = _end_of(consumer, place)
             consumer.assign([place])
             rows: list[tuple[int, int]] = []
             deadline_s = time.monotonic() + PATIENCE_S
-            while not rows or rows[-1][0] + 1 < end:
+            # markers of transactions have offsets, too
+            while end and consumer.position([place])[0].offset < end:
                 assert time.monotonic() < deadline_s, f"{topic}-{partition} can't be read up to {end}"
-                if end == 0:
-                    break
-                message = consumer.poll(1.0)
+                message = consumer.poll(0.2)
                 if message is not None and message.error() is None:
                     rows.append((message.offset(), int(message.value())))
             found[partition] = rows
     finally:
         consumer.close()
     return found
+
+
+def _end_of(consumer: Consumer, place: TopicPartition) -> int:
+    """Return the high watermark. The partition may be moving, which librdkafka does not wait for."""
+    deadline_s = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return int(consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1])
+        except KafkaException:
+            if time.monotonic() > deadline_s:
+                raise
+            time.sleep(0.05)
 
 
 def check(writer: Writer, bootstrap: str) -> None:

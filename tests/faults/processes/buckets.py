@@ -23,7 +23,7 @@ def run(
     """Let another gateway take over twice, then lose the disk after kill -9, several times."""
     bucket = directory / "bucket"
     bucket.mkdir(parents=True)
-    takeover = Takeovers(pause_s, lambda pid: _stop_without(bucket / LOCK, pid))
+    takeover = Takeovers(pause_s, lambda pid: stop_without(bucket / LOCK, pid))
 
     def act(scene: Scene) -> None:
         takeovers.prepare(scene)
@@ -54,7 +54,7 @@ def lose_disk(scene: Scene) -> None:
     scene.counts["disks lost"] += 1
 
 
-def _stop_without(lock: Path, pid: int) -> None:
+def stop_without(lock: Path, pid: int) -> None:
     """Stop the process while it does not hold the lock of the directory, because nobody else could replace an object before it
     continues.
     """

@@ -12,6 +12,7 @@ from tests.faults.processes import (
     clocks,
     file_handles,
     full_disk,
+    gateways,
     kills,
     lines,
     memory,
@@ -49,6 +50,11 @@ PARTS = {
         stores.run,
         1,
         ("stores killed", "gateways taken over", "disks lost", "faults of the store", "puts applied late"),
+    ),
+    "gateways": Part(
+        gateways.run,
+        1,
+        ("gateways killed", "disks lost", "gateways taken over", "transactions committed"),
     ),
     "transactions in a bucket": Part(
         partial(buckets.run, load=TRANSACTIONAL),
