@@ -27,9 +27,8 @@ class BucketCharge:
 
     def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:  # noqa: ARG002 - they need nobody
         begin_caches(self._root, len(self._configs))
-        return [
-            [number] for number in self._configs
-        ]  # in a new bucket their node ids have the order of their numbers
+        # One after the other: so their node ids have the order of their numbers in a new bucket.
+        return [[number] for number in self._configs]
 
     def node_id(self, number: int) -> int:
         """Return the number: the node id may be chosen by the gateway, and nobody here needs it."""
