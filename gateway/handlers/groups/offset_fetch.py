@@ -39,6 +39,8 @@ FIRST_WITH_STABLE: Final = 7
 FIRST_BATCHED_VERSION: Final = 8
 FIRST_WITH_MEMBER: Final = 9
 FIRST_WITH_TOPIC_IDS: Final = 10
+_NOT_HERE_NOW: Final = frozenset({ErrorCode.not_coordinator, ErrorCode.coordinator_load_in_progress})
+"""Errors that pass, which a client must not take for the answer that nothing is committed."""
 NO_OFFSET: Final = CommittedOffset(-1, -1, "", -1)
 UNSTABLE: Final = CommittedOffset(-1, -1, "", -2)
 """The placeholder for an offset that an open transaction may change."""
@@ -67,8 +69,8 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         error, committed, hidden = committed, {}, NOTHING
     else:
         error = ErrorCode.none
-    # aiokafka (v3) checks only the errors of partitions, and would take the name for unknown
-    in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id)
+    # aiokafka (v3) checks only the errors of partitions: it would take the name for unknown, and begin a topic anew
+    in_rows = version < FIRST_WITH_ERROR or is_name_group(request.group_id) or error in _NOT_HERE_NOW
     asked = request.topics
     if error is ErrorCode.group_authorization_failed and not in_rows:
         asked = ()

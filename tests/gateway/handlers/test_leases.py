@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
+import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.cluster.membership.lease import Lease
@@ -101,6 +102,27 @@ def test_a_gateway_whose_lease_is_over_answers_nothing_as_the_latest(tmp_path: P
             }
             log.last_confirmed_sent_s = 0.0
             assert await answers(node) == before
+
+    asyncio.run(scene())
+
+
+@pytest.mark.parametrize("version", [1, 3, 7])
+def test_no_offset_is_told_as_uncommitted_by_who_may_not_know(tmp_path: Path, version: int) -> None:
+    """aiokafka looks only at the errors of partitions, and would read the topic from its start."""
+
+    async def scene() -> None:
+        async with node_of_two(tmp_path) as node:
+            await commit(node, TopicRecord("__consumer_offsets", OFFSETS_ID), partition(OFFSETS_ID, 0, THIS))
+            end_lease(give_lease(node))
+            answer = await Asking(node).ask(
+                "offset_fetch",
+                version,
+                group_id="g",
+                topics=[{"name": "t", "partition_indexes": [0]}],
+                **({"require_stable": False} if version >= 7 else {}),
+            )
+            assert answer["topics"][0]["partitions"][0]["error_code"] == NOT_COORDINATOR
+            assert answer.get("error_code", NOT_COORDINATOR) == NOT_COORDINATOR
 
     asyncio.run(scene())
 
