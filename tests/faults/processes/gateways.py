@@ -27,6 +27,8 @@ from tests.support.gateway_process import GatewayProcess
 GATEWAYS: Final = 3
 TRANSACTIONS: Final = "transactions"
 MOST_RECORDS_BETWEEN: Final = 600
+LEASE_MS: Final = "3000"
+"""Long enough that other tests on the same cores do not make a gateway look dead."""
 TIMEOUT_S: Final = 60.0
 WITHIN_S: Final = (1, 2, 3, 4, 5, 7, 10, 20, 60, float("inf"))
 """The times by which faults are counted: until every partition acknowledges further records, the restart of the gateway included."""
@@ -104,7 +106,7 @@ def run(directory: Path, seed: int, rounds: int) -> Outcome:
     rng = Random(seed)
     outcome = Outcome()
     directory.mkdir(parents=True, exist_ok=True)
-    with GatewayCluster(directory, GATEWAYS) as cluster:
+    with GatewayCluster(directory, GATEWAYS, {"seqgate.cluster.lease.ms": LEASE_MS}) as cluster:
         cluster.create()
         cluster.create(TRANSACTIONS)
         transactions = Transactions(cluster.bootstrap)

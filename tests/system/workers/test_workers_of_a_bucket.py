@@ -26,14 +26,11 @@ from tests.system.workers.scene import (
     workers,
 )
 
-LEASE_MS = 900
-
 
 def bucket_workers(directory: Path, count: int, port: int) -> GatewayProcess:
     (directory / "bucket").mkdir(exist_ok=True)
     settings = {
         "seqgate.cluster": f"file://{directory / 'bucket'}",
-        "seqgate.cluster.lease.ms": str(LEASE_MS),
         "seqgate.cluster.balance.delay.ms": "0",
     }
     return workers(directory / "data", count, port, settings)
