@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.wire import Wire
 
 LEASE_MS = 1500
 PATIENCE_S = 60.0
@@ -94,10 +95,19 @@ class GatewayCluster:
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         for done in admin.create_topics([NewTopic(topic, partitions)]).values():
             done.result(PATIENCE_S)
-        await_true(
-            lambda: sum(self.leaders(topic).values()) == partitions and -1 not in self.leaders(topic),
-            f"{topic} has leaders",
-        )
+        for gateway in self.gateways:
+            await_true(
+                lambda at=gateway.bootstrap: _has_leaders(at, topic, partitions),  # type: ignore[misc]
+                f"every gateway knows the leaders of {topic}",
+            )
+
+
+def _has_leaders(bootstrap: str, topic: str, partitions: int) -> bool:
+    """Return whether the gateway at this address knows leaders of all partitions. Only one address is given, and no other is learned first."""
+    with Wire(bootstrap) as wire:
+        answer = wire.call("metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False).fields
+    rows = [row for found in answer["topics"] for row in found["partitions"]]
+    return len(rows) == partitions and all(row["leader_id"] >= 0 for row in rows)
 
 
 class Writer:

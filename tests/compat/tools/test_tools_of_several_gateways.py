@@ -58,9 +58,12 @@ def test_a_reassignment_moves_the_leader(cluster: GatewayCluster, tmp_path: Path
     wanted = ("--reassignment-json-file", plan(tmp_path / "plan.json", {0: [other]}))
     assert "Successfully started" in tool(cluster, "kafka-reassign-partitions", "--execute", *wanted)
     await_true(lambda: leader(cluster, 0) == other, "the other gateway leads")
-    verified = tool(cluster, "kafka-reassign-partitions", "--verify", *wanted)
-    assert f"Reassignment of partition {TOPIC}-0 is completed." in verified
-    assert replicas(cluster, 0) == [other]
+    done = f"Reassignment of partition {TOPIC}-0 is completed."
+    await_true(
+        lambda: done in tool(cluster, "kafka-reassign-partitions", "--verify", *wanted),
+        "the gateway that the tool asks knows of the move",
+    )
+    await_true(lambda: replicas(cluster, 0) == [other], "both gateways know of the move")
 
 
 def test_an_election_moves_the_leader_to_the_preferred_replica(
@@ -87,7 +90,7 @@ def test_seqgate_lists_the_gateways_and_moves_a_partition(cluster: GatewayCluste
     other = 3 - leader(cluster, 2)
     told = seqgate("move", f"{TOPIC}-2", str(other), "--bootstrap", cluster.bootstrap)
     assert told == f"Node {other} leads {TOPIC}-2.\n"
-    assert leader(cluster, 2) == other
+    await_true(lambda: leader(cluster, 2) == other, "both gateways know of the move")
     listed = json.loads(seqgate("gateways", "--bootstrap", cluster.bootstrap, "--json"))
     assert [(row["node_id"], row["state"]) for row in listed["gateways"]] == [(1, "live"), (2, "live")]
     assert sum(row["leaders"] for row in listed["gateways"]) >= PARTITIONS
