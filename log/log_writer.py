@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 from typing import TYPE_CHECKING, Any, Final
 
-from log.durability.kept_writes import KeptBatch
 from log.errors import CorruptRecord, StorageFailed
 from log.format.stamping import stamp
 from log.segments.segment import Segment
@@ -91,8 +90,7 @@ class LogWriter:
             )
         kept_writes = self._environment.durability.kept_writes
         if kept_writes is not None:
-            kept = KeptBatch(active.size_bytes, batch.base_offset, last_offset + 1, (head, rest))
-            kept_writes.keep(active.file, kept)
+            kept_writes.keep(active.file, active.size_bytes, batch.base_offset, last_offset + 1, (head, rest))
         return log_append_time_ms
 
     def roll(self, log_end_offset: int, now_ms: int) -> bool:

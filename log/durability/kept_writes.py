@@ -51,13 +51,22 @@ class KeptWrites:
         self.size_bytes = 0
         """The bytes of all batches that are kept."""
 
-    def keep(self, file: DataFile, batch: KeptBatch) -> None:
-        """Keep a batch that was just written at the end of the file, if it is large."""
-        size_bytes = batch.size_bytes
+    def keep(
+        self,
+        file: DataFile,
+        position: int,
+        first_offset: int,
+        end_offset: int,
+        pieces: tuple[bytes, memoryview],
+    ) -> None:
+        """Keep a batch that was just written at the end of the file, if it is large. The arguments are as in `KeptBatch`."""
+        head, rest = pieces
+        size_bytes = len(head) + len(rest)
         if not self._least_bytes <= size_bytes <= self._max_bytes:
             return
-        if _owner_bytes(batch.pieces[1]) > OWNER_SHARE * size_bytes:
+        if _owner_bytes(rest) > OWNER_SHARE * size_bytes:
             return
+        batch = KeptBatch(position, first_offset, end_offset, pieces)
         with self._lock:
             while self.size_bytes + size_bytes > self._max_bytes:
                 oldest = next(iter(self._files))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 from log import CachedDurability, FileRange, KeptWrites, LogEnvironment, Storage
-from log.durability.kept_writes import KeptBatch
 from log.files.data_file import DataFile
 from tests.log.support import fill, open_log
 
@@ -22,7 +21,7 @@ def keep(
     kept: KeptWrites, position: int, size_bytes: int, *, owner: bytes | None = None, file: DataFile = FILE
 ) -> None:
     view = memoryview(owner if owner is not None else bytes(size_bytes))[: size_bytes - len(HEAD)]
-    kept.keep(file, KeptBatch(position, position, position + 1, (HEAD, view)))
+    kept.keep(file, position, position, position + 1, (HEAD, view))
 
 
 def positions(kept: KeptWrites, file: DataFile = FILE) -> list[int]:
