@@ -32,7 +32,7 @@ def summed(values: Sequence[Any]) -> Any:
     """Return the sum of numbers, or of records of numbers, field by field; None if one is missing."""
     if any(value is None for value in values):
         return None
-    if isinstance(values[0], int):
+    if isinstance(values[0], int | float):
         return sum(values)
     names = [field.name for field in msgspec.structs.fields(values[0])]
     return msgspec.structs.replace(

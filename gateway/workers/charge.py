@@ -11,7 +11,7 @@ from gateway.workers.worker_process import WorkerProcess
 
 
 class Ending(NamedTuple):
-    """What the end of a process means."""
+    """The judgement of a charge about a process that has ended."""
 
     is_wanted: bool
     """Whether the worker ended because the charge had it stopped, and is started again later."""
@@ -20,7 +20,7 @@ class Ending(NamedTuple):
 
 
 class Charge(Protocol):
-    """What all workers of one supervisor share: a data directory, or a bucket."""
+    """The port to a data directory, or a bucket, that all workers of one supervisor share."""
 
     def begin(self, workers: Mapping[int, WorkerProcess]) -> Sequence[Collection[int]]:
         """Prepare the first start; return the workers that start together, each group once the groups before it serve.

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from gateway.admin.spread_answers import summed
 from gateway.admin.status.messages import BucketState
-from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.uploads.progress import UploadProgress
 
 _SUMMED: Final = (
@@ -30,25 +30,13 @@ def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
     known = [state for state in states if state is not None]
     if not known:
         return None
+    caches = [state.cache for state in known if state.cache is not None]
     return msgspec.structs.replace(
         known[0],
-        **{name: sum(getattr(state, name) for state in known) for name in _SUMMED},
+        **{name: summed([getattr(state, name) for state in known]) for name in _SUMMED},
         is_behind=any(state.is_behind for state in known),
-        cache=_joined_cache([state.cache for state in known if state.cache is not None]),
+        cache=summed(caches) if caches else None,
         uploads=_joined_uploads([state.uploads for state in known if state.uploads is not None]),
-    )
-
-
-def _joined_cache(caches: Sequence[CacheState]) -> CacheState | None:
-    if not caches:
-        return None
-    limits = [cache.max_bytes for cache in caches if cache.max_bytes is not None]
-    return CacheState(
-        local_bytes=sum(cache.local_bytes for cache in caches),
-        max_bytes=sum(limits) if len(limits) == len(caches) else None,
-        blocks_fetched=sum(cache.blocks_fetched for cache in caches),
-        blocks_waited_for=sum(cache.blocks_waited_for for cache in caches),
-        bytes_evicted=sum(cache.bytes_evicted for cache in caches),
     )
 
 
