@@ -6,35 +6,20 @@ from __future__ import annotations
 
 import json
 import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
-from tests.support.gateway_process import REPOSITORY
+from tests.simulation.replaying import DISPLACED, run
 
 SEEDS = 36
 BUCKET_SEEDS = 20
 REPLAYED = (4, 7)
-DISPLACED = "import sys; padding = [bytearray(size) for size in range(9_000)]; del padding[::2]; "
 REPLAY_IN_BUCKET = (
     "from tests.simulation.plan import bucket_plan_of; from tests.simulation.simulation import run_seed; "
     "seed = int(sys.argv[1]); print(run_seed(seed, bucket_plan_of(seed)).fingerprint)"
 )
 REPLAY = "from tests.simulation.simulation import run_seed; print(run_seed(int(sys.argv[1])).fingerprint)"
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_nothing_is_lost_doubled_or_out_of_order() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections import Counter, defaultdict
@@ -102,12 +103,19 @@ class GatewayCluster:
             )
 
 
-def _has_leaders(bootstrap: str, topic: str, partitions: int) -> bool:
-    """Return whether the gateway at this address knows leaders of all partitions. Only one address is given, and no other is learned first."""
+def leaders_at(bootstrap: str, topic: str) -> list[int]:
+    """Return the leader of each partition, -1 for nobody, as the gateway at this address knows them; none where it does not know the topic.
+
+    A client library would ask any gateway of the cluster.
+    """
     with Wire(bootstrap) as wire:
         answer = wire.call("metadata", 9, topics=[{"name": topic}], allow_auto_topic_creation=False).fields
-    rows = [row for found in answer["topics"] for row in found["partitions"]]
-    return len(rows) == partitions and all(row["leader_id"] >= 0 for row in rows)
+    return [row["leader_id"] for found in answer["topics"] for row in found["partitions"]]
+
+
+def _has_leaders(bootstrap: str, topic: str, partitions: int) -> bool:
+    leaders = leaders_at(bootstrap, topic)
+    return len(leaders) == partitions and min(leaders) >= 0
 
 
 class Writer:
@@ -200,14 +208,15 @@ def stored(
 
 def _end_of(consumer: Consumer, place: TopicPartition) -> int:
     """Return the high watermark. The partition may be moving, which librdkafka does not wait for."""
-    deadline_s = time.monotonic() + PATIENCE_S
-    while True:
-        try:
-            return int(consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1])
-        except KafkaException:
-            if time.monotonic() > deadline_s:
-                raise
-            time.sleep(0.05)
+    ends: list[int] = []
+
+    def is_told() -> bool:
+        with contextlib.suppress(KafkaException):
+            ends.append(int(consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1]))
+        return bool(ends)
+
+    await_true(is_told, f"the end of {place.topic}-{place.partition} is told")
+    return ends[-1]
 
 
 def check(writer: Writer, bootstrap: str) -> None:

@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
 
 from tests.compat.spark.test_history import fill, read_by_spark
-from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.support.gateway_process import GatewayProcess
 from tests.system.cluster.test_history import COUNT
-from tests.system.workers.scene import consecutive_ports, workers
+from tests.system.workers.scene import consecutive_ports, listed, workers
 
 GATEWAYS = 3
 TASKS = 16
@@ -18,9 +15,7 @@ TASKS = 16
 
 def requests_of(gateway: GatewayProcess) -> list[int]:
     """Return how many requests each gateway has answered."""
-    command = [sys.executable, "-m", "gateway", "status", "--data-dir", str(gateway.data_dir), "--json"]
-    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=True)
-    return [row["requests"] for row in json.loads(done.stdout)["workers"]]
+    return [row["requests"] for row in listed(gateway.data_dir, "status")["workers"]]
 
 
 def test_sixteen_tasks_read_through_three_gateways(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""What the supervisor does about a worker, without processes: the other ends of the streams are the test's."""
+"""The supervisor watches, registers and buries workers. No process runs: the tests hold the other ends of the streams."""
 
 from __future__ import annotations
 

@@ -3,36 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
 from tests.simulation.cluster.plan import MEAN_S, cluster_plan_of
 from tests.simulation.cluster.profiles import PROFILES, cluster_profile_name_of
-from tests.support.gateway_process import REPOSITORY
+from tests.simulation.replaying import DISPLACED, run
 
 SEEDS = 20
 REPLAYED = (3, 13)
-DISPLACED = "import sys; padding = [bytearray(size) for size in range(9_000)]; del padding[::2]; "
 REPLAY = (
     "from tests.simulation.cluster.simulation import run_cluster_seed; "
     "print(run_cluster_seed(int(sys.argv[1])).fingerprint)"
 )
-
-
-def run(*arguments: str) -> tuple[int, str]:
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=REPOSITORY,
-        env={**os.environ, "PYTHONHASHSEED": "0"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return done.returncode, done.stdout + done.stderr
 
 
 def test_nothing_is_lost_doubled_or_out_of_order() -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 from kafka import KafkaAdminClient
@@ -56,6 +60,19 @@ def present_pid(gateway: GatewayProcess, number: int) -> int:
     """Return the pid of the process that a worker is now, or was last."""
     again = re.findall(rf"worker {number} serves again, pid (\d+)", gateway.stderr_text())
     return int(again[-1]) if again else pids(gateway)[number - 1]
+
+
+def seqgate(data_dir: Path, *words: str, code: int = 0) -> str:
+    """Run a command on a data directory, which must end with this code; return what it prints."""
+    command = [sys.executable, "-m", "gateway", *words, "--data-dir", str(data_dir)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout
+
+
+def listed(data_dir: Path, *words: str) -> Any:
+    """Return what a command tells as JSON."""
+    return json.loads(seqgate(data_dir, *words, "--json"))
 
 
 def await_that(condition: Callable[[], bool], what: str) -> None:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 from kafka import KafkaConsumer
@@ -19,21 +15,12 @@ from tests.system.workers.scene import (
     create_topic,
     is_running,
     kill,
+    listed,
     load,
     pids,
+    seqgate,
     workers,
 )
-
-
-def seqgate(data_dir: Path, *words: str, code: int = 0) -> str:
-    command = [sys.executable, "-m", "gateway", *words, "--data-dir", str(data_dir)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == code, done.stdout + done.stderr
-    return done.stdout
-
-
-def listed(data_dir: Path, *words: str) -> Any:
-    return json.loads(seqgate(data_dir, *words, "--json"))
 
 
 def test_lists_have_what_every_worker_knows(tmp_path: Path) -> None:

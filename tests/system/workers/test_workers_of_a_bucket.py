@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
+from tests.support.gateway_cluster import leaders_at
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
-from tests.support.wire import Wire
 from tests.system.workers.scene import (
     TOPIC,
     assert_all_there,
@@ -20,6 +18,7 @@ from tests.system.workers.scene import (
     create_topic,
     is_running,
     kill,
+    listed,
     load,
     pids,
     stored,
@@ -41,13 +40,6 @@ def seqgate(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, timeout=60, check=False)
 
 
-def status_of(directory: Path) -> dict[str, Any]:
-    told = seqgate("status", "--data-dir", str(directory / "data"), "--json")
-    assert told.returncode == 0, told.stderr
-    found: dict[str, Any] = json.loads(told.stdout)
-    return found
-
-
 def create_everywhere(port: int, count: int) -> None:
     """Create the topic, and wait until all workers have read so in the bucket."""
     create_topic(f"127.0.0.1:{port}")
@@ -57,9 +49,7 @@ def create_everywhere(port: int, count: int) -> None:
 
 def leaders(port: int) -> set[int]:
     """Return the leaders of the topic, as the gateway on this port knows them; none where the topic is unknown."""
-    with Wire(f"127.0.0.1:{port}") as wire:
-        answer = wire.call("metadata", 9, topics=[{"name": TOPIC}], allow_auto_topic_creation=False).fields
-    return {row["leader_id"] for topic in answer["topics"] for row in topic["partitions"]}
+    return set(leaders_at(f"127.0.0.1:{port}", TOPIC))
 
 
 def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) -> None:
@@ -73,7 +63,7 @@ def test_a_killed_worker_is_started_again_and_nothing_is_lost(tmp_path: Path) ->
                 running.await_progress()
         assert not running.errors
         assert_all_there(running.acknowledged, stored(gateway.bootstrap))
-        status = status_of(tmp_path)
+        status = listed(tmp_path / "data", "status")
         assert [row["node_id"] for row in status["workers"]] == [1, 2, 3]
         assert {row["pid"] for row in status["workers"]} & set(pids(gateway)) == {pids(gateway)[2]}
         assert status["data_dir"] == str(tmp_path / "data" / "caches")
