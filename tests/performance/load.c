@@ -7,7 +7,7 @@
  * frame bytes; position of the record batch (produce) or of the session id (fetch); position of the error code
  * (produce) or of the partition array (fetch) in the answer, counted from its correlation id; records per request;
  * position of the fetch offset (fetch).
- * A produce frame gets its base_sequence and CRC-32C before each send, a fetch frame its session and offset; at the
+ * The last batch of a produce frame gets its base_sequence and CRC-32C before each send, a fetch frame its session and offset; at the
  * end of the partition fetching starts over at offset 0. Where its records have the header dedup.sequence, of 19 digits, each
  * gets the number after the one before; with kind "repeat" they stay as they are. At most DEPTH requests are under way on each connection,
  * and all connections together send RATE requests per second (0: no limit). After SECONDS, or MAX_REQUESTS (0: no limit), nothing new is
@@ -123,7 +123,7 @@ static void patch(Connection *c) {
         for (uint32_t i = 0; i < c->digits_count && !repeating; i++) put_digits(c->frame + c->digits_at[i], c->next_sequence++);
         put32(at + BASE_SEQUENCE_AT, c->base_sequence);
         put32(at + CRC_AT, crc32c(at + CRC_FROM, c->frame_bytes - c->patch_at - CRC_FROM - 3));
-        c->base_sequence = (c->base_sequence + c->records) & 0x7fffffffu;
+        c->base_sequence = (c->base_sequence + get32(at + LAST_OFFSET_DELTA_AT) + 1) & 0x7fffffffu;
     }
 }
 

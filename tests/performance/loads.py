@@ -32,6 +32,8 @@ FETCH_MAX_BYTES = 1 << 20
 SEQUENCE_DIGITS = 19
 """The number of digits that the load generator counts up in each value."""
 PLAN_HEAD = struct.Struct("<5I")
+PARTITION_ANSWER_BYTES = 33
+"""What a Produce v9 answer without an error has for each partition."""
 PERFORMANCE_LINE = re.compile(
     r"^(?P<records>\d+) steady state records sent, (?P<rate>[\d.]+) records/sec .*?"
     r" (?P<p99>[\d.]+) ms 99th, [\d.]+ ms 99\.9th\.$",
@@ -133,9 +135,12 @@ def write_produce_plan(
     record_count: int,
     size: int,
     is_named: bool = False,
+    batches: int = 1,
 ) -> None:
     """Write a plan of Produce v9 requests with acks=all, one idempotent producer per connection; with
     `is_named` each has a producer name.
+
+    With more `batches` a request has one for each of so many partitions, and all but the last are without a producer id.
     """
     with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
         for connection in range(connections):
@@ -144,11 +149,15 @@ def write_produce_plan(
             if is_named:
                 chosen = _named(chosen, f"bench-{connection}")
             batch = Batch(chosen).of(producer_id, 0, 0).encode()
-            data = [{"index": connection % partitions, "records": batch}]
+            indexes = [(connection + later) % partitions for later in range(batches)]
+            plain = Batch(chosen).encode()
+            data = [{"index": index, "records": plain} for index in indexes[:-1]]
+            data.append({"index": indexes[-1], "records": batch})
             request = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": topic, "partition_data": data}]}
             frame = _frame("produce", 9, request)
+            error_at = 12 + len(topic) + (batches - 1) * PARTITION_ANSWER_BYTES
             out.write(
-                PLAN_HEAD.pack(len(frame), frame.index(batch), 12 + len(topic), record_count, 0) + frame
+                PLAN_HEAD.pack(len(frame), frame.index(batch), error_at, batches * record_count, 0) + frame
             )
 
 

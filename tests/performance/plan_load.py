@@ -23,7 +23,7 @@ from tests.performance.secured_client import Client, connected
 from tests.support.batches import read_batches
 
 PLAN_HEAD = struct.Struct("<5I")
-CRC_AT, CRC_FROM, BASE_SEQUENCE_AT, TAGS_AFTER_BATCH = 17, 21, 53, 3
+CRC_AT, CRC_FROM, LAST_OFFSET_DELTA_AT, BASE_SEQUENCE_AT, TAGS_AFTER_BATCH = 17, 21, 23, 53, 3
 SILENCE_S = 30.0
 TICK_S = 0.001
 SEQUENCE_HEADER = b"dedup.sequence\x26"
@@ -81,7 +81,8 @@ class Connection:
         struct.pack_into(">i", self.frame, at + BASE_SEQUENCE_AT, self.base_sequence)
         checked = memoryview(self.frame)[at + CRC_FROM : len(self.frame) - TAGS_AFTER_BATCH]
         struct.pack_into(">I", self.frame, at + CRC_AT, crc32c(checked))
-        self.base_sequence = (self.base_sequence + self.records) & 0x7FFFFFFF
+        (last_offset_delta,) = struct.unpack_from(">I", self.frame, at + LAST_OFFSET_DELTA_AT)
+        self.base_sequence = (self.base_sequence + last_offset_delta + 1) & 0x7FFFFFFF
         return bytes(self.frame)
 
 

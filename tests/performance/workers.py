@@ -1,11 +1,12 @@
 """What several workers serve on several cores: the same load on one worker and on more, bound by the gateway's CPU.
 
     python -m tests.performance.workers                     # 1 and 2 workers, ten seconds each
-    python -m tests.performance.workers --workers 1 2 4 --seconds 20
+    python -m tests.performance.workers --workers 1 2 4 --seconds 20 --rows spread
 
 Each worker leads one topic, and a load generator of its own drives it, so that the generators do not wait for each other. With
 as many cores as workers and generators the column *times one* is what a further core brings; on fewer cores the generators take their
-share, which the column *client CPU* shows.
+share, which the column *client CPU* shows. It is small in the row `spread`, where the gateway appends 32 batches for
+each request.
 """
 
 from __future__ import annotations
@@ -31,8 +32,23 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire
 from tests.system.workers.scene import consecutive_ports
 
-PARTITIONS = 4
 CONNECTIONS = 16
+
+
+@dataclass(frozen=True)
+class Row:
+    """A load: what each request has, on CONNECTIONS connections of each generator."""
+
+    says: str
+    partitions: int = 4
+    batches: int = 1
+    """The batches of one record that a request has, each for another partition."""
+
+
+ROWS = {
+    "one": Row("one-record requests"),
+    "spread": Row("requests with a record for each of 32 partitions", partitions=32, batches=32),
+}
 
 
 class WorkerBroker(SeqgateBroker):
@@ -64,6 +80,7 @@ class OneWorker(SeqgateBroker):
 class Result:
     """The sums over all workers."""
 
+    row: Row
     workers: int
     records_per_s: float
     p99_ms: float
@@ -72,9 +89,9 @@ class Result:
     seconds: float
 
 
-def create_led_topic(bootstrap: str, name: str, node_id: int) -> None:
+def create_led_topic(bootstrap: str, name: str, partitions: int, node_id: int) -> None:
     """Create a topic whose partitions one worker leads."""
-    assignments = [{"partition_index": index, "broker_ids": [node_id]} for index in range(PARTITIONS)]
+    assignments = [{"partition_index": index, "broker_ids": [node_id]} for index in range(partitions)]
     topic = {
         "name": name,
         "num_partitions": -1,
@@ -87,23 +104,31 @@ def create_led_topic(bootstrap: str, name: str, node_id: int) -> None:
         assert created["error_code"] == 0, created
 
 
-def measure(directory: Path, program: list[str], count: int, seconds: float) -> Result:
-    """Drive all workers at once with one-record requests."""
+def measure(directory: Path, program: list[str], row: Row, count: int, seconds: float) -> Result:
+    """Drive all workers at once."""
 
     def drive(number: int) -> Sample:
         worker = broker.worker(number)
         topic, plan = f"bench-{number}", directory / f"{number}.plan"
         await_api_versions(worker.bootstrap)
         write_produce_plan(
-            plan, worker, topic, partitions=PARTITIONS, connections=CONNECTIONS, record_count=1, size=100
+            plan,
+            worker,
+            topic,
+            partitions=row.partitions,
+            connections=CONNECTIONS,
+            record_count=1,
+            size=100,
+            batches=row.batches,
         )
         return run_plan(program, worker, plan, "produce", seconds=seconds)
 
     with WorkerBroker(directory, count) as broker, ThreadPoolExecutor(count) as threads:
         for number in range(1, count + 1):
-            create_led_topic(broker.bootstrap, f"bench-{number}", number)
+            create_led_topic(broker.bootstrap, f"bench-{number}", row.partitions, number)
         samples = list(threads.map(drive, range(1, count + 1)))
     return Result(
+        row,
         count,
         sum(sample.records_per_s for sample in samples),
         max(sample.p99_ms for sample in samples),
@@ -115,14 +140,16 @@ def measure(directory: Path, program: list[str], count: int, seconds: float) -> 
 
 def table(results: Sequence[Result]) -> str:
     lines = [
-        "| workers | records/s | times one | p99 ms | gateway CPU % | client CPU % |",
-        "| ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| load | workers | records/s | times one | p99 ms | gateway CPU % | client CPU % |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
+    first: dict[Row, Result] = {}
     for result in results:
-        times = result.records_per_s / results[0].records_per_s
+        times = result.records_per_s / first.setdefault(result.row, result).records_per_s
         gateway, client = (100 * used / result.seconds for used in (result.broker_cpu_s, result.client_cpu_s))
         lines.append(
-            f"| {result.workers} | {result.records_per_s:,.0f} | {times:.2f} | {result.p99_ms:.1f} | {gateway:.0f} | {client:.0f} |"
+            f"| {result.row.says} | {result.workers} | {result.records_per_s:,.0f} | {times:.2f} | {result.p99_ms:.1f} "
+            f"| {gateway:.0f} | {client:.0f} |"
         )
     return "\n".join(lines)
 
@@ -131,12 +158,15 @@ def main(given: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.performance.workers", description=__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 2], help="numbers of workers (1 2)")
     parser.add_argument("--seconds", type=float, default=10.0, help="length of each load (10)")
+    parser.add_argument("--rows", nargs="+", choices=ROWS, default=list(ROWS), help="loads (all)")
     arguments = parser.parse_args(given)
-    with tempfile.TemporaryDirectory(prefix="seqgate-workers-") as name:
-        root = Path(name)
+    with tempfile.TemporaryDirectory(prefix="seqgate-workers-") as scratch:
+        root = Path(scratch)
         program = load_program(root)
         results = [
-            measure(root / str(count), program, count, arguments.seconds) for count in arguments.workers
+            measure(root / f"{name}-{count}", program, ROWS[name], count, arguments.seconds)
+            for name in arguments.rows
+            for count in arguments.workers
         ]
     print(table(results))
     return 0
