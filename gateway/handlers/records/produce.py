@@ -23,11 +23,9 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
+from gateway.handlers.records.pending_answer import PendingAnswer, TopicRows, Topics
 from gateway.handlers.records.produce_answer import produce_frame
 from gateway.handlers.records.produce_append import (
-    PendingAnswer,
-    TopicRows,
-    Topics,
     append_batch,
     appended_row,
     close_on_error,
@@ -282,7 +280,7 @@ class _Appending:
         if request.acks and not partition.is_persisted(info.answer_after):
             pending = self._pending
             if pending is None:
-                pending = self._pending = PendingAnswer(context, self._topics)
+                pending = self._pending = PendingAnswer(context, self._topics, request.timeout_ms)
             pending.wait(rows, len(rows) - 1, partition, info.answer_after)
 
     def _refused(self, partition: Partition, row: ProduceRow) -> ProduceRow:
@@ -324,7 +322,7 @@ class _Appending:
             return
         batch.rows[batch.position] = appended_row(partition, info)
         if request.acks and not partition.is_persisted(info.answer_after):
-            self._pending = self._pending or PendingAnswer(context, self._topics)
+            self._pending = self._pending or PendingAnswer(context, self._topics, request.timeout_ms)
             self._pending.wait(batch.rows, batch.position, partition, info.answer_after)
 
     def _answer_late(self) -> Answer | Deferred | None:
@@ -379,7 +377,7 @@ def _answer(
     if request.transactional_id:
         state = context.services.transactions.unpersisted(request.transactional_id)
         if state is not None:
-            pending = pending or PendingAnswer(context, topics)
+            pending = pending or PendingAnswer(context, topics, request.timeout_ms)
             pending.wait_for_state(*state)
     if pending is not None:
         return pending.complete()

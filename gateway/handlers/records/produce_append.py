@@ -1,4 +1,4 @@
-"""Appends the batch of one partition for a Produce; its answer waits until the batch is persisted.
+"""Appends the batch of one partition for a Produce.
 
 Source: Kafka's ReplicaManager.appendRecords and appendToLocalLog.
 """
@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import logging
 import struct
-from functools import partial
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering.api import CloseConnection, Deferred, RequestContext
-from gateway.handlers.records.produce_answer import produce_frame
+from gateway.handlers.answering.api import CloseConnection
+from gateway.handlers.records.pending_answer import Topics
 from gateway.handlers.records.produce_door import check_one_batch
 from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
@@ -41,8 +40,6 @@ from log.format.record_batch import HEADER_BYTES, parse_header
 
 logger = logging.getLogger(__name__)
 
-TopicRows = tuple[str | bytes, list[ProduceRow]]
-Topics = list[TopicRows]
 _MESSAGE_CHARACTERS: Final = 1_000
 """Characters of an error message that are sent. Messages contain ids and names that clients choose, and v8 can't encode
 a longer string.
@@ -59,7 +56,6 @@ SPECIAL_BITS = TRANSACTIONAL_BIT | ZSTD
 FIRST_ZSTD_VERSION = 7
 _BUCKET_BEHIND: Final = "too many records are not in the bucket yet (seqgate.cluster.unwritten.max.bytes); send the batch again later"
 _NO_TRANSACTIONAL_ID: Final = "a transactional batch without a transactional id"
-UNSETTLED = int(ErrorCode.not_enough_replicas_after_append)
 STORAGE_ERROR = int(ErrorCode.kafka_storage_error)
 REFUSALS_BEFORE_THE_APPEND = frozenset(
     int(code)
@@ -77,80 +73,6 @@ INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
 SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
 _REFUSED_FOR_NOW: Final = (DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided, StorageFailed)
 """Errors after which the producer sends the batch again; its later batches must not be appended before it."""
-
-
-class PendingAnswer:
-    """An answer whose rows wait for flushes. The last flush to end resolves `deferred`."""
-
-    __slots__ = ("context", "deferred", "has_state", "topics", "waiting")
-
-    def __init__(self, context: RequestContext[ProduceServices], topics: Topics) -> None:
-        self.context = context
-        self.topics = topics
-        self.deferred = Deferred()
-        self.waiting = 1
-        """The number of flushes to wait for, plus one until `complete`."""
-        self.has_state = True
-        """Whether the state of the transactions that the rows need is durable."""
-
-    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, offset: int) -> None:
-        """Delay the answer until the flush of the row at `position`, whose records end at `offset`."""
-        self.waiting += 1
-        partition.when_decided(offset, partial(self._row_decided, rows, position))
-
-    def wait_for_state(self, state: Partition, offset: int) -> None:
-        """Delay the answer until the state of the transaction, which lists the rows' partitions, is durable."""
-        self.waiting += 1
-        state.when_decided(offset, self._state_decided)
-
-    def complete(self) -> Deferred:
-        """Return the future of the answer. No row is added after this call."""
-        self.waiting -= 1
-        if not self.waiting:
-            self._answer()
-        return self.deferred
-
-    def _row_decided(self, rows: list[ProduceRow], position: int, persisted: bool) -> None:
-        if not persisted:
-            rows[position] = unflushed_row(rows[position].partition)
-        self.waiting -= 1
-        if not self.waiting:
-            self._answer()
-
-    def _state_decided(self, persisted: bool) -> None:
-        self.has_state = persisted
-        self.waiting -= 1
-        if not self.waiting:
-            self._answer()
-
-    def _answer(self) -> None:
-        if not self.has_state:
-            self._refuse_without_state()
-        context = self.context
-        try:
-            frame = produce_frame(context, self.topics)
-        except struct.error as error:
-            # the topic name is too long for this version, because each invalid byte of its UTF-8 was replaced by three
-            logger.warning("a Produce of %s can't be answered: %s", context.peer.name, error)
-            self.deferred.fail()
-            return
-        self.deferred.resolve(frame)
-
-    def _refuse_without_state(self) -> None:
-        """Refuse all rows with an error that clients retry.
-
-        Otherwise a crash could leave their batches outside of the transaction.
-        """
-        message = "the state of the transaction could not be flushed"
-        for _, rows in self.topics:
-            for position, row in enumerate(rows):
-                if not row.error_code:
-                    rows[position] = ProduceRow(row.partition, UNSETTLED, -1, -1, -1, message)
-
-
-def unflushed_row(partition: int) -> ProduceRow:
-    message = "the records could not be flushed; the partition is offline"
-    return ProduceRow(partition, STORAGE_ERROR, -1, -1, -1, message)
 
 
 def appended_row(partition: Partition, info: Appended) -> ProduceRow:

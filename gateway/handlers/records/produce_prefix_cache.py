@@ -7,17 +7,18 @@ because clients with other rights may send the same prefix.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
 from gateway.handlers.answering.api import NOT_REPEATED, Answer, Deferred, NotRepeated, Peer, RequestContext
+from gateway.handlers.records.pending_answer import expired_row, unflushed_row
 from gateway.handlers.records.produce_append import (
     ATTRIBUTES_POSITION,
     CODEC_BITS,
     append_batch,
     close_on_error,
     final_refusal,
-    unflushed_row,
 )
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
@@ -44,15 +45,20 @@ _VALID_ACKS: Final = frozenset((-1, 0, 1))
 class _Target:
     """The partition that the requests of one prefix go to, and the constant parts of their answer."""
 
-    __slots__ = ("_api_version", "_encode", "acks", "client_id", "key", "partition")
+    __slots__ = ("_api_version", "_encode", "acks", "client_id", "key", "partition", "timeout_ms")
 
     def __init__(
-        self, context: RequestContext[ProduceServices], key: str | bytes, partition: Partition, acks: int
+        self,
+        context: RequestContext[ProduceServices],
+        request: ProduceRequest,
+        key: str | bytes,
+        partition: Partition,
     ) -> None:
         self.client_id = context.client_id
         self.key = key
         self.partition = partition
-        self.acks = acks
+        self.acks = request.acks
+        self.timeout_ms = request.timeout_ms
         self._api_version = context.api_version
         self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
 
@@ -71,6 +77,10 @@ class _Target:
             deferred.resolve(self.confirm(correlation_id, info))
         else:
             deferred.resolve(self.refuse(correlation_id, unflushed_row(self.partition.index)))
+
+    def expire(self, deferred: Deferred, correlation_id: int) -> None:
+        """Answer a batch that was appended, and is not durable after the request's time."""
+        deferred.resolve(self.refuse(correlation_id, expired_row(self.partition.index)))
 
 
 class ProduceRepeats:
@@ -124,7 +134,12 @@ class ProduceRepeats:
             return None
         if not partition.is_persisted(info.answer_after):
             deferred = Deferred()
-            partition.when_decided(info.answer_after, partial(target.answer, deferred, correlation_id, info))
+            decided: Callable[[bool], None] = partial(target.answer, deferred, correlation_id, info)
+            waits = self._services.waits
+            if waits is not None:
+                expired = partial(target.expire, deferred, correlation_id)
+                decided = waits.limited(target.timeout_ms, decided, expired)
+            partition.when_decided(info.answer_after, decided)
             return deferred
         return target.confirm(correlation_id, info)
 
@@ -157,7 +172,7 @@ class ProduceRepeats:
         prefix = frame[PREFIX_START:end].tobytes()
         if prefix not in self._targets:
             self._prefixes.setdefault(partition, []).append(prefix)
-        self._targets[prefix] = _Target(context, key, partition, request.acks)
+        self._targets[prefix] = _Target(context, request, key, partition)
 
     def _forget(self, partition: Partition) -> None:
         """Drop a partition whose topic is deleted, so that its memory is freed."""

@@ -8,8 +8,8 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, CloseConnection, RequestContext
+from gateway.handlers.records.pending_answer import TopicRows, Topics
 from gateway.handlers.records.produce_answer import produce_frame
-from gateway.handlers.records.produce_append import TopicRows, Topics
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow
 from gateway.runtime.partitions.registry import TopicPartitions

@@ -13,7 +13,7 @@ from typing import Final, TypeAlias
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Answer, Deferred, RequestContext
-from gateway.handlers.records.produce_append import Topics
+from gateway.handlers.records.pending_answer import Topics
 from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_quota import copied
 from gateway.handlers.records.produce_services import ProduceServices

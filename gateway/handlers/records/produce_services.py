@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gateway.handlers.records.produce_waits import ProduceWaits
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
@@ -25,6 +26,8 @@ class ProduceServices:
     backlog: Backlog
     disk_room: DiskRoom
     recompressor: Recompressor
+    waits: ProduceWaits | None
+    """The limit of the wait for a bucket; None where records go to a local disk."""
 
     @classmethod
     def of(cls, services: Services) -> ProduceServices:
@@ -38,4 +41,5 @@ class ProduceServices:
             backlog=services.upkeep.backlog,
             disk_room=services.upkeep.disk_room,
             recompressor=services.partitions.recompressor,
+            waits=ProduceWaits(services.node.loop) if services.partitions.flusher.unwritten else None,
         )

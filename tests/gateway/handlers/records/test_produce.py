@@ -53,17 +53,30 @@ class Client:
         self._sent = 0
 
     def produce(self, acks: int) -> Any:
-        batch = replace(Batch(records(1)).of(7, 0, self._sent), base_timestamp=NOW_MS).encode()
-        rows = [{"index": index, "records": batch} for index in range(self._partition_count)]
-        fields = {"acks": acks, "timeout": 30_000, "topic_data": [{"name": TOPIC, "partition_data": rows}]}
+        """Send the next batches."""
         self._sent += 1
+        return self.again(acks)
+
+    def again(self, acks: int, timeout_ms: int = 30_000) -> Any:
+        """Send the last batches another time."""
+        batch = replace(Batch(records(1)).of(7, 0, self._sent - 1), base_timestamp=NOW_MS).encode()
+        rows = [{"index": index, "records": batch} for index in range(self._partition_count)]
+        topics = [{"name": TOPIC, "partition_data": rows}]
+        fields = {"acks": acks, "timeout": timeout_ms, "topic_data": topics}
         frame = encode("produce", VERSION, fields, correlation_id=self._sent)
         return self._dispatcher.begin(memoryview(frame), self._node.peer)
 
     def error_codes(self, answer: Any) -> list[int]:
-        frame = answer.answer if isinstance(answer, Deferred) else answer
+        return [row["error_code"] for row in self._rows(answer)]
+
+    def base_offsets(self, answer: Any) -> list[int]:
+        return [row["base_offset"] for row in self._rows(answer)]
+
+    def _rows(self, answer: Any) -> list[dict[str, Any]]:
+        frame: Any = answer.answer if isinstance(answer, Deferred) else answer
         fields = decode("produce", VERSION, frame[4:], correlation_id=self._sent).fields
-        return [row["error_code"] for row in fields["responses"][0]["partition_responses"]]
+        rows: list[dict[str, Any]] = fields["responses"][0]["partition_responses"]
+        return rows
 
 
 def partition_of(node: Node) -> Partition:

@@ -11,8 +11,11 @@ from typing import Any
 import pytest
 
 from gateway.handlers.answering.api import Deferred
+from gateway.handlers.records import produce_waits
 from gateway.quota.produce_gate import REMEMBERED_MS, ProduceGate, strict_gate
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
+from tests.gateway.handlers.records.test_produce import Client
+from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import FixedClock, Node, open_node
 from tests.gateway.runtime.backlogs.test_backlog import TOPIC, answer, batch, configure, open_topic, produce
 from tests.gateway.runtime.partitions.object_scene import HeldWal
@@ -22,7 +25,8 @@ SETTINGS = (
     "share.coordinator.state.topic.num.partitions=1",
     "seqgate.cluster.puts.per.second=1000",
 )
-RETRY = 19
+RETRY, TIMED_OUT = 19, 7
+OTHER_TOPIC = "orders"
 
 
 @asynccontextmanager
@@ -63,6 +67,30 @@ async def test_the_answer_waits_for_the_object(tmp_path: Path, acks: int, config
         wal.confirm()
         assert (await answer(begun))["error_code"] == 0
         assert partition.log.high_watermark == 1
+
+
+@pytest.mark.parametrize("partition_count", [1, 2])
+@pytest.mark.parametrize("acks", [1, -1])
+async def test_the_wait_for_the_object_ends_with_the_time_of_the_request(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, acks: int, partition_count: int
+) -> None:
+    monkeypatch.setattr(produce_waits, "LOOK_S", 0.0)
+    async with node_with_bucket(tmp_path) as (node, wal):
+        await create(node, OTHER_TOPIC, partition_count)
+        client = Client(node, partition_count)
+        for number in range(3):  # the prefix cache recognizes the second request for a partition
+            wal.latency_s = None
+            patient = client.produce(acks)
+            hasty = client.again(acks, timeout_ms=0)
+            await until(lambda hasty=hasty: hasty.answer is not None)  # type: ignore[misc]
+            assert client.error_codes(hasty) == [TIMED_OUT] * partition_count
+            assert patient.answer is None
+            let_go(wal)
+            await until(lambda patient=patient: patient.answer is not None)  # type: ignore[misc]
+            assert client.error_codes(patient) == [0] * partition_count
+            repeated = client.again(acks)
+            assert client.error_codes(repeated) == [0] * partition_count
+            assert client.base_offsets(repeated) == [number] * partition_count, "the records were stored once"
 
 
 async def test_while_the_bucket_is_behind_producers_are_refused(
