@@ -47,6 +47,8 @@ _VERSION_BITS = 16
 LARGE_REQUEST_BYTES = 32 << 10
 """A request of at least this size is decoded in a thread, because it may name many things, unless most of it is
 records."""
+_EXEMPT_FROM_QUOTAS = frozenset({27})
+"""WriteTxnMarkers: the gateway that coordinates a transaction ends it here, and no client pays for that (KafkaApis.handleWriteTxnMarkersRequest)."""
 LONG_S = 0.005
 """When a handler works longer than this, not counting the time it waits, its answer is large, and a thread encodes it.
 """
@@ -95,7 +97,7 @@ class Dispatcher:
         """Begin a request while there are client quotas."""
         api_key, api_version, correlation_id, client_id, _ = parse_request_header(frame)
         quotas = self._quotas
-        if not self._serves(api_key, api_version):
+        if api_key in _EXEMPT_FROM_QUOTAS or not self._serves(api_key, api_version):
             return self._begin_new(frame, peer)
         repeats = self._repeats.get(api_key << _VERSION_BITS | api_version)
         if repeats is not None and not quotas.leaves_repeats:

@@ -128,6 +128,19 @@ async def test_time_over_quota_throttles_for_a_window_at_most(tmp_path: Path) ->
         assert produced["throttle_time"] == 1000
 
 
+async def test_the_end_of_a_transaction_is_nobodys_use(tmp_path: Path) -> None:
+    """A coordinator sends the markers to this gateway for a client that it has charged itself."""
+    async with serving(tmp_path) as client:
+        quotas = client.node.services.node.quotas
+        await limit(client.node, "request_percentage", 0.001)
+        seconds = iter(range(10**6))
+        quotas.seconds = lambda: next(seconds)
+        answer = await client.ask("write_txn_markers", 1, markers=[])
+        assert answer["markers"] == []
+        assert client.peer.muted_ms == []
+        assert (await client.ask("metadata", 9, topics=[]))["throttle_time"] == 1000
+
+
 @pytest.mark.parametrize("version", [5, 7])
 async def test_changes_of_topics_over_quota(tmp_path: Path, version: int) -> None:
     """Versions whose clients know THROTTLING_QUOTA_EXCEEDED are refused; older ones are throttled."""
