@@ -32,15 +32,21 @@ def peer_login(config: Config, listener_name: str) -> tuple[str, str]:
     return username, password
 
 
-def inter_broker_complaint(config: Config) -> str | None:
-    """Return why gateways can't connect to each other as the settings ask; None when they can, or nothing is asked."""
+def missing_login(config: Config) -> str | None:
+    """Return why this gateway could not log in to another one; None when it could. A gateway that is alone need not."""
     name = inter_broker_listener(config)
-    if name not in {listener.name for listener in config.listeners}:
-        return f"{LISTENER} is {name}, which is not in listeners"
-    if config.optional_str(MECHANISM) is None or not config.protocol_of(name).has_logins:
+    if not config.protocol_of(name).has_logins:
         return None
     try:
         peer_login(config, name)
     except ValueError as error:
         return str(error)
     return None
+
+
+def inter_broker_complaint(config: Config) -> str | None:
+    """Return why gateways can't connect to each other as the settings ask; None when they can, or nothing is asked."""
+    name = inter_broker_listener(config)
+    if name not in {listener.name for listener in config.listeners}:
+        return f"{LISTENER} is {name}, which is not in listeners"
+    return None if config.optional_str(MECHANISM) is None else missing_login(config)

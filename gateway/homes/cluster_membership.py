@@ -14,6 +14,7 @@ from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import CLUSTER_VERSION
 from gateway.config import Config
+from gateway.config.inter_broker_login import missing_login
 from gateway.config.protocols import SecurityProtocol
 from gateway.homes.home import StartFailed
 from gateway.metadata.membership import ANY_EPOCH, end_session, register_broker
@@ -71,6 +72,7 @@ class ClusterMembership:
         self._node_id = wal.session.node_id
         self._session = wal.session.session
         self._is_member = False
+        self._missing_login = missing_login(config)
         self._watcher = Watcher(
             objects,
             self._node_id,
@@ -93,6 +95,11 @@ class ClusterMembership:
 
         `replaces` is the epoch of the registration whose node id the gateway has chosen; by default the node id is its own.
         """
+        brokers = self._metadata_log.image.brokers
+        if self._missing_login and any(node_id != self._node_id for node_id in brokers.live(self._node_id)):
+            raise StartFailed(
+                f"the gateway can't join the cluster, because it could not ask the other gateways: {self._missing_login}"
+            )
         broker = self._registration()
         try:
             refused = await self._metadata_log.commit(
@@ -130,6 +137,8 @@ class ClusterMembership:
                 logger.info(
                     "node %d has joined the cluster, in session %d", record.broker_id, record.broker_epoch
                 )
+                if self._missing_login and record.broker_id != self._node_id:
+                    logger.error("This gateway can't ask node %d: %s", record.broker_id, self._missing_login)
             elif isinstance(record, BrokerRegistrationChangeRecord) and record.fenced == _FENCED:
                 logger.info("session %d of node %d has ended", record.broker_epoch, record.broker_id)
         brokers = self._metadata_log.image.brokers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Self
@@ -38,12 +38,14 @@ SETTINGS = (
 class Member:
     """A gateway of the cluster, without sockets: its node, its session that beats, and its membership."""
 
-    def __init__(self, node: Node, wal: SessionWal, objects: SimulatedObjects) -> None:
+    def __init__(
+        self, node: Node, wal: SessionWal, objects: SimulatedObjects, settings: Sequence[str] = ()
+    ) -> None:
         self.node = node
         self.wal = wal
         self.lost: list[str] = []
         self.uploaded: list[tuple[str, int]] = []
-        config = load_config(overrides=[*SETTINGS, f"node.id={wal.session.node_id}"])
+        config = load_config(overrides=[*SETTINGS, f"node.id={wal.session.node_id}", *settings])
         self.membership = ClusterMembership(
             config, Machine(), objects, wal, node.services, self, self.lost.append
         )
@@ -102,8 +104,8 @@ class Cluster(AsyncExitStack):
     async def __aenter__(self) -> Self:
         return self
 
-    async def start(self, node_id: int) -> Member:
-        """Start a member, which does not join yet."""
+    async def start(self, node_id: int, *settings: str) -> Member:
+        """Start a member, which does not join yet; its membership has further settings."""
         number = len(self.members)
         objects = SimulatedObjects(self._bucket, seed=number, faults=CALM, name=str(number))
         session = await register(objects, node_id, FACTS)
@@ -112,7 +114,7 @@ class Cluster(AsyncExitStack):
         node = await self.enter_async_context(
             open_node(self._path / str(number), *SETTINGS, f"node.id={node_id}", journal=self._shared.journal)
         )
-        member = Member(node, wal, objects)
+        member = Member(node, wal, objects, settings)
         self.push_async_callback(member.die)
         await node.services.topics.metadata_log.catch_up()
         self.members.append(member)
@@ -192,6 +194,21 @@ async def test_of_two_gateways_that_choose_the_same_id_one_is_refused(tmp_path: 
         assert len(refused) == 1
         assert isinstance(refused[0], StartFailed)
         assert "another gateway has taken the node id 1" in str(refused[0])
+
+
+async def test_a_gateway_without_a_login_at_the_others_may_be_alone_only(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    logins = "listeners=SASL_PLAINTEXT://127.0.0.1:0", "sasl.enabled.mechanisms=SCRAM-SHA-256"
+    async with Cluster(tmp_path) as cluster:
+        alone = await cluster.start(1, *logins)
+        await alone.membership.join()
+        lacking = await cluster.start(2, *logins)
+        with pytest.raises(StartFailed, match=r"set sasl\.mechanism\.inter\.broker\.protocol to one of"):
+            await lacking.membership.join()
+        assert list(alone.image.brokers.live(0)) == [1]
+        await cluster.join(3)
+        await until(lambda: "This gateway can't ask node 3" in caplog.text)
 
 
 @pytest.mark.parametrize(
