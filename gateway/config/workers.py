@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 
 from gateway.config.config import Config
+from gateway.config.inter_broker_login import missing_login
 from gateway.config.listeners import HIGHEST_PORT, Listener
 
 
@@ -23,7 +24,8 @@ def workers_complaint(config: Config) -> str | None:
     for (host, port), times in taken.items():
         if times > 1:
             return f"two workers would listen on {host}:{port}: each listener needs {count} consecutive ports of its own, one for each worker"
-    return None
+    missing = missing_login(config)
+    return None if missing is None else f"the workers could not ask each other: {missing}"
 
 
 def worker_config(config: Config, number: int) -> Config:
