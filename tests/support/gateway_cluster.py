@@ -6,7 +6,7 @@ import contextlib
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -93,14 +93,21 @@ class GatewayCluster:
         return Counter(partition.leader for partition in found.topics[topic].partitions.values())
 
     def create(self, topic: str = TOPIC, partitions: int = PARTITIONS) -> None:
-        admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        for done in admin.create_topics([NewTopic(topic, partitions)]).values():
-            done.result(PATIENCE_S)
-        for gateway in self.gateways:
-            await_true(
-                lambda at=gateway.bootstrap: _has_leaders(at, topic, partitions),  # type: ignore[misc]
-                f"every gateway knows the leaders of {topic}",
-            )
+        create_everywhere(self.gateways, topic, partitions)
+
+
+def create_everywhere(
+    gateways: Sequence[GatewayProcess], topic: str = TOPIC, partitions: int = PARTITIONS
+) -> None:
+    """Create a topic, and wait until every gateway knows the leaders of its partitions."""
+    admin = AdminClient({"bootstrap.servers": ",".join(gateway.bootstrap for gateway in gateways)})
+    for done in admin.create_topics([NewTopic(topic, partitions)]).values():
+        done.result(PATIENCE_S)
+    for gateway in gateways:
+        await_true(
+            lambda at=gateway.bootstrap: _has_leaders(at, topic, partitions),  # type: ignore[misc]
+            f"every gateway knows the leaders of {topic}",
+        )
 
 
 def leaders_at(bootstrap: str, topic: str) -> list[int]:

@@ -94,6 +94,11 @@ class GatewayProcess:
         assert self._process is not None
         return self._process.pid
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process has ended by itself."""
+        return self._process is not None and self._process.poll() is not None
+
     def start(self) -> GatewayProcess:
         command = [*self.under, sys.executable, "-m", "gateway", "serve", "--listen", self.bootstrap]
         command += [word for address in self.also_listen for word in ("--listen", address)]

@@ -95,8 +95,9 @@ class WordCount:
         self, bootstrap: str, directory: Path, *, changelog: str, guarantee: str, protocol: str
     ) -> None:
         self.bootstrap = bootstrap
-        self.input = fresh_topic(bootstrap, "lines", partitions=PARTITIONS)
-        self.output = fresh_topic(bootstrap, "counts", partitions=PARTITIONS)
+        any_gateway = bootstrap.partition(",")[0]
+        self.input = fresh_topic(any_gateway, "lines", partitions=PARTITIONS)
+        self.output = fresh_topic(any_gateway, "counts", partitions=PARTITIONS)
         self.application = f"word-count-of-{self.input}"
         self.repartition = f"{self.application}-words-repartition"
         self.changelog = f"{self.application}-counts-changelog"
@@ -112,7 +113,9 @@ class WordCount:
         self._protocol = protocol
         self._directory = directory
         self._instances: list[Instance] = []
-        self._producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 5, **QUIET})
+        self._producer = Producer(
+            {"bootstrap.servers": bootstrap, "linger.ms": 5, "enable.idempotence": True, **QUIET}
+        )
         self._reader = Consumer(
             {
                 "bootstrap.servers": bootstrap,

@@ -25,7 +25,8 @@ public class LoadProducer {
     private volatile boolean stopping;
 
     public static void main(String[] args) throws Exception {
-        new LoadProducer().run(args[0], args[1], args[2], Integer.parseInt(args[3]), args[4]);
+        new LoadProducer()
+                .run(args[0], args[1], args[2], Integer.parseInt(args[3]), args[4], Integer.parseInt(args[5]));
     }
 
     private static Properties settings(String bootstrap, String requestTimeoutMs) {
@@ -47,14 +48,20 @@ public class LoadProducer {
         return settings;
     }
 
-    private void run(String library, String bootstrap, String topic, int partitions, String requestTimeoutMs)
+    private void run(
+            String library, String bootstrap, String topic, int partitions, String requestTimeoutMs, int rate)
             throws InterruptedException {
+        long startNs = System.nanoTime();
         Thread input = new Thread(this::awaitEndOfInput);
         input.setDaemon(true);
         input.start();
         Map<Integer, Integer> sent = new TreeMap<>();
         try (KafkaProducer<byte[], byte[]> producer = new KafkaProducer<>(settings(bootstrap, requestTimeoutMs))) {
             for (int turn = 0; !stopping; turn++) {
+                while (rate > 0 && !stopping && turn * 1_000_000_000L / rate > System.nanoTime() - startNs) {
+                    tell();
+                    Thread.sleep(5);
+                }
                 while (!window.tryAcquire(50, TimeUnit.MILLISECONDS)) {
                     tell();
                 }

@@ -75,7 +75,7 @@ class KillableGateway(GatewayProcess):
 
 
 class ProducerProcess:
-    """A process that sends records with one client library. `ledger` collects the records that it sent, and their answers."""
+    """A process that sends records with one client library, `rate` per second (0: without a pause). `ledger` collects the records that it sent, and their answers."""
 
     def __init__(
         self,
@@ -85,13 +85,14 @@ class ProducerProcess:
         partitions: int,
         directory: Path,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        rate: int = 0,
     ) -> None:
         self.ledger = Ledger(library)
         self.sessions_lost: list[str] = []
         self._ended = False
         self._changed = threading.Condition()
         self._stderr_path = directory / f"{library}.stderr"
-        self._arguments = (library, bootstrap, topic, str(partitions), str(request_timeout_ms))
+        self._arguments = (library, bootstrap, topic, str(partitions), str(request_timeout_ms), str(rate))
         self._process = self._start()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -200,9 +201,10 @@ class Producers:
         directory: Path,
         libraries: Sequence[str] = LIBRARIES,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        rate: int = 0,
     ) -> None:
         self.all = [
-            self.process(library, bootstrap, topic, partitions, directory, request_timeout_ms)
+            self.process(library, bootstrap, topic, partitions, directory, request_timeout_ms, rate=rate)
             for library in libraries
         ]
 

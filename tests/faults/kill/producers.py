@@ -1,6 +1,6 @@
-"""One producer under load in a process of its own: `python -m tests.faults.kill.producers LIBRARY BOOTSTRAP TOPIC N TIMEOUT_MS`.
+"""One producer under load in a process of its own: `python -m tests.faults.kill.producers LIBRARY BOOTSTRAP TOPIC N TIMEOUT_MS RATE`.
 
-It sends without a pause, within its window, until its standard input ends. Then it waits for all answers. It
+It sends RATE records per second (0: without a pause), within its window, until its standard input ends. Then it waits for all answers. It
 reports events on standard output, one line each:
 
     A incarnation partition number offset     acknowledged
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import time
 from collections import Counter, deque
 from functools import partial
 
@@ -66,13 +67,14 @@ class Load:
     """
 
     def __init__(
-        self, library: str, bootstrap: str, topic: str, partitions: int, request_timeout_ms: int
+        self, library: str, bootstrap: str, topic: str, partitions: int, request_timeout_ms: int, rate: int
     ) -> None:
         self._library = library
         self._partitions = partitions
         self._reporter = Reporter()
         destination = Destination(bootstrap, topic, request_timeout_ms)
         self._open_session = lambda: SESSIONS[library](destination)
+        self._rate = rate
         self._sent: Counter[tuple[int, int]] = Counter()
         self._stopping = threading.Event()
 
@@ -107,9 +109,10 @@ class Load:
         return True
 
     def _send_all(self, session: Session, incarnation: int) -> None:
-        turn = 0
+        turn, begun_s = 0, time.monotonic()
         while not self._stopping.is_set():
-            if self._reporter.outstanding >= WINDOW:
+            is_early = self._rate and turn >= self._rate * (time.monotonic() - begun_s)
+            if is_early or self._reporter.outstanding >= WINDOW:
                 self._reporter.tell()
                 session.wait()
                 continue
@@ -124,4 +127,4 @@ class Load:
 
 
 if __name__ == "__main__":
-    Load(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]), int(sys.argv[5])).run()
+    Load(sys.argv[1], sys.argv[2], sys.argv[3], *map(int, sys.argv[4:7])).run()

@@ -33,13 +33,14 @@ class TransactionalProcess(ProducerProcess):
         partitions: int,
         directory: Path,
         request_timeout_ms: int = REQUEST_TIMEOUT_MS,
+        rate: int = 0,
     ) -> None:
         self.transactions = TransactionLedger(library)
         self._records = 0
         self._starts = 0
         self._finishing = False
         self._killed = False
-        super().__init__(library, bootstrap, topic, partitions, directory, request_timeout_ms)
+        super().__init__(library, bootstrap, topic, partitions, directory, request_timeout_ms, rate)
 
     @property
     def acknowledged(self) -> int:
