@@ -35,7 +35,9 @@ PARTS = (
     Part(
         "processes", "tests.faults.processes.soak", "real clients while real processes are killed and hung", 2
     ),
-    Part("every client", "tests.faults.every_client", "every client at once on three gateways of a bucket", 2),
+    Part(
+        "every client", "tests.faults.every_client", "every client at once on three gateways of a bucket", 2
+    ),
     Part(
         "deduplication", "tests.faults.deduplication.soak", "applications that are killed and send again", 2
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
 import time
 from collections import Counter, defaultdict
@@ -12,10 +11,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from tests.support.gateway_process import GatewayProcess
+from tests.support.read_back import read_back
 from tests.support.wire import Wire
 
 LEASE_MS = 1500
@@ -185,45 +185,10 @@ def stored(
     bootstrap: str, topic: str = TOPIC, partitions: int = PARTITIONS
 ) -> dict[int, list[tuple[int, int]]]:
     """Return all values of the topic by partition, with their offsets."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": bootstrap,
-            "group.id": "check",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-        }
-    )
-    found: dict[int, list[tuple[int, int]]] = {}
-    try:
-        for partition in range(partitions):
-            place = TopicPartition(topic, partition, 0)
-            end = _end_of(consumer, place)
-            consumer.assign([place])
-            rows: list[tuple[int, int]] = []
-            deadline_s = time.monotonic() + PATIENCE_S
-            # markers of transactions have offsets, too
-            while end and consumer.position([place])[0].offset < end:
-                assert time.monotonic() < deadline_s, f"{topic}-{partition} can't be read up to {end}"
-                message = consumer.poll(0.2)
-                if message is not None and message.error() is None:
-                    rows.append((message.offset(), int(message.value())))
-            found[partition] = rows
-    finally:
-        consumer.close()
-    return found
-
-
-def _end_of(consumer: Consumer, place: TopicPartition) -> int:
-    """Return the high watermark. The partition may be moving, which librdkafka does not wait for."""
-    ends: list[int] = []
-
-    def is_told() -> bool:
-        with contextlib.suppress(KafkaException):
-            ends.append(int(consumer.get_watermark_offsets(place, timeout=PATIENCE_S)[1]))
-        return bool(ends)
-
-    await_true(is_told, f"the end of {place.topic}-{place.partition} is told")
-    return ends[-1]
+    rows_of = read_back(bootstrap, topic, partitions)
+    return {
+        partition: [(offset, int(value)) for offset, value in rows] for partition, rows in rows_of.items()
+    }
 
 
 def check(writer: Writer, bootstrap: str) -> None:

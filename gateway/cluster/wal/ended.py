@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
 from typing import Final, NamedTuple, Protocol
 
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.boundary import read_sessions_boundary
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import seal
-from gateway.cluster.wal.sessions import RegisteredSession, Session, sessions
+from gateway.cluster.wal.sessions import RegisteredSession, Session
 
 ABANDONED_AFTER_MS: Final = 3_600_000
 """The age from which a session that never became a broker is sealed and passed over: its start failed."""
@@ -128,12 +127,3 @@ class StoredSessions:
             )
             known = EndedSession(node_id, number, nonce, log.end_seq)
         return known
-
-
-def earlier_sessions(objects: ObjectStore, own: Session, now_ms: Callable[[], int]) -> StoredSessions:
-    """Return the sessions before our own, where a start has sealed all of them."""
-
-    def state(session: RegisteredSession) -> SessionState:
-        return SessionState.ENDED if session.session < own.session else SessionState.RUNNING
-
-    return StoredSessions(objects, own, partial(sessions, objects), state, lambda: True, now_ms)

@@ -23,12 +23,13 @@ from typing import Final, Self, TypedDict
 from tests.faults.every_client.streams import StreamsLoad
 from tests.faults.every_client.suffering import SufferingGateways
 from tests.faults.kill.checker import check
-from tests.faults.kill.load import Producers, read_back
+from tests.faults.kill.load import Producers
 from tests.faults.processes.gateways import TRANSACTIONS, Transactions
 from tests.faults.processes.scene import PARTITIONS, TOPIC, Outcome, told
 from tests.support.gateway_cluster import PARTITIONS as PARTITIONS_OF_TRANSACTIONS
 from tests.support.gateway_cluster import create_everywhere
 from tests.support.gateway_process import REPOSITORY
+from tests.support.read_back import read_back
 from tests.support.seeds import fresh_seed
 
 PARTITIONS_OF: Final = {TOPIC: PARTITIONS, TRANSACTIONS: PARTITIONS_OF_TRANSACTIONS}

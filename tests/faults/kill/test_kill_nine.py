@@ -8,7 +8,8 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.kill.checker import check, summary
-from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port, read_back
+from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port
+from tests.support.read_back import read_back
 from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
 KILLS = 50

@@ -10,7 +10,8 @@ from pathlib import Path
 from random import Random
 
 from tests.faults.kill.checker import Ledger, check, summary
-from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port, read_back
+from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port
+from tests.support.read_back import read_back
 from tests.support.seeds import chosen_seed
 from tests.support.wire import Wire
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.faults.kill.checker import check, summary
-from tests.faults.kill.load import Producers, create_topic, fixed_port, read_back
+from tests.faults.kill.load import Producers, create_topic, fixed_port
 from tests.support.batches import Batch, records
 from tests.support.gateway_process import GatewayProcess
+from tests.support.read_back import read_back
 from tests.support.wire import Wire
 
 TOPIC = "stopped"

@@ -25,9 +25,9 @@ from tests.faults.kill.load import (
     Producers,
     create_topic,
     fixed_port,
-    read_back,
 )
 from tests.support.gateway_process import REPOSITORY
+from tests.support.read_back import read_back
 
 TOPIC = "suffering"
 PARTITIONS = 4

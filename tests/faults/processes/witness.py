@@ -7,8 +7,9 @@ from contextlib import ExitStack
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.faults.kill.load import create_topic, read_back
+from tests.faults.kill.load import create_topic
 from tests.support.batches import Batch, Record
+from tests.support.read_back import read_back
 from tests.support.wire import Closed, Plain, Wire
 
 TOPIC = "witness"

@@ -17,11 +17,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from kafka import KafkaAdminClient
 from kafka.admin import NewTopic
 
 from tests.support.gateway_process import GatewayProcess, kept_port
+from tests.support.read_back import read_back
 
 TOPIC = "lines"
 PARTITIONS = 6
@@ -163,33 +164,15 @@ def load(bootstrap: str) -> Iterator[Load]:
 
 
 def stored(bootstrap: str, name: str = TOPIC, partitions: int = PARTITIONS) -> dict[int, list[bytes]]:
-    """Return the records of every partition, in order."""
-    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "check", "enable.auto.commit": False})
-    found: dict[int, list[bytes]] = defaultdict(list)
-    ends = {}
-    for partition in range(partitions):
-        ends[partition] = consumer.get_watermark_offsets(TopicPartition(name, partition), timeout=DEADLINE_S)[
-            1
-        ]
-    consumer.assign([TopicPartition(name, partition, 0) for partition in range(partitions)])
-    deadline = time.monotonic() + DEADLINE_S
-    positions = dict.fromkeys(ends, 0)
-    while any(positions[partition] < ends[partition] for partition in ends):
-        assert time.monotonic() < deadline, (positions, ends)
-        for message in consumer.consume(1000, 0.2):
-            assert message.error() is None, message.error()
-            found[message.partition()].append(message.value())
-        # markers and aborted records count, too
-        for place in consumer.position([TopicPartition(name, partition) for partition in ends]):
-            positions[place.partition] = max(place.offset, 0)
-    consumer.close()
-    return found
+    """Return the records of every partition that has some, in order."""
+    rows_of = read_back(bootstrap, name, partitions)
+    return {partition: [value for _, value in rows] for partition, rows in rows_of.items() if rows}
 
 
 def assert_all_there(acknowledged: dict[int, list[int]], found: dict[int, list[bytes]]) -> None:
     """Every acknowledged record is there once, and each partition is in the order in which it was sent."""
     for partition, numbers in acknowledged.items():
-        there = [int(value) for value in found[partition]]
+        there = [int(value) for value in found.get(partition, [])]
         assert not [number for number, count in Counter(there).items() if count > 1], "doubled"
         assert set(numbers) <= set(there), "lost"
         assert there == sorted(there), "reordered"

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from confluent_kafka import Consumer, TopicPartition
 
-from tests.faults.kill.load import REQUEST_TIMEOUT_MS, ProducerProcess, Producers, read_back
+from tests.faults.kill.load import REQUEST_TIMEOUT_MS, ProducerProcess, Producers
 from tests.faults.processes.scene import PARTITIONS, TOPIC, Load, Outcome, told
 from tests.faults.processes.transactions.ledger import End, Transaction, TransactionLedger, check
 from tests.faults.processes.transactions.producer import group_of
 from tests.support.gateway_process import GatewayProcess
+from tests.support.read_back import read_back
 
 PATIENCE_S = {"confluent-kafka": 5.0}
 """Seconds after which a process gives up its transaction: few for librdkafka, which may wait for ever."""
