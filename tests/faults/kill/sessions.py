@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -261,6 +262,8 @@ class AiokafkaSession:
             self._loop.run_until_complete(
                 asyncio.wait(pending, timeout=0.05, return_when=asyncio.FIRST_COMPLETED)
             )
+        else:
+            self._loop.run_until_complete(asyncio.sleep(0.005))  # the pause of a producer with a rate
 
     def finish(self) -> None:
         while self._pending:
@@ -268,7 +271,8 @@ class AiokafkaSession:
         self._loop.run_until_complete(self._producer.stop())
 
     def abandon(self) -> None:
-        self._loop.run_until_complete(asyncio.wait_for(self._producer.stop(), 5))
+        with contextlib.suppress(TimeoutError):
+            self._loop.run_until_complete(asyncio.wait_for(self._producer.stop(), 5))
 
 
 SESSIONS: dict[str, Callable[[Destination], Session]] = {
