@@ -26,6 +26,7 @@ from tests.performance.loads import (
     Sample,
     load_program,
     run_plan,
+    write_fetch_plan,
     write_produce_plan,
 )
 from tests.support.gateway_process import GatewayProcess
@@ -43,12 +44,17 @@ class Row:
     partitions: int = 4
     batches: int = 1
     """The batches of one record that a request has, each for another partition."""
+    fetches: bool = False
 
 
 ROWS = {
-    "one": Row("one-record requests"),
-    "spread": Row("requests with a record for each of 32 partitions", partitions=32, batches=32),
+    "one": Row("produce: one-record requests"),
+    "spread": Row("produce: requests with a record for each of 32 partitions", partitions=32, batches=32),
+    "fetch": Row("fetch: 1,000 B, four fetches at once", fetches=True),
 }
+FETCHED_RECORD_BYTES = 1000
+FETCHED_BATCH_RECORDS = 200
+FILL_REQUESTS = 300
 
 
 class WorkerBroker(SeqgateBroker):
@@ -106,27 +112,13 @@ def create_led_topic(bootstrap: str, name: str, partitions: int, node_id: int) -
 
 def measure(directory: Path, program: list[str], row: Row, count: int, seconds: float) -> Result:
     """Drive all workers at once."""
-
-    def drive(number: int) -> Sample:
-        worker = broker.worker(number)
-        topic, plan = f"bench-{number}", directory / f"{number}.plan"
-        await_api_versions(worker.bootstrap)
-        write_produce_plan(
-            plan,
-            worker,
-            topic,
-            partitions=row.partitions,
-            connections=CONNECTIONS,
-            record_count=1,
-            size=100,
-            batches=row.batches,
-        )
-        return run_plan(program, worker, plan, "produce", seconds=seconds)
-
     with WorkerBroker(directory, count) as broker, ThreadPoolExecutor(count) as threads:
-        for number in range(1, count + 1):
-            create_led_topic(broker.bootstrap, f"bench-{number}", row.partitions, number)
-        samples = list(threads.map(drive, range(1, count + 1)))
+        loads = [
+            _Load(directory, program, row, broker.worker(number), number) for number in range(1, count + 1)
+        ]
+        for load in loads:
+            load.prepare()
+        samples = list(threads.map(lambda load: load.drive(seconds), loads))
     return Result(
         row,
         count,
@@ -136,6 +128,50 @@ def measure(directory: Path, program: list[str], row: Row, count: int, seconds: 
         sum(sample.client_cpu_s for sample in samples) / count,  # each generator sees the CPU of all
         seconds,
     )
+
+
+@dataclass(frozen=True)
+class _Load:
+    """The load of one worker."""
+
+    directory: Path
+    program: list[str]
+    row: Row
+    worker: OneWorker
+    number: int
+
+    @property
+    def topic(self) -> str:
+        return f"bench-{self.number}"
+
+    def prepare(self) -> None:
+        """Create the topic that the worker leads, with records where they are fetched."""
+        await_api_versions(self.worker.bootstrap)
+        create_led_topic(self.worker.bootstrap, self.topic, self.row.partitions, self.number)
+        if self.row.fetches:
+            plan = self._produce_plan(FETCHED_BATCH_RECORDS, FETCHED_RECORD_BYTES)
+            run_plan(self.program, self.worker, plan, "produce", seconds=20, max_requests=FILL_REQUESTS)
+
+    def drive(self, seconds: float) -> Sample:
+        if not self.row.fetches:
+            return run_plan(self.program, self.worker, self._produce_plan(1, 100), "produce", seconds=seconds)
+        plan = self.directory / f"{self.number}.fetch.plan"
+        write_fetch_plan(plan, self.topic, partitions=self.row.partitions)
+        return run_plan(self.program, self.worker, plan, "fetch", seconds=seconds)
+
+    def _produce_plan(self, record_count: int, size: int) -> Path:
+        plan = self.directory / f"{self.number}.plan"
+        write_produce_plan(
+            plan,
+            self.worker,
+            self.topic,
+            partitions=self.row.partitions,
+            connections=CONNECTIONS,
+            record_count=record_count,
+            size=size,
+            batches=self.row.batches,
+        )
+        return plan
 
 
 def table(results: Sequence[Result]) -> str:
