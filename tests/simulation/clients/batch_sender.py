@@ -129,8 +129,9 @@ class BatchSender:
                 if not batch.has_sequence:
                     queue.take_out(batch)
 
-    def expire(self) -> None:
-        """Fail batches older than delivery.timeout.ms; the gap in the sequence must be resolved."""
+    def expire(self) -> bool:
+        """Fail batches older than delivery.timeout.ms, and return whether there were any; a gap in the sequence must be resolved."""
+        is_any = False
         oldest = self._surroundings.now() - self.delivery_timeout_s
         for queue in self.queues.values():
             expired = [batch for batch in (*queue.in_flight, *queue.waiting) if batch.created_at < oldest]
@@ -140,6 +141,8 @@ class BatchSender:
                 if batch.has_sequence:
                     queue.mark_unresolved(batch)
                 self.give_up(queue, batch, "DELIVERY_TIMEOUT")
+                is_any = True
+        return is_any
 
     def send_ready(self, link: Link) -> None:
         """Send as many requests as may be in flight to each gateway, each with at most one batch of every partition."""

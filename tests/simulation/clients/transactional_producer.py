@@ -264,11 +264,11 @@ class TransactionalProducer:
             await self.sender.wait(now + IDLE_S if until is None else until)
 
     def _expire(self) -> None:
-        self.sender.expire()
+        """Abort if a batch has expired, even one that was never sent (TransactionManager.handleFailedBatch)."""
+        if self.sender.expire():
+            self._abort_wanted = True
         for queue in self.sender.queues.values():
-            if queue.unresolved_sequence is not None:
-                queue.unresolved_sequence = None
-                self._abort_wanted = True
+            queue.unresolved_sequence = None
 
     def _maybe_die(self) -> None:
         if not self._surroundings.ending and self._random.random() < self._habits.death_chance:
