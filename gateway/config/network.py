@@ -18,7 +18,7 @@ NODE_SETTINGS = (
         minimum=0,
         section=_NODE,
         doc="Number of this node in Metadata, and its owner name in the blocks of producer ids that it claims. In a cluster each gateway needs its "
-        "own: unset, a gateway keeps the number in its data directory, or takes the lowest one without a live gateway.",
+        "own: unset, a gateway keeps the number in its data directory, or gets the one that was last registered at its address, or else a new one.",
     ),
     Setting(
         name="broker.rack",

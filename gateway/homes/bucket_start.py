@@ -41,6 +41,7 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.membership import ANY_EPOCH, choose_node_id
 from gateway.metadata.records import decode_record
 from gateway.runtime.loop.machine import Machine
+from gateway.runtime.topics.brokers import advertised_endpoint
 from log import Durability
 from log.format.records import iterate_records
 from log.rebuilding import fresh_id, is_as_stopped
@@ -136,6 +137,10 @@ class BucketStart:
             kept=None if last is None else last.node_id,
             last_session=None if last is None else last.session,
             starting=self._starting(),
+            addresses={
+                advertised_endpoint(self._config, listener, listener.port)
+                for listener in self._config.listeners
+            },
         )
 
     def _starting(self) -> Collection[int]:

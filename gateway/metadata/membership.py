@@ -8,6 +8,7 @@ it is about. Source: Kafka's ClusterControlManager, ReplicationControlManager.ha
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import count
 from typing import Final
 
 from kio.schema.errors import ErrorCode
@@ -29,16 +30,41 @@ ANY_EPOCH: Final = -2
 NOT_REGISTERED: Final = -1
 
 
-def free_node_id(image: MetadataImage, starting: Collection[int] = ()) -> tuple[int, int]:
-    """Return the lowest node id without a live broker that is not among `starting`, and the epoch of its last registration: NOT_REGISTERED without any.
+ENDED_IDS_KEPT: Final = 100
+"""Node ids of gateways that have ended and may return at their addresses. With more of these, a gateway at a new address takes the id that
+registered first."""
 
-    The id of a gateway that has ended is free: if that gateway starts again, it gets another one.
+Address = tuple[str, int]
+"""The host and port at which clients reach a gateway."""
+
+
+def free_node_id(
+    image: MetadataImage, starting: Collection[int] = (), addresses: Collection[Address] = ()
+) -> tuple[int, int]:
+    """Return a node id without a live broker that is not among `starting`, and the epoch of its last registration: NOT_REGISTERED without any.
+
+    A gateway gets the id that was last registered at one of its `addresses`, or else the lowest one that was never registered. Do not give it
+    the id of another address: a client connects by the id to the address that it knows, and keeps the connection if the id moves. If the
+    gateway of that address came back under another id, the client would ask the wrong gateway for ever.
     """
-    node_id = LOWEST_NODE_ID
     brokers = image.brokers.by_id
-    while node_id in starting or (node_id in brokers and not brokers[node_id].fenced):
-        node_id += 1
+    ended = [broker for broker in brokers.values() if broker.fenced and broker.broker_id not in starting]
+    known_here = [
+        broker
+        for broker in ended
+        if any((place.host, place.port) in addresses for place in broker.end_points)
+    ]
+    if known_here:
+        node_id = max(known_here, key=_epoch).broker_id
+    elif len(ended) > ENDED_IDS_KEPT:
+        node_id = min(ended, key=_epoch).broker_id
+    else:
+        node_id = next(each for each in count(LOWEST_NODE_ID) if each not in starting and each not in brokers)
     return node_id, epoch_of(image, node_id)
+
+
+def _epoch(broker: RegisterBrokerRecord) -> int:
+    return broker.broker_epoch
 
 
 def choose_node_id(
@@ -47,17 +73,19 @@ def choose_node_id(
     kept: int | None,
     last_session: int | None,
     starting: Collection[int] = (),
+    addresses: Collection[Address] = (),
 ) -> tuple[int, int]:
     """Return the node id of a gateway that none was set for, and the epoch of the id's last registration.
 
     `kept` is the id in its data directory, and `last_session` the session that used the directory last. The gateway keeps its id unless another
-    one is live under it by now. `starting` are the ids of gateways that are about to join.
+    one is live under it by now. `starting` are the ids of gateways that are about to join, and `addresses` those at which clients will reach
+    this one.
     """
     if kept is None:
-        return free_node_id(image, starting)
+        return free_node_id(image, starting, addresses)
     epoch = epoch_of(image, kept)
     if kept in starting or (image.brokers.is_current(kept, epoch) and epoch != last_session):
-        return free_node_id(image, starting)
+        return free_node_id(image, starting, addresses)
     return kept, epoch
 
 

@@ -9,6 +9,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.membership import (
+    ENDED_IDS_KEPT,
     NOT_REGISTERED,
     choose_node_id,
     drain_broker,
@@ -149,10 +150,33 @@ def test_two_gateways_that_want_the_same_free_id_get_different_ones() -> None:
     assert free_node_id(image) == (3, NOT_REGISTERED)
 
 
-def test_the_id_of_a_gateway_that_ended_is_free() -> None:
+def test_the_id_of_a_gateway_that_ended_is_free_at_its_address_only() -> None:
     image = cluster([1, 2])
     carry_out(image, end_session(image, 1, 1))
-    assert free_node_id(image) == (1, 1)
+    assert free_node_id(image, addresses={("host-1.example", 9092)}) == (1, 1)
+    assert free_node_id(image, addresses={("host-2.example", 9092)}) == (3, NOT_REGISTERED)
+    assert free_node_id(image, addresses={("host-1.example", 9093)}) == (3, NOT_REGISTERED)
+    assert free_node_id(image, (1, 3), {("host-1.example", 9092)}) == (4, NOT_REGISTERED)
+
+
+def test_gateways_that_lose_their_disks_at_the_same_time_do_not_swap_their_ids() -> None:
+    image = cluster([1, 2, 3])
+    for node_id in (1, 3):
+        carry_out(image, end_session(image, node_id, node_id))
+    for node_id, session in ((3, 7), (1, 8)):
+        chosen, replaces = free_node_id(image, addresses={(f"host-{node_id}.example", 9092)})
+        assert chosen == node_id
+        assert carry_out(image, register_broker(image, broker(chosen, session), replaces=replaces)) is None
+
+
+def test_of_many_ids_that_ended_the_first_one_goes_to_a_new_address() -> None:
+    kept = range(1, ENDED_IDS_KEPT + 1)
+    image = cluster([500, *kept, 501])
+    for epoch, node_id in enumerate(kept, start=2):
+        carry_out(image, end_session(image, node_id, epoch))
+    assert free_node_id(image)[0] == ENDED_IDS_KEPT + 1
+    carry_out(image, end_session(image, 500, 1))
+    assert free_node_id(image) == (500, 1)
 
 
 @pytest.mark.parametrize(
