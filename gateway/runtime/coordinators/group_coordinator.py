@@ -129,7 +129,7 @@ class GroupCoordinator:
         """Refuse all waiting requests, so that their clients look the coordinator up again."""
         if self._cleaning is not None:
             self._cleaning.cancel()
-        self.shards.lose_all()
+        self.shards.stop()
 
     async def ensure_topic(self) -> None:
         """Create `__consumer_offsets` when a client first looks for a group. Raises Unavailable."""

@@ -76,6 +76,7 @@ class CoordinatorShards(Generic[S]):
         self._on_load = on_load
         self._on_lost = on_lost
         self._loaded: dict[int, LoadedShard[S]] = {}
+        self._is_stopped = False
         self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
         self._tasks: set[asyncio.Task[None]] = set()
         partitions.when_closed.append(self._partition_closed)
@@ -120,6 +121,8 @@ class CoordinatorShards(Generic[S]):
             if loaded.is_current:
                 return loaded
             self.lose(loaded)
+        if self._is_stopped:
+            raise Unavailable
         name = self.topic.name
         partition = self._partitions.get(name, index)
         if (
@@ -188,8 +191,9 @@ class CoordinatorShards(Generic[S]):
             del self._loaded[partition.index]
             self.lose(loaded)
 
-    def lose_all(self) -> None:
-        """Drop every shard, because the gateway stops."""
+    def stop(self) -> None:
+        """Drop every shard and load none any more: a timer of its members would still write when the log is sealed."""
+        self._is_stopped = True
         for loaded in self:
             self.lose(loaded)
 

@@ -139,7 +139,7 @@ class TransactionCoordinator:
         """Stop serving; ends that were decided continue with the next start."""
         for timer in self._timers.values():
             timer.cancel()
-        self.shards.lose_all()
+        self.shards.stop()
 
     def load_led(self) -> None:
         """Load the shards that are led here and not loaded, after a change of leaders: so the ends that were decided are finished."""

@@ -415,3 +415,17 @@ async def eventually(is_met: Callable[[], bool]) -> None:
     async with asyncio.timeout(60.0):
         while not is_met():
             await asyncio.sleep(0.001)
+
+
+async def test_a_partition_that_comes_during_a_stop_is_not_loaded(tmp_path: Path) -> None:
+    async with open_node(tmp_path, *ONE_PARTITION) as node:
+        groups = node.services.coordinators.groups
+        await groups.ensure_topic()
+        await form_group(groups, "g", "a client")
+        groups.stop()
+
+        node.services.partitions.registry.became_ready(OFFSETS_TOPIC, 0)
+
+        assert not any(loaded.is_current for loaded in groups.shards)
+        with pytest.raises(Unavailable):
+            await commit(groups, "g", 1)
