@@ -35,7 +35,7 @@ from gateway.handlers.records.produce_door import refusal_of_all
 from gateway.handlers.records.produce_entries import entries_by_topic
 from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
-from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_by_log, refused_unopened
+from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_now, refused_unopened
 from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
 from gateway.handlers.records.produce_refusal import missing, refuse_acks, refuse_or_close
 from gateway.handlers.records.produce_rights import split_by_right, split_in_slices
@@ -342,7 +342,7 @@ class _Appending:
         max_refused = self._context.node.config.int("seqgate.backlog.refused.producers.max")
         now_ms = self._context.node.clock.now_ms()
         for batch in late:
-            refused_by_log(batch.partition, max_refused, batch.entry.records, now_ms)
+            refused_now(batch.partition, max_refused, batch.entry.records, now_ms)
             batch.rows[batch.position] = ProduceRow(batch.partition.index, REFUSED, -1, -1, -1, _NO_ROOM)
         return self.answer()
 
@@ -355,7 +355,7 @@ class _Appending:
         if partition is None:
             refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
         else:
-            refused_by_log(partition, max_refused, entry.records, now_ms)
+            refused_now(partition, max_refused, entry.records, now_ms)
         rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
 
     def answer(self) -> Answer | Deferred | None:

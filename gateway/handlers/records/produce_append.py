@@ -16,7 +16,7 @@ from gateway.handlers.answering.api import CloseConnection
 from gateway.handlers.records.pending_answer import Topics
 from gateway.handlers.records.produce_door import check_one_batch
 from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
-from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_by_log
+from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_now
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.coordinators.transactions_elsewhere import TookPart
@@ -73,6 +73,8 @@ INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
 SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
 _REFUSED_FOR_NOW: Final = (DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided, StorageFailed)
 """Errors after which the producer sends the batch again; its later batches must not be appended before it."""
+_TRANSACTION_BUSY: Final = (ErrorCode.not_enough_replicas, ErrorCode.concurrent_transactions)
+"""The same, where the transaction can't be written to now."""
 
 
 def appended_row(partition: Partition, info: Appended) -> ProduceRow:
@@ -106,7 +108,7 @@ def append_batch(
     if attributes & SPECIAL_BITS:
         row = _refuse_by_codec(api_version, partition, attributes)
         if row is None and attributes & TRANSACTIONAL_BIT:
-            row = _take_part(services, api_version, partition, records, transactional_id, took_part)
+            row = _take_part(services, api_version, partition, records, transactional_id, now_ms, took_part)
             begins_at_zero = api_version >= FIRST_PRODUCE_THAT_ADDS
         if row is not None:
             return row
@@ -146,9 +148,8 @@ def _row_of_error(
     code = error.kafka_error_code
     if code in SEQUENCE_REFUSALS:
         services.counters.rejections += 1
-    if isinstance(error, _REFUSED_FOR_NOW) and len(records) >= HEADER_BYTES:
-        max_refused = services.node.config.int("seqgate.backlog.refused.producers.max")
-        refused_by_log(partition, max_refused, records, now_ms)
+    if isinstance(error, _REFUSED_FOR_NOW):
+        _remember_refused(services, partition, records, now_ms)
     is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
     appended = not (
         is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
@@ -177,13 +178,18 @@ def _refuse_for_room(
         return None
     room = services.disk_room
     room.refused_batches += 1
-    refused_by_log(
-        partition, services.node.config.int("seqgate.backlog.refused.producers.max"), records, now_ms
-    )
+    _remember_refused(services, partition, records, now_ms)
     if room.is_disk_short:
         message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
         return refused_row(partition, STORAGE_ERROR, message, appended=False)
     return refused_row(partition, REFUSED, _BUCKET_BEHIND, appended=False)
+
+
+def _remember_refused(
+    services: ProduceServices, partition: Partition, records: memoryview, now_ms: int
+) -> None:
+    max_refused = services.node.config.int("seqgate.backlog.refused.producers.max")
+    refused_now(partition, max_refused, records, now_ms)
 
 
 def _refuse_by_codec(api_version: int, partition: Partition, attributes: int) -> ProduceRow | None:
@@ -200,9 +206,13 @@ def _take_part(
     partition: Partition,
     records: memoryview,
     transactional_id: str | None,
+    now_ms: int,
     took_part: TookPart | None,
 ) -> ProduceRow | None:
-    """Add the partition to the batch's transaction; return the refusing row if that fails."""
+    """Add the partition to the batch's transaction; return the refusing row if that fails.
+
+    If the producer sends the batch again, its later batches must not be appended before this one.
+    """
     if transactional_id is None:
         code = ErrorCode.transactional_id_authorization_failed
         return refused_row(partition, int(code), _NO_TRANSACTIONAL_ID, appended=False)
@@ -218,6 +228,8 @@ def _take_part(
         _check_transaction(services, api_version, partition, producer, transactional_id, took_part)
     except (TransactionRefused, Unavailable) as error:
         code = produce_error_code(error, api_version)
+        if code in _TRANSACTION_BUSY:
+            _remember_refused(services, partition, records, now_ms)
         message = f"the transaction of {transactional_id} can't be written to: {error}"
         return refused_row(partition, int(code), message, appended=False)
     return None

@@ -54,8 +54,8 @@ def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_m
     )
 
 
-def refused_by_log(partition: Partition, max_refused: int, records: memoryview | None, now_ms: int) -> None:
-    """Note that the log or the disk had no room for a batch.
+def refused_now(partition: Partition, max_refused: int, records: memoryview | None, now_ms: int) -> None:
+    """Note that a batch was refused for now: by the log, for want of room, or because its transaction can't be written to.
 
     Later batches of its producer must not be appended before it.
     """

@@ -147,6 +147,10 @@ class SpreadClient:
     def sent(self, index: int) -> None:
         self._sequences[self.epoch, index] += 1
 
+    def take_back(self, index: int) -> None:
+        """Begin again with the batch before."""
+        self._sequences[self.epoch, index] -= 1
+
     @property
     def produce_version(self) -> int:
         return 12 if self.is_new else 11

@@ -206,6 +206,26 @@ class TestFaults:
         assert spread.outcomes() == {"a": ["committed"] * 2}
 
     @both_versions
+    async def test_no_later_batch_is_taken_for_the_first_one_after_that(
+        self, cluster: Cluster, is_new: bool
+    ) -> None:
+        spread = await spread_over(cluster)
+        client = SpreadClient(spread, is_new=is_new)
+        await client.init()
+        if not is_new:
+            await client.add(0)
+        cluster.network.lose = Once("AddPartitionsToTxnRequest")
+        assert await client.produce(0, "a") == RETRY
+        client.sent(0)
+        assert await client.produce(0, "b") == RETRY
+        client.take_back(0)
+        assert await client.produce(0, "a") == 0
+        assert await client.produce(0, "b") == 0
+        assert await client.end(commit=True) == 0
+        await ended(spread)
+        assert spread.outcomes() == {"a": ["committed"], "b": ["committed"]}
+
+    @both_versions
     async def test_offsets_whose_question_is_lost_are_sent_again(
         self, cluster: Cluster, is_new: bool
     ) -> None:
