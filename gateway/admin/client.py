@@ -29,7 +29,7 @@ from gateway.admin.request import (
 )
 from gateway.admin.spread_answers import joined
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.cluster.cache.worker_caches import caches_in
+from gateway.cluster.cache.worker_caches import CACHES, caches_in
 from gateway.config import Config
 
 ANSWER_TIMEOUT_S: Final = 40.0
@@ -44,7 +44,8 @@ _shown: set[str] = set()
 A = TypeVar("A")
 B = TypeVar("B")
 WORKERS: Final = "workers"
-"""The directory in the data directory that has a directory for each of several workers."""
+"""The directory in the data directory that has a directory for each of several workers: the one of log.sharing, which takes too long to
+import for a command. A test compares the two."""
 
 
 def ask(data_dir: Path, request: Request[A], *, timeout_s: float = ANSWER_TIMEOUT_S) -> A:
@@ -214,7 +215,8 @@ def _exchange(data_dir: Path, line: bytes, timeout_s: float) -> bytes:
 
 
 def _nobody_on(place: Path) -> str:
-    data_dir = place.parent.parent if place.parent.name == WORKERS else place
+    """Return the sentence that nobody listens on the control socket of a directory, which may be a worker's in the data directory."""
+    data_dir = place.parent.parent if place.parent.name in {WORKERS, CACHES} else place
     if data_dir.is_dir():
         return f"no gateway is running on {data_dir.absolute()}"
     return f"no gateway is running on {data_dir.absolute()}, which is not a directory"

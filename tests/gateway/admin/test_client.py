@@ -8,15 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.client import Client, ask_all
+from gateway.admin import client
+from gateway.admin.client import Client, ask, ask_all
 from gateway.admin.names.messages import NamesRequest
 from gateway.admin.pids.messages import ListBlocksRequest
 from gateway.admin.producers.messages import ListProducersRequest
-from gateway.admin.request import PAGE_ROWS, RUNNING, STOPPED, ControlError
+from gateway.admin.request import PAGE_ROWS, RUNNING, STOPPED, ControlError, NotRunning
 from gateway.admin.server import ControlServer
 from gateway.admin.status.messages import StatusRequest
+from gateway.cluster.cache.worker_caches import begin_caches, cache_of
 from gateway.config import load_config
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore
+from log.sharing import WORKERS
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch
@@ -72,3 +75,19 @@ async def test_the_data_directory_answers_where_no_gateway_runs(tmp_path: Path) 
         client.ask_or_read(NamesRequest(limit=0))
     with pytest.raises(ControlError, match="only a running gateway can answer status"):
         client.ask_or_read(StatusRequest())
+
+
+def test_the_directories_of_workers_have_one_name() -> None:
+    assert client.WORKERS == WORKERS
+
+
+@pytest.mark.parametrize("kind", ["one process", "workers", "workers of a bucket"])
+def test_where_no_gateway_runs_the_data_directory_is_named(tmp_path: Path, kind: str) -> None:
+    if kind == "workers":
+        (tmp_path / WORKERS / "1").mkdir(parents=True)
+    elif kind == "workers of a bucket":
+        begin_caches(tmp_path, 1)
+        cache_of(tmp_path, 1).mkdir()
+    with pytest.raises(NotRunning) as told:
+        ask(tmp_path, StatusRequest())
+    assert str(told.value) == f"no gateway is running on {tmp_path}"
