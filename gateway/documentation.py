@@ -36,7 +36,7 @@ AREAS: Final = (
     ("Client metrics and configuration resources", (71, 72, 74)),
 )
 """The APIs that clients and Kafka's tools send, by area."""
-BETWEEN_BROKERS: Final = frozenset((52, 53, 54, 56, 58, 59, 62, 63, 67, 70, 73, 82, 83, 84, 85, 86, 87))
+BETWEEN_BROKERS: Final = frozenset((52, 53, 54, 56, 58, 59, 62, 67, 70, 73, 82, 83, 84, 85, 86, 87))
 """The APIs that only Kafka's brokers and controllers send to each other."""
 
 _INTRODUCTION: Final = """\
@@ -44,8 +44,8 @@ _INTRODUCTION: Final = """\
 
 Look up here which APIs and versions of the Kafka protocol Seqgate serves, and how each API behaves.
 
-The gateway answers every version in the ranges of the first table, and advertises these ranges in ApiVersions; nothing else is
-served. The ranges are those of Apache Kafka 4.3. A request of another API or version closes the connection, as in Kafka; only
+The gateway answers every version in the ranges of the first table, and advertises these ranges in ApiVersions (BrokerHeartbeat only
+where there are several gateways); nothing else is served. The ranges are those of Apache Kafka 4.3. A request of another API or version closes the connection, as in Kafka; only
 an ApiVersions request of an unknown version is answered, in v0 and with error 35 (KIP-511).
 
 With an authorizer a client needs the rights that each API names. A topic that the client may not describe, and a topic without

@@ -262,6 +262,10 @@ class Gateway:
             not log.offline and log.recovery_point == log.log_end_offset for log in self._log_directory.logs()
         )
         await self.home.resign(is_clean=is_durable)
+        if self._services is not None:
+            # The others lead at once what this gateway has given up, if they hear of it.
+            await self._services.node.news.settled()
+            await self._services.node.peers.close()
         self._log_directory.close(clean=True)
         await self.home.leave(is_clean=is_durable)
 
@@ -285,7 +289,6 @@ class Gateway:
         services.partitions.recompressor.stop()
         await self._jobs.stop()
         await services.node.tasks.stop()
-        await services.node.peers.close()
         services.node.audit.close()
         await services.coordinators.producer_ids.close()
         await services.topics.metadata_log.close()

@@ -131,7 +131,8 @@ CLUSTER_SETTINGS = (
         "seqgate.cluster.metadata.poll.ms",
         500,
         "Milliseconds between two looks whether another gateway has changed the metadata of the cluster: topics, configurations, users, "
-        "access control. A change by this gateway itself, and the answer to a request that would change something, wait for no look.",
+        "access control. A change by this gateway itself, and the answer to a request that would change something, wait for no look. Other gateways "
+        "tell this one of their changes, so a look finds something only where that failed.",
         minimum=10,
         maximum=60_000,
     ),

@@ -72,6 +72,15 @@ def candidates(live: Collection[int], draining: Collection[int]) -> Sequence[int
     return sorted(set(live) - set(draining)) or sorted(live)
 
 
+def led_by(image: MetadataImage, node_id: int) -> int:
+    """Return the number of partitions that a broker leads."""
+    return sum(
+        partition.leader == node_id
+        for topic in image.topics_by_id.values()
+        for partition in topic.partitions.values()
+    )
+
+
 def failover(
     image: MetadataImage, live: Collection[int], draining: Collection[int]
 ) -> Iterator[PartitionRecord]:

@@ -49,6 +49,7 @@ from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.internal_topics import InternalTopics
 from gateway.runtime.topics.metadata_journal import LocalJournal, MetadataJournal
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
+from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.producer_id_source import open_producer_ids, open_store
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
@@ -97,6 +98,8 @@ async def compose(
     brokers = Brokers(metadata_log.image, node_id, config.optional_str("broker.rack"))
     peers = Peers(config, node_id, partial(brokers.peer_address, inter_broker_listener(config)))
     metadata_log.add_listener(peers.metadata_changed)
+    news = MetadataNews(node_id, brokers, peers, lambda: metadata_log.last_offset)
+    metadata_log.when_committed(news.changed)
     partitions = Partitions()
     recoveries = Recoveries(flusher, machine.clock)
     lifecycle = TopicLifecycle(
@@ -148,6 +151,7 @@ async def compose(
             quotas,
             brokers,
             peers,
+            news,
             access=access,
         ),
         partitions=PartitionServices(

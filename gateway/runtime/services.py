@@ -33,6 +33,7 @@ from gateway.runtime.topics.brokers import Brokers, Endpoint
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from gateway.security.acls.access import Access, EverythingAllowed
@@ -56,6 +57,8 @@ class NodeServices:
     """This gateway's advertised addresses, and the other brokers."""
     peers: Peers
     """The client that asks the other gateways."""
+    news: MetadataNews
+    """Tells the other gateways of changes of the metadata."""
     bound: dict[str, Endpoint] = field(default_factory=dict)
     """The address that each listener is bound to, by its name; 0.0.0.0 or :: is every interface."""
     tls_listeners: dict[str, RenewableListener] = field(default_factory=dict)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -31,34 +31,44 @@ _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 def api_versions(apis: Sequence[Api[Any]]) -> Api[TopicServices]:
     """Return the handler that advertises `apis` and itself."""
-    served = sorted(
-        [
-            *((api.key, api.advertised_min_version, api.min_version, api.max_version) for api in apis),
-            (API_KEY, None, MIN_VERSION, MAX_VERSION),
-        ],
-        key=lambda row: row[0],
-    )
+    own = _Row(API_KEY, None, MIN_VERSION, MAX_VERSION)
+    rows = sorted([*map(_row, apis), own])
+    for_gateways = {api.key for api in apis if api.is_between_gateways}
     return Api(
         key=API_KEY,
         name="ApiVersions",
         min_version=MIN_VERSION,
         max_version=MAX_VERSION,
         reaches=reach.topics,
-        begin=_begin(served),
+        begin=_begin([row for row in rows if row.key not in for_gateways], rows),
     )
 
 
-def _begin(served: Sequence[tuple[int, int | None, int, int]]) -> HotHandler[TopicServices]:
+class _Row(NamedTuple):
+    """An API with its versions; `advertised` is the lowest one for clients, where that is another."""
+
+    key: int
+    advertised: int | None
+    minimum: int
+    maximum: int
+
+
+def _row(api: Api[Any]) -> _Row:
+    return _Row(api.key, api.advertised_min_version, api.min_version, api.max_version)
+
+
+def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[TopicServices]:
     def begin(context: RequestContext[TopicServices], request: Any) -> Answer:
         module = response_module(API_KEY, context.api_version)
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
+        served = alone if context.node.brokers.is_alone else among_others
         rows = tuple(
             module.ApiVersion(
-                api_key=key,
-                min_version=minimum if advertised is None else advertised,
-                max_version=maximum,
+                api_key=row.key,
+                min_version=row.minimum if row.advertised is None else row.advertised,
+                max_version=row.maximum,
             )
-            for key, advertised, minimum, maximum in served
+            for row in served
             if error is ErrorCode.none
         )
         features = _features(context, module) if error is ErrorCode.none else {}

@@ -13,6 +13,7 @@ from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.answering.time_limit import TimeLimit
 from gateway.metadata.decision import ApiError
 from gateway.runtime.topics.metadata_log import Decide, MetadataLog
+from gateway.runtime.topics.metadata_news import WAIT_S
 from log import LogError
 
 logger = logging.getLogger(__name__)
@@ -54,4 +55,6 @@ async def change_metadata(
         return ApiError(ErrorCode(error.kafka_error_code), str(error))
     if note is not None:
         note(answer)
+    # A client expects that any gateway knows what this one has acknowledged.
+    await context.node.news.settled(min(WAIT_S, limit.left_s))
     return answer

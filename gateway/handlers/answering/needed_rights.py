@@ -144,6 +144,7 @@ NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
     "UpdateFeatures": (Right(Operation.ALTER, _CLUSTER),),
     "DescribeCluster": (Right(Operation.DESCRIBE, _CLUSTER, _OPERATIONS_FIELD),),
     "DescribeProducers": (Right(Operation.READ, _TOPIC),),
+    "BrokerHeartbeat": (Right(Operation.CLUSTER_ACTION, _CLUSTER),),
     "UnregisterBroker": (Right(Operation.ALTER, _CLUSTER),),
     "DescribeTransactions": (
         Right(Operation.DESCRIBE, _ID),

@@ -53,6 +53,8 @@ class DurableFirst:
         """The number of the newest look at the log."""
         self._seen = 0
         """The number of the newest look that has ended: the state has all that was in the log when it began."""
+        self.when_committed: list[Callable[[], None]] = []
+        """Called after each operation of this process whose records are durable and folded in."""
         self._tasks: set[asyncio.Task[Any]] = set()
         self._next_look: tuple[int, asyncio.Task[None]] | None = None
         """The newest look without an operation, and the number of the newest look that had begun before it."""
@@ -92,7 +94,11 @@ class DurableFirst:
                 await self._look(self._journal.catch_up())
             while True:
                 change = judge()
-                if not change.records or await self._look(self._journal.commit(change.records)):
+                if not change.records:
+                    return change.answer
+                if await self._look(self._journal.commit(change.records)):
+                    for committed in self.when_committed:
+                        committed()
                     return change.answer
 
     async def _look(self, look: Awaitable[A]) -> A:

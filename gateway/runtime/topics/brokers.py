@@ -12,6 +12,7 @@ from gateway.metadata.image import MetadataImage, PartitionImage
 from gateway.peer.address import PeerAddress
 
 NO_LEADER: Final = -1
+NO_EPOCH: Final = -1
 EVERY_INTERFACE: Final = ("", "0.0.0.0", "::")  # noqa: S104 - the gateway compares these addresses, and binds none
 
 
@@ -92,6 +93,11 @@ class Brokers:
     def others(self) -> Sequence[int]:
         """Return the node ids of the live brokers beside this gateway."""
         return [node_id for node_id in self._stored.live(self._node_id) if node_id != self._node_id]
+
+    def epoch_of(self, node_id: int) -> int:
+        """Return the epoch of a broker's registration; -1 without one."""
+        stored = self._stored.by_id.get(node_id)
+        return NO_EPOCH if stored is None else stored.broker_epoch
 
     def on(self, listener_name: str) -> Iterator[Broker]:
         """Yield the brokers that have this listener, in the order of their node ids."""

@@ -76,6 +76,7 @@ class MetadataLog:
         self.image = journal.folded.image
         self._operations = DurableFirst(journal)
         self._under_way: set[Hashable] = set()
+        self._looks: set[asyncio.Task[None]] = set()
 
     def replay(self) -> None:
         """Build the image from the local log, once and before anything else. Raises UnknownRecordError, LogError."""
@@ -90,6 +91,17 @@ class MetadataLog:
     async def catch_up(self) -> None:
         """Fold in everything that is in the log by now, also what others wrote. Raises LogError."""
         await self._operations.look()
+
+    def look_soon(self) -> None:
+        """Begin to fold in everything that is in the log by now; an error is the next caller's."""
+        looking = asyncio.get_running_loop().create_task(self._operations.look())
+        self._looks.add(looking)
+        looking.add_done_callback(self._looked)
+
+    def _looked(self, looking: asyncio.Task[None]) -> None:
+        self._looks.discard(looking)
+        if not looking.cancelled() and (error := looking.exception()) is not None:
+            logger.debug("no look at the metadata of the cluster now: %s", error)
 
     @property
     def last_offset(self) -> int:
@@ -110,6 +122,10 @@ class MetadataLog:
     def is_stored_in(self, log: PartitionLog) -> bool:
         """Return whether this is the local log that stores the metadata."""
         return log is self._folded.log
+
+    def when_committed(self, call: Callable[[], None]) -> None:
+        """Call `call` after each change that this gateway has made, once the change is folded in."""
+        self._operations.when_committed.append(call)
 
     def add_listener(self, listener: Listener) -> None:
         """Call `listener` with the records of every later change."""

@@ -20,6 +20,7 @@ from gateway.security.acls.codes import Operation, ResourceType
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, commit
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain
 
@@ -149,6 +150,19 @@ SAMPLES: Final[dict[str, list[tuple[str, int, Plain]]]] = {
     "DescribeQuorum": [("describe_quorum", 0, {"topics": []})],
     "UpdateFeatures": [("update_features", 1, {"feature_updates": []})],
     "DescribeCluster": [("describe_cluster", 0, {"include_cluster_authorized_operations": True})],
+    "BrokerHeartbeat": [
+        (
+            "broker_heartbeat",
+            0,
+            {
+                "broker_id": OTHER,
+                "broker_epoch": 1,
+                "current_metadata_offset": 0,
+                "want_fence": False,
+                "want_shut_down": False,
+            },
+        )
+    ],
     "UnregisterBroker": [("unregister_broker", 0, {"broker_id": 7})],
     "ListConfigResources": [("list_config_resources", 1, {"resource_types": []})],
     "DescribeTopicPartitions": [("describe_topic_partitions", 0, {"topics": [{"name": "t"}]})],
@@ -267,6 +281,8 @@ PREPARED: Final[dict[str, list[tuple[str, int, Plain]]]] = {
 """The requests that a client with all rights sends first, so that there is something to ask a right for."""
 
 
+AMONG_OTHERS: Final = {"BrokerHeartbeat"}
+"""The APIs of a gateway that does not serve alone."""
 LIST_OPERATIONS: Final = {"Metadata", "DescribeCluster", "DescribeTopicPartitions"}
 """The APIs whose answers list the operations that the client may carry out, so that they ask for all rights."""
 
@@ -334,6 +350,8 @@ async def test_a_request_asks_for_the_rights_of_its_row(node: Node, api: str) ->
             node.services.node.access = Recording()
             if "t" not in node.services.topics.metadata_log.image.topics_by_name:
                 await create(node, "t")
+            if api in AMONG_OTHERS:
+                await commit(node, broker(THIS), broker(OTHER))
             topic_id = node.services.partitions.registry.by_name["t"].topic_id
             client = Asking(node)
             for first in (_FINDS_GROUP, _FINDS_ID, *PREPARED[api]) if api in PREPARED else ():

@@ -42,8 +42,9 @@ class Cluster:
 
     @property
     def asked(self) -> list[tuple[int, str]]:
-        """The node id and the name of each request between the gateways, sorted."""
-        return sorted((to, name) for (_, to, name) in self.network.asked.elements())
+        """The node id and the name of each request between the gateways, sorted; without the news that the metadata has changed."""
+        asked = self.network.asked.elements()
+        return sorted((to, name) for (_, to, name) in asked if name != "BrokerHeartbeat")
 
     async def commit(self, *records: MetadataRecord) -> None:
         """Change the metadata of both gateways."""

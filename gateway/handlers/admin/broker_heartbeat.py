@@ -1,0 +1,116 @@
+"""BrokerHeartbeat (key 63, versions 0–1): learn from another gateway that the metadata has changed, or drain a gateway.
+
+    the request has an offset that this gateway lacks   the gateway looks at the metadata, and answers when it has the offset
+    200 ms later, or in a request without such one      the answer says whether it has
+    `want_shut_down`                                    the broker hands over what it leads; `should_shut_down`: it leads nothing any more
+    `want_shut_down`, and nobody could take it over     INVALID_REQUEST
+    an unknown broker, another epoch than its own       BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
+    without CLUSTER_ACTION on the cluster               CLUSTER_AUTHORIZATION_FAILED, and no look
+    at a gateway that serves alone                      the connection is closed, as for an unknown API
+
+In Kafka brokers send this to the controller, to stay unfenced and to ask whether they may stop. Here the log of a gateway's session
+shows that the gateway lives, so that `want_fence` is refused with INVALID_REQUEST. `seqgate cluster drain` asks for another gateway than
+itself, with the epoch −1: any. ApiVersions names the API only where there are several gateways.
+Source: Kafka's ControllerApis.handleBrokerHeartBeatRequest.
+"""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any, Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering import reach
+from gateway.handlers.answering.api import Api, CloseConnection, RequestContext
+from gateway.handlers.answering.changes import log_change
+from gateway.handlers.answering.metadata_change import change_metadata
+from gateway.handlers.answering.rights import cluster_refusal
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.leadership import led_by
+from gateway.metadata.membership import drain_broker
+from gateway.protocol.messages import build, response_module
+from gateway.runtime.services import TopicServices
+from gateway.runtime.topics.metadata_news import WAIT_S
+from gateway.security.acls.codes import Operation
+
+API_KEY: Final = 63
+_ANY_EPOCH: Final = -1
+"""The default of the field."""
+
+
+async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
+    """Catch up with the sender, and say whether this gateway has."""
+    if context.node.brokers.is_alone:
+        raise CloseConnection("BrokerHeartbeat to a gateway that serves alone")
+    module = response_module(API_KEY, context.api_version)
+    denied = cluster_refusal(context, Operation.CLUSTER_ACTION)
+    if denied is not None:
+        return _answer(module, denied.error_code)
+    if request.want_fence:
+        return _answer(module, ErrorCode.invalid_request)
+    metadata_log = context.services.metadata_log
+    wanted: int = request.current_metadata_offset
+
+    def has_it(_: MetadataImage) -> bool:
+        return metadata_log.last_offset >= wanted
+
+    if not has_it(metadata_log.image):
+        metadata_log.look_soon()
+        await context.services.waiters.until(has_it, WAIT_S)
+    error = _error_of(metadata_log.image, request)
+    if not error and request.want_shut_down:
+        error = await _drain(context, request.broker_id)
+    if error:
+        return _answer(module, error)
+    image = metadata_log.image
+    return build(
+        module.BrokerHeartbeatResponse,
+        error_code=ErrorCode.none,
+        is_caught_up=has_it(image),
+        is_fenced=image.brokers.by_id[request.broker_id].fenced,
+        should_shut_down=request.want_shut_down and not led_by(image, request.broker_id),
+    )
+
+
+def _error_of(image: MetadataImage, request: Any) -> ErrorCode:
+    """Return the error of a request in the name of a broker that is not registered so."""
+    broker = image.brokers.by_id.get(request.broker_id)
+    if broker is None:
+        return ErrorCode.broker_id_not_registered
+    is_any = request.want_shut_down and request.broker_epoch == _ANY_EPOCH
+    is_current = is_any or request.broker_epoch == broker.broker_epoch
+    return ErrorCode.none if is_current else ErrorCode.stale_broker_epoch
+
+
+async def _drain(context: RequestContext[TopicServices], broker_id: int) -> ErrorCode:
+    """Order a gateway to hand over what it leads, unless that was ordered before."""
+    if broker_id in context.services.metadata_log.image.brokers.draining():
+        return ErrorCode.none
+    refused = await change_metadata(context, lambda image: drain_broker(image, broker_id))
+    if refused is not None:
+        return refused.error_code
+    log_change(context, "drained gateway", [broker_id])
+    return ErrorCode.none
+
+
+def _answer(module: ModuleType, error: ErrorCode) -> Any:
+    """Return the answer that refuses a request."""
+    return build(
+        module.BrokerHeartbeatResponse,
+        error_code=error,
+        is_caught_up=False,
+        is_fenced=True,
+        should_shut_down=False,
+    )
+
+
+API = Api(
+    key=API_KEY,
+    name="BrokerHeartbeat",
+    min_version=0,
+    max_version=1,
+    reaches=reach.topics,
+    handle=handle,
+    is_between_gateways=True,
+)
