@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.cluster.membership.earlier_sessions import end_earlier
-from gateway.cluster.metadata.change import decode_change
 from gateway.cluster.metadata.copying import is_copied
 from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.objects.objects import ObjectStore
@@ -39,11 +38,10 @@ from gateway.homes.session_states import session_state
 from gateway.homes.start_checks import StartChecks
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.membership import ANY_EPOCH, choose_node_id
-from gateway.metadata.records import decode_record
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.topics.brokers import advertised_endpoint
+from gateway.runtime.topics.stored_image import image_of
 from log import Durability
-from log.format.records import iterate_records
 from log.rebuilding import fresh_id, is_as_stopped
 
 logger = logging.getLogger(__name__)
@@ -259,15 +257,6 @@ class BucketStart:
         )
         self._cache.restored.update(rebuilt.manifests)
         return shared, restored
-
-
-def image_of(known: SharedLogContent) -> MetadataImage:
-    """Return the metadata that the shared log has. Raises CorruptChange, UnknownRecordError, IncompatibleFormat."""
-    image = MetadataImage()
-    for seq, content in known.changes:
-        for record in iterate_records(decode_change(content, seq).batch):
-            image.replay(decode_record(record.value or b""))
-    return image
 
 
 def _number(sealed: tuple[RegisteredSession, SealedWal]) -> int:

@@ -78,10 +78,11 @@ def status(
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what the bucket holds, what its storage costs, when it was last uploaded to, and whether its last session has ended.
+    """Show what the bucket holds, what its storage costs, when it was last uploaded to, whether its last session has ended, and its gateways.
 
     The write-ahead logs shrink with each upload. An oldest object of more than twice `seqgate.cluster.upload.interval.ms` means that
-    uploads fail: `seqgate status` shows why. Lists all objects: one request for each thousand.
+    uploads fail: `seqgate status` shows why. Lists all objects: one request for each thousand. A gateway that has crashed is shown as
+    live until another has taken over.
 
     With --bootstrap, asks the gateways instead: which of them are live, and how many partitions each leads.
     """
@@ -101,6 +102,9 @@ def status(
         print_json(answer)
     else:
         print_table((Column("cluster"), Column("")), _rows(answer))
+        if answer.gateways is not None:
+            print_lines("")
+            print_gateways(answer.gateways)
 
 
 def _rows(answer: ClusterState) -> list[tuple[str, str]]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gateway.admin.gateways.messages import Gateways
+
 
 class SessionState(msgspec.Struct, frozen=True):
     """The last session of a cluster. `ended` is the reason in its seal; None while the session runs, and after a crash.
@@ -58,6 +60,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     us_dollars_per_month: float
     ended: list[EndedSession] = []
     """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
+    gateways: Gateways | None = None
+    """The gateways by the metadata, in which one that has crashed is live until another takes over; None where none was registered."""
 
 
 class DamagedObject(msgspec.Struct, frozen=True):

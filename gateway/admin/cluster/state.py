@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
+from gateway.admin.gateways.listing import gateways_of
 from gateway.admin.request import ControlError
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, partition_of
 from gateway.cluster.wal.keys import boundary_key, object_key
 from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent, read_shared_log
 from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify
+from gateway.runtime.topics.stored_image import image_of
 
 US_DOLLARS_PER_GIB_MONTH: Final = 0.023
 """S3 Standard in us-east-1, the first 50 TB. Source: https://aws.amazon.com/s3/pricing, "Storage"."""
@@ -32,9 +34,10 @@ async def shared_log(objects: ObjectStore, address: str) -> SharedLogContent:
 async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
     """Return what the bucket holds.
 
-    Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptWalObject, IncompatibleFormat.
+    Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptChange, CorruptWalObject, IncompatibleFormat, UnknownRecordError.
     """
-    known = (await shared_log(objects, address)).sessions
+    content = await shared_log(objects, address)
+    known, image = content.sessions, image_of(content)
     meta = [entry async for entry in objects.list("meta/")]
     parts = [entry async for entry in objects.list(PREFIX)]
     wal = [entry async for entry in objects.list("wal/")]
@@ -54,6 +57,7 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
         last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
         ended=[session for session in ended if session is not None],
+        gateways=gateways_of(image, known[0].cluster_id) if image.brokers.by_id else None,
     )
 
 

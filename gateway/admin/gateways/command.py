@@ -14,7 +14,6 @@ from gateway.admin.options import (
     ConfigFile,
     DataDir,
     OtherCluster,
-    asking,
     asking_either,
     stop,
 )
@@ -74,18 +73,20 @@ def move(
 def drain(
     node_id: NodeId,
     timeout_s: Timeout = 30,
+    bootstrap: OtherCluster = None,
+    command_config: CommandConfig = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,
 ) -> None:
     """Let a gateway hand over all partitions that it leads, and keep new ones away from it.
 
-    Asks the gateway that runs on --data-dir, which can be any gateway of the cluster. A drained gateway goes on to serve clients, so
+    Asks the gateway that runs on --data-dir, or with --bootstrap a gateway on any machine; it can be any gateway of the cluster. A drained gateway goes on to serve clients, so
     that it can be stopped without a pause for anyone; when it starts again, it takes part as before.
 
     Exits with 1 when the gateway still leads partitions after the timeout; it goes on to hand them over.
     """
-    with asking(config_file, data_dir) as client:
+    with asking_either(bootstrap, config_file, data_dir, command_config) as client:
         answer = client.ask(DrainRequest(node_id, timeout_s * 1000))
     if as_json:
         print_json(answer)

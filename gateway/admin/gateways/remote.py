@@ -1,4 +1,4 @@
-"""The gateways of a cluster over the Kafka protocol, and a move of a partition. Every function raises ControlError."""
+"""The gateways of a cluster over the Kafka protocol, moves and drains. Every function raises ControlError."""
 
 from __future__ import annotations
 
@@ -13,15 +13,27 @@ from kio.schema.alter_partition_reassignments.v0.request import (
     ReassignableTopic,
 )
 from kio.schema.alter_partition_reassignments.v0.response import AlterPartitionReassignmentsResponse
+from kio.schema.api_versions.v3.request import ApiVersionsRequest
+from kio.schema.api_versions.v3.response import ApiVersionsResponse
+from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
+from kio.schema.broker_heartbeat.v0.response import BrokerHeartbeatResponse
 from kio.schema.describe_cluster.v2.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v2.response import DescribeClusterResponse
 from kio.schema.elect_leaders.v2.request import ElectLeadersRequest, TopicPartitions
 from kio.schema.elect_leaders.v2.response import ElectLeadersResponse
 from kio.schema.errors import ErrorCode
 from kio.schema.types import BrokerId, TopicName
-from kio.static.primitive import i8, i32, i32Timedelta
+from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from gateway.admin.gateways.messages import GatewayRow, Gateways, GatewaysRequest, Moved, MoveRequest
+from gateway.admin.gateways.messages import (
+    Drained,
+    DrainRequest,
+    GatewayRow,
+    Gateways,
+    GatewaysRequest,
+    Moved,
+    MoveRequest,
+)
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import refusal
 from gateway.admin.remote.names import metadata
@@ -30,6 +42,12 @@ from gateway.admin.request import ControlError
 
 _BROKERS: Final = i8(1)
 _PREFERRED: Final = i8(0)
+_ASK_AGAIN_S: Final = 0.2
+"""The time between two questions whether a drained gateway leads nothing any more."""
+_NOT_DRAINED: Final = {
+    ErrorCode.broker_id_not_registered: "no live gateway has the node id {node_id}",
+    ErrorCode.invalid_request: "no other live gateway can take the partitions of node {node_id}",
+}
 _MOVED: Final = {ErrorCode.none, ErrorCode.election_not_needed}
 
 
@@ -84,6 +102,43 @@ def move(cluster: Cluster, request: MoveRequest) -> Moved:
             if row.error_code not in _MOVED:
                 _check(row.error_code, row.error_message, f"{place} can't be moved")
     return Moved(request.topic, request.partition, request.node_id)
+
+
+def drain(cluster: Cluster, request: DrainRequest) -> Drained:
+    """Order a gateway to hand over all partitions that it leads, by BrokerHeartbeat."""
+    node_id, deadline_s = request.node_id, time.monotonic() + request.timeout_ms / 1000
+    asked = BrokerHeartbeatRequest(
+        broker_id=BrokerId(node_id),
+        current_metadata_offset=i64(-1),
+        want_fence=False,
+        want_shut_down=True,
+    )
+    _check_drains(cluster)
+    while True:
+        answer = ask_broker(cluster.reached, asked, BrokerHeartbeatResponse)
+        if answer.error_code is not ErrorCode.none:
+            raise ControlError(
+                _NOT_DRAINED.get(answer.error_code, f"node {node_id} can't be drained: {{reason}}").format(
+                    node_id=node_id, reason=refusal(answer.error_code.value)
+                )
+            )
+        if answer.should_shut_down or time.monotonic() >= deadline_s:
+            break
+        time.sleep(_ASK_AGAIN_S)
+    if answer.should_shut_down:
+        return Drained(node_id, 0)
+    rows = [row for topic in metadata(cluster.reached, TIMEOUT_S).topics for row in topic.partitions]
+    return Drained(node_id, sum(row.leader_id == node_id for row in rows))
+
+
+def _check_drains(cluster: Cluster) -> None:
+    """Raise ControlError unless the gateway knows the request; another would close the connection without an answer."""
+    named = ApiVersionsRequest(client_software_name="seqgate", client_software_version="1")
+    known = {row.api_key for row in ask_broker(cluster.reached, named, ApiVersionsResponse).api_keys}
+    if BrokerHeartbeatRequest.__api_key__ not in known:
+        raise ControlError(
+            f"the cluster at {cluster.reached.shown} drains no gateway over the network: it is one gateway alone, an older release, or no Seqgate"
+        )
 
 
 def _replicas(cluster: Cluster, request: MoveRequest) -> list[int]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from gateway.admin.gateways import remote as gateways
-from gateway.admin.gateways.messages import GatewaysRequest, MoveRequest
+from gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
 from gateway.admin.groups import remote as groups
 from gateway.admin.groups import remote_reset
 from gateway.admin.groups.messages import (
@@ -37,6 +37,7 @@ A = TypeVar("A")
 OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
     GatewaysRequest: gateways.gateways,
     MoveRequest: gateways.move,
+    DrainRequest: gateways.drain,
     ListProducersRequest: producers.list_producers,
     ListGroupsRequest: groups.list_groups,
     DescribeGroupRequest: groups.describe_group,

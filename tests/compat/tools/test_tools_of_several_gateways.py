@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 
 from gateway.cli import app
 from tests.support.gateway_cluster import GatewayCluster, await_true
+from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool
 
 TOPIC = "tools"
@@ -97,10 +98,38 @@ def test_seqgate_lists_the_gateways_and_moves_a_partition(cluster: GatewayCluste
     assert listed == json.loads(seqgate("status", "--bootstrap", cluster.bootstrap, "--json"))
 
 
-def test_a_drained_gateway_leads_nothing(cluster: GatewayCluster) -> None:
+@pytest.mark.parametrize("way", ["--bootstrap", "--data-dir"])
+def test_a_drained_gateway_leads_nothing(cluster: GatewayCluster, way: str) -> None:
+    """The second order finds the gateway drained; the two ways answer the same."""
     data_dir = str(cluster.gateways[0].data_dir)
-    told = seqgate("drain", "2", "--data-dir", data_dir)
+    asked = (way, cluster.bootstrap if way == "--bootstrap" else data_dir)
+    told = seqgate("drain", "2", *asked)
     assert told == "Node 2 leads nothing any more.\n"
     await_true(lambda: set(cluster.leaders(TOPIC)) == {1}, "every gateway tells that node 1 leads")
     rows = json.loads(seqgate("gateways", "--data-dir", data_dir, "--json"))["gateways"]
     assert [row["state"] for row in rows] == ["live", "draining"]
+    refused = CliRunner().invoke(app, ["cluster", "drain", "1", *asked])
+    assert refused.exit_code == 1
+    assert "no other live gateway can take the partitions of node 1" in refused.output
+    unknown = CliRunner().invoke(app, ["cluster", "drain", "7", *asked])
+    assert "no live gateway has the node id 7" in unknown.output
+
+
+def test_the_status_of_the_bucket_has_the_gateways(cluster: GatewayCluster) -> None:
+    bucket = cluster.settings["seqgate.cluster"]
+    by_bucket = json.loads(seqgate("status", "--cluster", bucket, "--json"))["gateways"]
+    by_gateway = json.loads(seqgate("gateways", "--data-dir", str(cluster.gateways[0].data_dir), "--json"))
+    assert by_bucket == by_gateway
+    ports = {gateway.port for gateway in cluster.gateways}
+    assert {int(row["address"].rpartition(":")[2]) for row in by_bucket["gateways"]} == ports
+    shown = seqgate("status", "--cluster", bucket)
+    for row in by_bucket["gateways"]:
+        assert row["address"] in shown
+
+
+def test_a_gateway_alone_is_not_drained(tmp_path: Path) -> None:
+    """It would close the connection without an answer, as Apache Kafka and older releases do."""
+    with GatewayProcess(tmp_path) as alone:
+        refused = CliRunner().invoke(app, ["cluster", "drain", "1", "--bootstrap", alone.bootstrap])
+    assert refused.exit_code == 1
+    assert "drains no gateway over the network" in refused.output

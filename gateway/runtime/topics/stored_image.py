@@ -1,0 +1,18 @@
+"""The metadata of a cluster as its bucket has it, for a start that has no image yet and for commands without a gateway."""
+
+from __future__ import annotations
+
+from gateway.cluster.metadata.change import decode_change
+from gateway.cluster.wal.sessions import SharedLogContent
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.records import decode_record
+from log.format.records import iterate_records
+
+
+def image_of(known: SharedLogContent) -> MetadataImage:
+    """Return the metadata that the shared log has. Raises CorruptChange, UnknownRecordError, IncompatibleFormat."""
+    image = MetadataImage()
+    for seq, content in known.changes:
+        for record in iterate_records(decode_change(content, seq).batch):
+            image.replay(decode_record(record.value or b""))
+    return image
