@@ -132,9 +132,11 @@ class SufferingGateways:
         self.counts["gateways cut off from the store"] += 1
 
     def _stop(self, number: int, _: float) -> None:
-        self.gateways[number].stop()
-        self.gateways[number].start()
-        self.counts["gateways stopped"] += 1
+        """Stop a gateway. One that has just been taken over ends with an error."""
+        gateway = self.gateways[number]
+        os.kill(gateway.pid, signal.SIGTERM)
+        self.counts["gateways stopped" if gateway.await_end() == 0 else "gateways that ended themselves"] += 1
+        gateway.start()
 
     def _start_those_that_ended(self) -> None:
         """Start the gateways again that were taken over, and have ended themselves."""
