@@ -38,6 +38,8 @@ class ProducerBatch:
     sequence_was_reset: bool = False
     doubtful: bool = False
     in_request: bool = False
+    was_next: bool = False
+    """Whether all earlier batches were acknowledged when the last attempt was sent."""
     done: bool = False
     encoded: bytes = field(default=b"", repr=False)
 

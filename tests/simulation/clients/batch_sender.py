@@ -173,6 +173,7 @@ class BatchSender:
             queue.waiting.popleft()
             if not batch.has_sequence:
                 self._first_time(queue, batch)
+            batch.was_next = queue.is_next(batch.base_sequence)
             drained.append(batch)
         return drained
 
@@ -292,10 +293,14 @@ class BatchSender:
     def _record_refusal(self, queue: PartitionQueue, batch: ProducerBatch, error: ErrorCode) -> None:
         """Record a refusal. "Out of order" is explained only if an earlier batch is not known to be stored, or if brokers may have forgotten this one.
 
-        As with Kafka's producer, five requests may be in flight to the old leader of a partition, and five more to the new one.
+        As with Kafka's producer, five requests may be in flight to the old leader of a partition, and five more to the new one. The new one
+        may acknowledge the earlier batch before the old one's refusal comes.
         """
         if error is ErrorCode.out_of_order_sequence_number:
-            explained = batch.base_sequence != 0 and not queue.is_next(batch.base_sequence)
+            is_next = queue.is_next(batch.base_sequence)
+            if self._surroundings.cluster is not None:
+                is_next = is_next and batch.was_next
+            explained = batch.base_sequence != 0 and not is_next
             explained |= batch.doubtful and queue.sent_after(batch) >= REMEMBERED_BATCHES
         else:
             explained = error in FENCED and self._may_be_fenced()
