@@ -45,6 +45,7 @@ class Connection(asyncio.BufferedProtocol):
         "active",
         "last_active_s",
         "listener_name",
+        "number",
         "peer_host",
         "peer_port",
         "principal",
@@ -60,12 +61,11 @@ class Connection(asyncio.BufferedProtocol):
         """`identify` returns the principal of a client that finished its TLS handshake; it raises Unidentified."""
         self._server = server
         self._identify = identify
-        self.listener_name = listener_name
-        self.principal = ANONYMOUS
+        self.listener_name, self.principal = listener_name, ANONYMOUS
         self.token_id: str | None = None
         self._begin: Begin = server.dispatcher.begin
-        self.peer_host = ""
-        self.peer_port = -1
+        self.peer_host, self.peer_port = "", -1
+        self.number = 0
         self.active = True
         """Whether bytes came since the last `Server.close_idle`."""
         self.last_active_s = 0.0

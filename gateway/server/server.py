@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import logging
 import select
 import socket
@@ -83,6 +84,7 @@ class Server:
         self.refused_connections = 0
         self._config = config
         self._connections: dict[Connection, None] = {}
+        self._numbers = itertools.count(1)
         self._admission = Admission(config, lambda: int(loop.time() * 1000), quotas, handles_limit)
         self._acceptors: dict[str, Acceptor] = {}
         self._turns = HandshakeTurns(loop, config.int("seqgate.handshake.slice.ms") / 1000)
@@ -217,6 +219,7 @@ class Server:
     def admit(self, connection: Connection) -> float | None:
         """Count a new connection; return None, or the time (s) after which to close it because it exceeds a limit."""
         self._connections[connection] = None
+        connection.number = next(self._numbers)
         verdict = self._admission.admit(connection.listener_name, connection.peer_host)
         acceptor = self._acceptors.get(connection.listener_name)
         if verdict.hold_ms and acceptor is not None:

@@ -46,6 +46,7 @@ class _Connection:
     """A connection that notes how its requests begin."""
 
     name = peer_host = listener_name = "fuzz"
+    number = 1
 
     def __init__(self) -> None:
         self.principal = ANONYMOUS

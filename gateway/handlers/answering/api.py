@@ -116,6 +116,8 @@ class Peer(Protocol):
     """The principal that the connection stands for, such as `User:ANONYMOUS`."""
     token_id: str | None
     """The delegation token that the client logged in with, or None."""
+    number: int
+    """The number of the connection, in the order in which the gateway accepted them."""
 
     @property
     def name(self) -> str:

@@ -14,6 +14,7 @@ from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.transactions.late_requests import refuse_late
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
@@ -39,6 +40,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         error = ErrorCode.invalid_group_id
     else:
         producer = Producer(request.producer_id, request.producer_epoch)
+        refuse_late(services.transactions, context.peer, producer)
         try:
             await services.groups.ensure_topic()
             await services.transactions.add_offsets(request.transactional_id, producer, request.group_id, 0)

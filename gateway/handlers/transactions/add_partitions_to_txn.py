@@ -21,6 +21,7 @@ from gateway.coordinator.transaction.rules import VERSION_2, Producer, Transacti
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.rights import NOTHING, refused_topics
+from gateway.handlers.transactions.late_requests import refuse_late
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.messages import build, response_module
@@ -46,6 +47,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         transactional_id = request.v3_and_below_transactional_id
         if context.may_transactional_id(Operation.WRITE, transactional_id):
             hidden = await refused_topics(context, Operation.WRITE, (topic.name for topic in topics))
+            refuse_late(context.services.coordinators.transactions, context.peer, producer)
             errors = await _add(context, transactional_id, producer, topics, hidden)
         else:
             places = ((topic.name, index) for topic in topics for index in topic.partitions)

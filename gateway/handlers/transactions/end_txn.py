@@ -13,6 +13,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import VERSION_2, EndRequest, Producer, TransactionRefused
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.transactions.late_requests import refuse_late
 from gateway.handlers.transactions.transaction_errors import error_code_for
 from gateway.protocol.messages import build, response_type
 from gateway.runtime.operations.operations import Unavailable
@@ -38,6 +39,8 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
     elif not request.transactional_id:
         error = ErrorCode.invalid_request
     else:
+        if asked.client_version < VERSION_2:
+            refuse_late(context.services.transactions, context.peer, asked.producer)
         try:
             producer = await context.services.transactions.end(request.transactional_id, asked)
         except (TransactionRefused, Unavailable) as refused:

@@ -21,6 +21,7 @@ from gateway.config import Config
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction import records as transaction_records
 from gateway.coordinator.transaction import rules
+from gateway.coordinator.transaction.newest_connections import NewestConnections
 from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import (
     EndRequest,
@@ -79,6 +80,7 @@ class TransactionCoordinator:
         self.limits: TransactionLimits
         config.follow(self._take_limits)
         self.endings = TransactionEndings()
+        self.connections = NewestConnections()
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._open_at_start: list[OpenInPartition] | None = None
         """The open transactions of all partitions, collected once for all shards that the start loads."""

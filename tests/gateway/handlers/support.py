@@ -57,6 +57,7 @@ class FakePeer:
     listener_name = "PLAINTEXT"
     principal = "User:ANONYMOUS"
     token_id: str | None = None
+    number = 1
 
     def __init__(self) -> None:
         self.callbacks: dict[Hashable, Callable[[], None]] = {}

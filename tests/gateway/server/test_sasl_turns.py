@@ -30,6 +30,7 @@ class Connection:
 
     name = peer_host = "192.0.2.1"
     listener_name = "SASL"
+    number = 1
 
     def __init__(self) -> None:
         self.principal = ANONYMOUS
