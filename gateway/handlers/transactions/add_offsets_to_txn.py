@@ -40,7 +40,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         error = ErrorCode.invalid_group_id
     else:
         producer = Producer(request.producer_id, request.producer_epoch)
-        refuse_late(services.transactions, context.peer, producer)
+        refuse_late(services.transactions.connections, context.peer, producer)
         try:
             await services.groups.ensure_topic()
             await services.transactions.add_offsets(request.transactional_id, producer, request.group_id, 0)

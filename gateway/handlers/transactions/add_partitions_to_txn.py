@@ -47,7 +47,7 @@ async def handle(context: RequestContext[Services], request: Any) -> Any:
         transactional_id = request.v3_and_below_transactional_id
         if context.may_transactional_id(Operation.WRITE, transactional_id):
             hidden = await refused_topics(context, Operation.WRITE, (topic.name for topic in topics))
-            refuse_late(context.services.coordinators.transactions, context.peer, producer)
+            refuse_late(context.services.coordinators.transactions.connections, context.peer, producer)
             errors = await _add(context, transactional_id, producer, topics, hidden)
         else:
             places = ((topic.name, index) for topic in topics for index in topic.partitions)

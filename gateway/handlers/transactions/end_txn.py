@@ -40,7 +40,7 @@ async def handle(context: RequestContext[CoordinatorServices], request: Any) -> 
         error = ErrorCode.invalid_request
     else:
         if asked.client_version < VERSION_2:
-            refuse_late(context.services.transactions, context.peer, asked.producer)
+            refuse_late(context.services.transactions.connections, context.peer, asked.producer)
         try:
             producer = await context.services.transactions.end(request.transactional_id, asked)
         except (TransactionRefused, Unavailable) as refused:

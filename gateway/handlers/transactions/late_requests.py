@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from gateway.coordinator.transaction.newest_connections import NewestConnections
 from gateway.coordinator.transaction.rules import Producer
 from gateway.handlers.answering.api import CloseConnection, Peer
-from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 
 
-def refuse_late(transactions: TransactionCoordinator, peer: Peer, producer: Producer) -> None:
+def refuse_late(connections: NewestConnections, peer: Peer, producer: Producer) -> None:
     """Close the connection of a request of version 1 if its producer uses a newer connection. Raises CloseConnection.
 
     A client that uses both connections connects again, and then the request is in time.
     """
-    if transactions.connections.is_late(producer, peer.number):
+    if connections.is_late(producer, peer.number):
         raise CloseConnection(
             f"the producer {producer.producer_id} (epoch {producer.producer_epoch}) uses a newer connection for its transactions"
         )

@@ -19,6 +19,7 @@ from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.offset_metadata import metadata_fits
 from gateway.handlers.answering.rights import refused_topics
+from gateway.handlers.transactions.late_requests import refuse_late
 from gateway.handlers.transactions.transaction_errors import FIRST_OFFSETS_THAT_ADD, offset_commit_error_code
 from gateway.protocol.messages import build, response_module
 from gateway.runtime.coordinators.transactions_elsewhere import TookPart
@@ -102,6 +103,9 @@ async def _commit(
         )
     producer = Producer(request.producer_id, request.producer_epoch)
     client_version = VERSION_2 if version >= FIRST_OFFSETS_THAT_ADD else 0
+    if client_version < VERSION_2:
+        connections = context.services.coordinators.transactions.connections_of_offsets
+        refuse_late(connections, context.peer, producer)
     took_part = await _ask_elsewhere(context, request, producer, client_version)
 
     def take_part(place: TopicPartition) -> tuple[Partition, int] | None:

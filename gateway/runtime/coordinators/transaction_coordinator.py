@@ -81,6 +81,8 @@ class TransactionCoordinator:
         config.follow(self._take_limits)
         self.endings = TransactionEndings()
         self.connections = NewestConnections()
+        self.connections_of_offsets = NewestConnections()
+        """The same for TxnOffsetCommit: librdkafka asks the coordinators of transactions and of groups over two connections."""
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self._open_at_start: list[OpenInPartition] | None = None
         """The open transactions of all partitions, collected once for all shards that the start loads."""

@@ -7,11 +7,13 @@ from pathlib import Path
 import pytest
 
 from gateway.coordinator.transaction.states import ONGOING
+from gateway.handlers.answering.api import CloseConnection
 from tests.gateway.handlers.asking import Asking, HungUp
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.wire import Plain
 
+CLOSED = HungUp, CloseConnection
 TOPIC, NAME, GROUP = "t", "payments", "readers"
 
 
@@ -50,6 +52,30 @@ class Client:
         (row,) = answer["results_by_topic_v3_and_below"][0]["results_by_partition"]
         assert row["partition_error_code"] == 0
 
+    async def commit_offset(self, connection: Asking, offset: int) -> None:
+        fields = {
+            "producer_id": 0,
+            "producer_epoch": 0,
+            "group_id": GROUP,
+            "generation_id": -1,
+            "member_id": "",
+        }
+        row = {
+            "partition_index": 0,
+            "committed_offset": offset,
+            "committed_leader_epoch": -1,
+            "committed_metadata": "",
+        }
+        fields |= {"group_instance_id": None, "topics": [{"name": TOPIC, "partitions": [row]}]} | self.fields
+        answer = await connection.ask("txn_offset_commit", 3, **fields)
+        assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+
+    async def offset(self, connection: Asking) -> int:
+        topics = [{"name": TOPIC, "partition_indexes": [0]}]
+        answer = await connection.ask("offset_fetch", 7, group_id=GROUP, topics=topics, require_stable=True)
+        found: int = answer["topics"][0]["partitions"][0]["committed_offset"]
+        return found
+
     async def end(self, connection: Asking) -> int:
         code: int = (await connection.ask("end_txn", 4, committed=True, **self.fields))["error_code"]
         return code
@@ -65,7 +91,7 @@ async def test_an_end_that_was_sent_again_does_not_end_the_next_transaction(tmp_
         assert await client.end(new) == 0
         await client.add(new)
 
-        with pytest.raises(HungUp):
+        with pytest.raises(CLOSED):
             await client.end(old)
 
         transaction = node.services.coordinators.transactions.find(NAME)
@@ -82,11 +108,29 @@ async def test_no_late_request_begins_a_transaction(tmp_path: Path) -> None:
         await client.add(old)
         assert await client.end(client.connect()) == 0
 
-        with pytest.raises(HungUp):
+        with pytest.raises(CLOSED):
             await client.add(old)
-        with pytest.raises(HungUp):
+        with pytest.raises(CLOSED):
             await old.ask("add_offsets_to_txn", 3, group_id=GROUP, **client.fields)
 
         transaction = node.services.coordinators.transactions.find(NAME)
         assert transaction is not None
         assert transaction.state is not ONGOING
+
+
+async def test_late_offsets_do_not_replace_those_of_the_next_transaction(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        client = Client(node)
+        await client.begin()
+        old, new = client.connections[0], client.connect()
+        for offset in (5, 9):
+            await new.ask("add_offsets_to_txn", 3, group_id=GROUP, **client.fields)
+            await client.commit_offset(new, offset)
+            if offset == 5:
+                assert await client.end(new) == 0
+
+        with pytest.raises(CLOSED):
+            await client.commit_offset(old, 5)
+
+        assert await client.end(new) == 0
+        assert await client.offset(new) == 9
