@@ -107,6 +107,11 @@ class MetadataImage:
         """Return the names of the resources of a type that have values set."""
         return self._configs.get(resource_type, _NO_RESOURCES).keys()
 
+    @property
+    def resource_types(self) -> Collection[int]:
+        """The types of the resources that have, or had, values set."""
+        return self._configs.keys()
+
     def topic_configs(self, topic: str) -> Mapping[str, str]:
         """Return the values set on a topic."""
         return self.configs(TOPIC_RESOURCE, topic)
