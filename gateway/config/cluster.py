@@ -137,6 +137,22 @@ CLUSTER_SETTINGS = (
         maximum=60_000,
     ),
     _number(
+        "seqgate.cluster.metadata.snapshot.changes",
+        1_000,
+        "Objects of the metadata log after which the live gateway with the lowest node id writes a snapshot of the metadata. A start on an "
+        "empty disk reads the newest snapshot, and at most about as many objects. A snapshot is as large as the metadata, so many "
+        "partitions want a larger number.",
+        minimum=2,
+        maximum=1_000_000,
+    ),
+    _number(
+        "seqgate.cluster.metadata.snapshot.age.ms",
+        3_600_000,
+        "Milliseconds after which the objects of the metadata log that the last two snapshots stand for are deleted. A gateway that "
+        "stood still for longer finds that it has missed changes, and stops.",
+        minimum=1_000,
+    ),
+    _number(
         "seqgate.cluster.upload.interval.ms",
         600_000,
         "Milliseconds after which the gateway uploads new records of all partitions as parts of their segments, and deletes the objects "

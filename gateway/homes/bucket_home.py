@@ -34,6 +34,7 @@ from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import (
     CorruptRegistration,
+    LogShortened,
     RegisteredSession,
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject
@@ -43,6 +44,7 @@ from gateway.homes.bucket_start import FIRST_WITH_BROKERS, BucketStart, Started
 from gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
 from gateway.homes.home import Ended, Hold, StartFailed
 from gateway.homes.local_cache import LocalCache
+from gateway.homes.metadata_snapshots import MetadataSnapshots
 from gateway.homes.metadata_tail import MetadataTail
 from gateway.homes.session_states import session_state
 from gateway.homes.start_checks import StartChecks
@@ -86,6 +88,7 @@ _UNUSABLE: Final = (
     CorruptChange,
     CorruptWalObject,
     CorruptPart,
+    LogShortened,
     UnknownRecordError,
 )
 
@@ -117,6 +120,7 @@ class BucketHome:
         self._flusher: ObjectFlusher
         self._journal: SharedJournal | None = None
         self._tail: MetadataTail | None = None
+        self._snapshots: MetadataSnapshots | None = None
 
     @property
     def calls(self) -> Counts:
@@ -225,6 +229,10 @@ class BucketHome:
         async def registered() -> Sequence[RegisteredSession]:
             return list(shared.sessions)
 
+        def passed(boundary: int) -> None:
+            image.brokers.forget_ended(boundary)
+            shared.drop({each.session for each in shared.sessions if each.session < boundary})
+
         sessions = StoredSessions(
             self._objects,
             self.wal.session,
@@ -232,7 +240,7 @@ class BucketHome:
             lambda session: session_state(image.brokers, session, FIRST_WITH_BROKERS),
             lambda: services.node.brokers.controller_id == services.node.node_id,
             clock.now_ms,
-            image.brokers.forget_ended,
+            passed,
         )
         limits = UploadLimits(
             self._config.int("seqgate.cluster.upload.interval.ms") / 1000,
@@ -251,6 +259,7 @@ class BucketHome:
             clock.now_ms,
             self._cache.restored,
         )
+        self._uploads.when_collected.append(lambda session: shared.drop({session}))
         self._uploads.start()
         self.readiness.start(services, self._objects, self._machine.storage, sessions, self._uploads)
         services.upkeep.uploads = self._uploads
@@ -261,6 +270,15 @@ class BucketHome:
         has_more, catch_up = self._journal.has_more, services.topics.metadata_log.catch_up
         self._tail = MetadataTail(has_more, catch_up, self._poll_s)
         self._tail.start()
+        self._snapshots = MetadataSnapshots(
+            self._objects,
+            shared,
+            image,
+            sessions.collects,
+            lambda: self._config.int("seqgate.cluster.metadata.snapshot.changes"),
+            clock.now_ms,
+        )
+        self._snapshots.start()
         self._membership = ClusterMembership(
             self._config, self._machine, self._objects, self.wal, services, self.readiness, self._fenced
         )
@@ -271,6 +289,8 @@ class BucketHome:
         if self._membership is not None:
             await self._membership.rest()
         await self.readiness.stop()
+        if self._snapshots is not None:
+            await self._snapshots.stop()
         if self._tail is not None:
             await self._tail.stop()
         await self._cache.stop()

@@ -46,7 +46,7 @@ async def rebuild_directory(
 ) -> tuple[Rebuilt, SharedLog]:
     """Make the directory anew; return what was read, and the shared metadata log behind what the directory has of it.
 
-    `known` is all of `meta/`, read after the logs in `sealed` had ended. Where an older release kept the metadata in write-ahead
+    `known` is all of `meta/`, or a snapshot and what is behind it, read after the logs in `sealed` had ended. Where an older release kept the metadata in write-ahead
     logs and parts, the metadata is copied into the shared log, before anything else is written. Raises CorruptChange and as `rebuild`.
     """
     begun_s = time.monotonic()
@@ -58,7 +58,7 @@ async def rebuild_directory(
     directory = RebuiltDirectory.begin(storage, path, local_session)
     try:
         is_whole = is_copied(known)
-        end_offset = write_metadata(directory, METADATA, changes) if is_whole else 0
+        end_offset = write_metadata(directory, METADATA, changes, known.base) if is_whole else 0
         rebuilt = await rebuild(objects, ranges, directory, METADATA, partial(_read_topics, storage), wanted)
         directory.finish(durability, session.cluster_id, session.node_id)
     except BaseException:

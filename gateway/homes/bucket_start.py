@@ -15,6 +15,7 @@ from typing import Final, NamedTuple
 
 from gateway.cluster.membership.earlier_sessions import end_earlier
 from gateway.cluster.metadata.copying import is_copied
+from gateway.cluster.metadata.reading import read_metadata
 from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
@@ -23,16 +24,18 @@ from gateway.cluster.wal.ended import SessionState
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sealing import SealedWal, seal_all, sealed_at
 from gateway.cluster.wal.sessions import (
+    CLUSTER_VERSION,
     RegisteredSession,
     Session,
     SessionFacts,
     SharedLogContent,
     read_on,
-    read_shared_log,
     register_next,
+    written_version,
 )
 from gateway.config import Config
 from gateway.homes.bucket_rebuild import rebuild_directory
+from gateway.homes.home import StartFailed
 from gateway.homes.local_cache import LocalCache
 from gateway.homes.session_states import session_state
 from gateway.homes.start_checks import StartChecks
@@ -98,7 +101,7 @@ class BucketStart:
         """Start. Waits until the store answers. Raises StartFailed, and the errors of the bucket and of the disk."""
         reads = PersistentReads(self._objects, "the gateway waits to read the metadata")
         self._local = read_local_session(self._machine.storage, str(self._path))
-        self._known = known = await read_shared_log(self._objects)
+        self._known = known = await read_metadata(self._objects)
         self._checks.check_bucket(known)
         # Registered before it seals: of two starts of a node at the same time, the later one seals the earlier.
         session, replaces = await self._register()
@@ -109,6 +112,8 @@ class BucketStart:
             restored: Mapping[PartitionKey, int] | None = self._epochs()
         else:
             shared, restored = await self._rebuild(session, sealed)
+        shared.seconds = self._machine.boot_seconds
+        shared.kept_s = self._config.int("seqgate.cluster.metadata.snapshot.age.ms") / 1000
         shared.sessions = [each for each in known.sessions if each.session < shared.next_seq]
         return Started(session, shared, replaces, restored)
 
@@ -119,11 +124,26 @@ class BucketStart:
         while session is None:
             self._image = image_of(self._known)
             node_id, replaces = self._node_id()
-            session = await register_next(self._objects, node_id, facts, self._known)
+            session = await register_next(
+                self._objects, node_id, facts, self._known, cluster_version=self._written_version()
+            )
         if not self._config.is_set("node.id"):
             self._config.choose("node.id", session.node_id)
             logger.info("node.id is not set; this gateway is node %d", session.node_id)
         return session, replaces
+
+    def _written_version(self) -> int:
+        """Return the version of the bucket's content that this session writes: gateways of an earlier release may still read it.
+
+        Raises StartFailed where the cluster uses a later one than this release knows.
+        """
+        used = self._image.brokers.cluster_version
+        if used > CLUSTER_VERSION:
+            raise StartFailed(
+                f"the cluster in {self._address} uses version {used} of its formats, and this release knows {CLUSTER_VERSION}; start the "
+                "release that the other gateways run, or a later one"
+            )
+        return written_version(self._known, used)
 
     def _node_id(self) -> tuple[int, int]:
         """Return the node id, and the epoch of its last registration, or ANY_EPOCH if the id was set."""

@@ -64,7 +64,8 @@ class StartChecks:
         if local is None:
             return
         last = known.of(local.session)
-        if last is not None and last.cluster_id == local.cluster_id:
+        is_dropped = last is None and known.base is not None and local.session < known.base.seq
+        if (last is not None or is_dropped) and known.cluster_id == local.cluster_id:
             return
         raise StartFailed(
             f"the data directory {self._path} is a cache of the cluster {local.cluster_id}, and {self._address} has no session "

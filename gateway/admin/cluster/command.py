@@ -140,6 +140,12 @@ def _rows(answer: ClusterState) -> list[tuple[str, str]]:
             f"{counted(answer.wal.objects, 'object')}, {count(answer.wal.size_bytes)} bytes"
             + ("" if answer.oldest_wal_ms is None else f", the oldest of {moment(answer.oldest_wal_ms)}"),
         ),
+        (
+            "metadata",
+            f"{counted(answer.metadata.objects, 'object')}, {count(answer.metadata.size_bytes)} bytes; a start reads "
+            f"{counted(answer.changes_behind, 'object')}"
+            + (f" behind the snapshot {count(answer.snapshots[-1])}" if answer.snapshots else ""),
+        ),
         ("last upload", "none yet" if answer.last_upload_ms is None else moment(answer.last_upload_ms)),
         ("storage", f"${answer.us_dollars_per_month:,.4f} a month, by Amazon's list for S3"),
     ]
@@ -154,7 +160,7 @@ def verify(
 ) -> None:
     """Read everything that a start from the bucket would read, and check every checksum.
 
-    Checks the manifests of all partitions, the parts and side files that they name, the write-ahead logs, and that both fit together
+    Checks the metadata and its snapshots, the manifests of all partitions, the parts and side files that they name, the write-ahead logs, and that both fit together
     without a gap. A gateway may run meanwhile. The command reads all of the bucket, and the store charges for the requests.
 
     Exits with 1 when something is damaged or missing.

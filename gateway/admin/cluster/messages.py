@@ -45,7 +45,8 @@ class ClusterState(msgspec.Struct, frozen=True):
     """The content of a bucket.
 
     `oldest_wal_ms` is the time of the oldest object of the write-ahead logs, and `last_upload_ms` that of the newest manifest; None without
-    one. `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
+    one. `metadata` is all of `meta/`; `snapshots` are the numbers of the snapshots there, and `changes_behind` is how many objects a start reads
+    besides the newest sound one. `us_dollars_per_month` is the price of the storage by Amazon's list for S3 Standard in us-east-1.
     """
 
     address: str
@@ -58,6 +59,9 @@ class ClusterState(msgspec.Struct, frozen=True):
     oldest_wal_ms: int | None
     last_upload_ms: int | None
     us_dollars_per_month: float
+    metadata: Held = Held(0, 0)
+    snapshots: list[int] = []
+    changes_behind: int = 0
     ended: list[EndedSession] = []
     """The last sessions that have ended, the newest first: clean stops, and gateways that were taken over."""
     gateways: Gateways | None = None

@@ -8,10 +8,11 @@ from typing import Final
 from gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
 from gateway.admin.gateways.listing import gateways_of
 from gateway.admin.request import ControlError
+from gateway.cluster.metadata.reading import read_metadata
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, partition_of
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent, read_shared_log
+from gateway.cluster.wal.keys import SNAPSHOT_PREFIX, boundary_key, object_key
+from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
 from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify
 from gateway.runtime.topics.stored_image import image_of
 
@@ -23,12 +24,10 @@ MOST_IN_FLIGHT: Final = 64
 """The most objects that a session writes at once: behind its seal, or a missing object, there are no more."""
 
 
-async def shared_log(objects: ObjectStore, address: str) -> SharedLogContent:
-    """Return all of `meta/`, with at least one session. Raises ControlError for a bucket without a cluster, and the errors of `sessions`."""
-    found = await read_shared_log(objects)
+def check_is_cluster(found: SharedLogContent, address: str) -> None:
+    """Check that the bucket has at least one session. Raises ControlError."""
     if not found.sessions:
         raise ControlError(f"{address} holds no cluster; check the address, its prefix included")
-    return found
 
 
 async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
@@ -36,7 +35,8 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
 
     Raises ControlError, StoreFailed, Refused, CorruptRegistration, CorruptChange, CorruptWalObject, IncompatibleFormat, UnknownRecordError.
     """
-    content = await shared_log(objects, address)
+    content = await read_metadata(objects)
+    check_is_cluster(content, address)
     known, image = content.sessions, image_of(content)
     meta = [entry async for entry in objects.list("meta/")]
     parts = [entry async for entry in objects.list(PREFIX)]
@@ -53,6 +53,13 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
         partitions=len(manifests),
         parts=_held(parts),
         wal=_held(wal),
+        metadata=_held(meta),
+        snapshots=[
+            int(entry.key.removeprefix(SNAPSHOT_PREFIX))
+            for entry in meta
+            if entry.key.startswith(SNAPSHOT_PREFIX)
+        ],
+        changes_behind=found.end_seq - (0 if found.base is None else found.base.seq),
         oldest_wal_ms=_oldest(wal, None if last.ended is not None else last.session),
         last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,

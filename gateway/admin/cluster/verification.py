@@ -16,20 +16,30 @@ from crc32c import crc32c
 
 from gateway.admin.cluster.held_bytes import HeldBytes
 from gateway.admin.cluster.messages import DamagedObject, Verification
-from gateway.admin.cluster.state import MOST_IN_FLIGHT, seal_at, shared_log
+from gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
 from gateway.cluster.metadata.change import CorruptChange, decode_change
 from gateway.cluster.metadata.copying import is_copied
+from gateway.cluster.metadata.reading import read_all_metadata, read_metadata, read_snapshot, snapshot_seqs
+from gateway.cluster.metadata.snapshot import CorruptSnapshot
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key, partition_of
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.wal.boundary import read_boundary, read_sessions_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key, registration_key
+from gateway.cluster.wal.keys import (
+    SESSIONS_BOUNDARY_KEY,
+    SHORTENED_KEY,
+    boundary_key,
+    object_key,
+    registration_key,
+    snapshot_key,
+)
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
 from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode
 from gateway.metadata.image import MetadataImage
-from gateway.metadata.records import decode_record
+from gateway.metadata.records import UnknownRecordError, decode_record
+from log import IncompatibleFormat, LogError
 from log.format.records import iterate_records
 
 READ_AT_ONCE: Final = 8
@@ -49,8 +59,10 @@ async def verify(
     Raises ControlError for a bucket without a cluster, CorruptRegistration, IncompatibleFormat, Refused.
     """
     check = _Check(objects, progress)
-    known = await shared_log(objects, address)
+    known = await check.shared_log()
+    check_is_cluster(known, address)
     check.metadata(known)
+    await check.snapshots()
     await check.history()
     first = await check.first_session()
     for session in known.sessions:
@@ -87,9 +99,35 @@ class _Check:
 
     # --- the shared metadata log
 
+    async def shared_log(self) -> SharedLogContent:
+        """Return all of `meta/` that a start could read, also if newer snapshots were damaged. Raises as `read_metadata`."""
+        try:
+            return await read_all_metadata(self._objects)
+        except CorruptSnapshot as error:
+            self._is_damaged(SHORTENED_KEY, error)
+            return await read_metadata(self._objects)
+
+    async def snapshots(self) -> None:
+        """Check all snapshots of the metadata. Raises Refused."""
+        for seq in await snapshot_seqs(self._reads):
+            try:
+                found = await read_snapshot(self._reads, seq)
+                if found is not None:
+                    for batch in found.batches:
+                        for record in iterate_records(batch):
+                            decode_record(record.value or b"")
+                    self._was_read(sum(map(len, found.batches)))
+            except (CorruptSnapshot, UnknownRecordError, LogError, IncompatibleFormat) as error:
+                self._is_damaged(snapshot_key(seq), error)
+
     def metadata(self, known: SharedLogContent) -> None:
         """Check all changes of the metadata. Raises UnknownRecordError, LogError, IncompatibleFormat."""
         image, end_offset = MetadataImage(), 0
+        if known.base is not None:
+            end_offset = known.base.next_offset
+            for batch in known.base.batches:
+                for record in iterate_records(batch):
+                    image.replay(decode_record(record.value or b""))
         for seq, content in known.changes:
             try:
                 change = decode_change(content, seq)

@@ -30,6 +30,8 @@ def is_copied(content: SharedLogContent) -> bool:
     if content.changes:
         seq, last = content.changes[-1]
         return decode_change(last, seq).kind != PIECE
+    if content.base is not None:
+        return True
     return all(known.cluster_version >= SHARED_METADATA_SINCE for known in content.sessions)
 
 

@@ -9,7 +9,7 @@ any crash. A side file is written where its row comes; a later row of the same f
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -19,6 +19,8 @@ from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
 from gateway.cluster.rebuild.restoring import Restored, restore
 from gateway.cluster.wal.ended import EndedSession, WalRange
+from gateway.cluster.wal.sessions import Snapshot
+from log.format.record_batch import parse_header
 from log.rebuilding import RebuiltDirectory
 
 SEGMENT_BYTES: Final = 256 * 1024 * 1024
@@ -106,22 +108,37 @@ def _raise_first(restored: Restored) -> None:
 
 
 def write_metadata(
-    directory: RebuiltDirectory, metadata: MetadataPlace, changes: Iterable[StoredChange]
+    directory: RebuiltDirectory,
+    metadata: MetadataPlace,
+    changes: Iterable[StoredChange],
+    snapshot: Snapshot | None = None,
 ) -> int:
-    """Stage the metadata log of these changes, from the first one on; return its end offset.
+    """Stage the metadata log of a snapshot and these changes; without a snapshot, the first change begins the log. Return its end offset.
 
-    Raises CorruptChange if a change does not follow on the one before it, OSError.
+    With a snapshot the log begins at the offset of the snapshot's first record. Raises CorruptChange if a change does not follow on what
+    is before it, OSError.
     """
     directory.partitions.stage(metadata.topic_id, 0)
-    base = position = end_offset = 0
-    for change in changes:
-        if change.base_offset != end_offset:
+    end_offset = 0 if snapshot is None else parse_header(snapshot.batches[0]).base_offset
+    base, position = end_offset, 0
+    for batch, seq in _metadata_batches(changes, snapshot):
+        header = parse_header(batch)
+        if header.base_offset != end_offset:
             raise CorruptChange(
-                f"change {change.seq} of the metadata begins at the offset {change.base_offset}, and the changes before it end at {end_offset}."
+                f"change {seq} of the metadata begins at the offset {header.base_offset}, and the changes before it end at {end_offset}."
             )
-        if position and position + len(change.batch) > SEGMENT_BYTES:
+        if position and position + len(batch) > SEGMENT_BYTES:
             base, position = end_offset, 0
-        directory.partitions.write(metadata.topic_id, 0, base, position, change.batch)
-        position += len(change.batch)
-        end_offset = change.end_offset
+        directory.partitions.write(metadata.topic_id, 0, base, position, batch)
+        position += len(batch)
+        end_offset = header.last_offset + 1
     return end_offset
+
+
+def _metadata_batches(
+    changes: Iterable[StoredChange], snapshot: Snapshot | None
+) -> Iterator[tuple[bytes, int]]:
+    """Yield the record batches of the metadata, each with the number of its snapshot or change."""
+    if snapshot is not None:
+        yield from ((batch, snapshot.seq) for batch in snapshot.batches)
+    yield from ((change.batch, change.seq) for change in changes)

@@ -35,7 +35,7 @@ class Collection:
 
         A boundary that is further stays. Raises CorruptWalObject, IncompatibleFormat, Refused.
         """
-        before = await self._move_boundary(boundary_key(node_id, session), boundary)
+        before = await self.move_boundary(boundary_key(node_id, session), boundary)
         await self.delete(object_key(node_id, session, seq) for seq in range(before, boundary))
         return max(0, boundary - before)
 
@@ -47,7 +47,7 @@ class Collection:
 
     async def end_sessions(self, below: int) -> None:
         """Note that all sessions with a lower number are sealed and collected. Raises as `collect`."""
-        await self._move_boundary(SESSIONS_BOUNDARY_KEY, below)
+        await self.move_boundary(SESSIONS_BOUNDARY_KEY, below)
 
     async def delete(self, keys: Iterable[str]) -> None:
         """Delete objects, several at once. Waits until the store answers. Raises Refused."""
@@ -67,8 +67,8 @@ class Collection:
             await asyncio.gather(*deleting, return_exceptions=True)
             raise
 
-    async def _move_boundary(self, key: str, boundary: int) -> int:
-        """Raise the boundary of the session's log to `boundary`. Return the previous boundary."""
+    async def move_boundary(self, key: str, boundary: int) -> int:
+        """Raise the boundary at this key to `boundary`, by a conditional replacement; return the previous one. Waits and raises as `collect`."""
         first = None
         conflicts = self._reads.conflicts()
         while True:

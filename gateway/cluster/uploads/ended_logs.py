@@ -74,6 +74,8 @@ class EndedLogs:
         self._turn = asyncio.Lock()
         self._done: set[int] = set()
         """The sessions whose logs have no object left but the seal, from the boundary of sessions on."""
+        self.when_collected: list[Callable[[int], None]] = []
+        """Called with the number of each session whose log has no object left but the seal."""
 
     async def uncovered(self) -> Collection[PartitionKey]:
         """Return the partitions that no manifest covers so far. Raises as `collect`."""
@@ -101,6 +103,8 @@ class EndedLogs:
                 deleted += await self._deletions.collect_sealed(node_id, session, end_seq)
                 self._done.add(session)
                 del self._logs[session]
+                for collected in self.when_collected:
+                    collected(session)
         if self._done:
             # In this order: a session that ends between the two calls is in both answers, and with the other order in none.
             running = await self._sessions.first_running()

@@ -114,6 +114,11 @@ class Uploads:
         """Begin to run rounds in the background."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="uploads")
 
+    @property
+    def when_collected(self) -> list[Callable[[int], None]]:
+        """Called with the number of each ended session whose log this gateway has emptied."""
+        return self._ended.when_collected
+
     async def stop(self) -> None:
         """End the rounds. What is unfinished is left to the next session."""
         if self._task is not None:

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 from gateway.cluster.objects.objects import Missing
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key
+from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, SHORTENED_KEY, boundary_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import CorruptWalObject
 from log import IncompatibleFormat
@@ -52,6 +52,11 @@ async def read_boundary(reads: PersistentReads, node_id: int, session: int) -> i
 async def read_sessions_boundary(reads: PersistentReads) -> int:
     """Return the number below which all sessions are sealed and their objects deleted. Raises as `read_boundary`."""
     return await _read(reads, SESSIONS_BOUNDARY_KEY)
+
+
+async def read_shortened(reads: PersistentReads) -> int:
+    """Return the number below which objects of `meta/` may be deleted. Raises as `read_boundary`."""
+    return await _read(reads, SHORTENED_KEY)
 
 
 async def _read(reads: PersistentReads, key: str) -> int:

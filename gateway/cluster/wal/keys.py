@@ -24,3 +24,12 @@ def registration_key(session: int) -> str:
 
 SESSIONS_BOUNDARY_KEY: Final = "meta/boundary"
 """The key of the boundary of sessions: those with a lower number are sealed, and no object of their logs is needed."""
+
+SNAPSHOT_PREFIX: Final = "meta/snapshot/"
+SHORTENED_KEY: Final = "meta/shortened"
+"""The key of the boundary of the metadata log: objects of `meta/` below it may be deleted, because snapshots have what they say."""
+
+
+def snapshot_key(seq: int) -> str:
+    """Return the key of the snapshot of the metadata before object `seq` of `meta/`."""
+    return f"{SNAPSHOT_PREFIX}{seq:020}"

@@ -22,13 +22,18 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gateway.cluster.objects.objects import AlreadyThere, Missing, ObjectStore, StoreFailed
+from gateway.cluster.wal.boundary import read_shortened
 from gateway.cluster.wal.keys import registration_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import NONCE_BYTES
 from log import IncompatibleFormat
 
-CLUSTER_VERSION: Final = 3
-"""The version of what this release writes into a bucket. A release that changes a format there, or adds one, raises it."""
+CLUSTER_VERSION: Final = 4
+"""The newest version of a bucket's content that this release knows. A release that changes a format there, or adds one, raises it."""
+LEAST_VERSION: Final = 3
+"""The version that this release writes while gateways of an earlier release are live, or may be."""
+SNAPSHOTS_SINCE: Final = 4
+"""The first cluster version whose `meta/` has snapshots, and may be shortened."""
 _VERSION: Final = 1
 SHARED_METADATA_SINCE: Final = 3
 """The first cluster version whose metadata is in `meta/`; before, it was in write-ahead logs and parts, as that of any partition."""
@@ -44,6 +49,10 @@ WAITING: Final = "the gateway waits to register its session"
 
 class CorruptRegistration(Exception):
     """The bytes are no registration of a session. The message names the object and what is wrong."""
+
+
+class LogShortened(Exception):
+    """The objects of `meta/` that this process would read next were deleted: the process stood still for too long. Start it again."""
 
 
 class SessionFacts(NamedTuple):
@@ -78,15 +87,57 @@ class RegisteredSession(NamedTuple):
     release: str
 
 
+class Snapshot(NamedTuple):
+    """The metadata of the cluster before object `seq` of `meta/`: an image as record batches, and the sessions that still matter."""
+
+    seq: int
+    next_offset: int
+    """The offset after the last record before `seq`, and after the last one of `batches`."""
+    cluster_id: str
+    kept_end: int | None
+    """The number behind the first registration of a session that writes cluster version SNAPSHOTS_SINCE; None without one.
+
+    The objects up to there stay for ever, because an earlier release reads `meta/` from the beginning. So it meets that registration,
+    which refuses it with a sentence, and it never creates an object in a place that was emptied.
+    """
+    sessions: tuple[RegisteredSession, ...]
+    batches: tuple[bytes, ...]
+    """The records of the image. Their offsets have no gaps, and end at `next_offset`."""
+
+
 @dataclass
 class SharedLogContent:
-    """The objects of `meta/` from the first one on, as far as they were read."""
+    """The objects of `meta/`, as far as they were read: from the first one on, or what a snapshot has instead of the first ones."""
 
     sessions: list[RegisteredSession] = field(default_factory=list)
     changes: list[tuple[int, bytes]] = field(default_factory=list)
     """The number and content of each change."""
     end_seq: int = 0
     """The number of the first object that was not read."""
+    base: Snapshot | None = None
+    """The snapshot that stands for all objects before its number."""
+
+    @classmethod
+    def behind(cls, snapshot: Snapshot | None) -> SharedLogContent:
+        """Return the content of a snapshot, or that of an empty log."""
+        if snapshot is None:
+            return cls()
+        return cls(list(snapshot.sessions), end_seq=snapshot.seq, base=snapshot)
+
+    @property
+    def cluster_id(self) -> str | None:
+        """The id of the cluster; None while no session was registered."""
+        if self.base is not None:
+            return self.base.cluster_id
+        return self.sessions[0].cluster_id if self.sessions else None
+
+    @property
+    def kept_end(self) -> int | None:
+        """The number behind the objects of `meta/` that stay for ever, if these are known: see `Snapshot.kept_end`."""
+        if self.base is not None and self.base.kept_end is not None:
+            return self.base.kept_end
+        versions = ((each.session, each.cluster_version) for each in self.sessions)
+        return next((session + 1 for session, version in versions if version >= SNAPSHOTS_SINCE), None)
 
     def add(self, content: bytes) -> None:
         """Add the next object. Raises CorruptRegistration, IncompatibleFormat."""
@@ -132,7 +183,7 @@ async def register(
     """Register a new session of this node, behind all others. Waits until the store answers.
 
     Adds to `known` what it has not read, up to the registration. The cluster id is that of the first session. Raises
-    IncompatibleFormat where a later release registered a session, CorruptRegistration, Refused.
+    IncompatibleFormat where a later release registered a session, CorruptRegistration, LogShortened, Refused.
     """
     known = SharedLogContent() if known is None else known
     await read_on(PersistentReads(objects, WAITING, chance), known)
@@ -142,28 +193,40 @@ async def register(
             return session
 
 
+def written_version(known: SharedLogContent, used: int) -> int:
+    """Return the cluster version of what a new session writes, where the metadata says that the cluster uses the version `used`.
+
+    Gateways of an earlier release may read the bucket until all live ones know a later version. An empty bucket has none.
+    """
+    return max(LEAST_VERSION, used) if known.end_seq else CLUSTER_VERSION
+
+
 async def register_next(
     objects: ObjectStore,
     node_id: int,
     facts: SessionFacts,
     known: SharedLogContent,
     *,
+    cluster_version: int | None = None,
     chance: random.Random | None = None,
 ) -> Session | None:
     """Register a new session right behind `known`; None if another object came first, which is then added to `known`.
 
-    So the node id may be chosen by all that comes before the registration. Waits and raises as `register`.
+    So the node id may be chosen by all that comes before the registration. `cluster_version` is the version of what the session writes,
+    by default the newest; a release that does not know it refuses the bucket. Waits and raises as `register`.
     """
+    reads = PersistentReads(objects, WAITING, chance)
     nonce = secrets.token_bytes(NONCE_BYTES)
     number = known.end_seq
-    cluster_id = known.sessions[0].cluster_id if known.sessions else facts.cluster_id
+    cluster_id = known.cluster_id or facts.cluster_id
+    version = CLUSTER_VERSION if cluster_version is None else cluster_version
     registered = RegisteredSession(
-        number, node_id, nonce, cluster_id, CLUSTER_VERSION, facts.now_ms, facts.host, facts.release
+        number, node_id, nonce, cluster_id, version, facts.now_ms, facts.host, facts.release
     )
     content = encode_registration(registered)
-    present = await create_or_read(
-        PersistentReads(objects, WAITING, chance), registration_key(number), content
-    )
+    present = await create_or_read(reads, registration_key(number), content)
+    # A start that stood still may have found the place empty because the object there was deleted.
+    await check_not_shortened(reads, number)
     known.add(present)
     return Session(number, node_id, nonce, cluster_id) if present == content else None
 
@@ -177,7 +240,7 @@ async def sessions(objects: ObjectStore, *, chance: random.Random | None = None)
 
 
 async def read_shared_log(objects: ObjectStore, *, chance: random.Random | None = None) -> SharedLogContent:
-    """Return all objects of `meta/`. Raises as `sessions`."""
+    """Return all objects of `meta/`, of a log that was never shortened. Raises LogShortened, and as `sessions`."""
     content = SharedLogContent()
     reads = PersistentReads(objects, "the gateway waits to read the sessions of the cluster", chance)
     await read_on(reads, content)
@@ -253,8 +316,27 @@ async def create_or_read(
 async def read_on(reads: PersistentReads, content: SharedLogContent) -> None:
     """Read the objects that follow. A listing may be old, so it only tells how many objects there are at least.
 
-    Raises CorruptRegistration, IncompatibleFormat, Refused.
+    Raises CorruptRegistration, IncompatibleFormat, LogShortened, Refused.
     """
+    begin = content.end_seq
+    await _read_on(reads, content, begin)
+    await check_not_shortened(reads, begin)
+
+
+async def check_not_shortened(reads: PersistentReads, seq: int) -> None:
+    """Check that object `seq` of `meta/`, if it is there or missing, was never deleted.
+
+    Call this after the object was read, found missing or created. Raises LogShortened, IncompatibleFormat, CorruptWalObject, Refused.
+    """
+    boundary = await read_shortened(reads)
+    if seq < boundary:
+        raise LogShortened(
+            f"the metadata log in the bucket begins at object {boundary} by now, and this process would continue at {seq}; start the "
+            "gateway again"
+        )
+
+
+async def _read_on(reads: PersistentReads, content: SharedLogContent, begin: int) -> None:
     known = await reads.answered(lambda: _listed_end(reads.objects, content.end_seq))
     while True:
         first = content.end_seq
@@ -263,6 +345,7 @@ async def read_on(reads: PersistentReads, content: SharedLogContent) -> None:
             if found is not None:
                 content.add(found)
             elif content.end_seq < known:
+                await check_not_shortened(reads, begin)
                 raise CorruptRegistration(
                     f"{registration_key(content.end_seq)} is missing, and later objects are there. Somebody deleted it; without it "
                     "nobody can tell which write-ahead logs and which metadata the cluster has."

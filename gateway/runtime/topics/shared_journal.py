@@ -14,7 +14,8 @@ from typing import Any, NoReturn, TypeVar
 from gateway.cluster.metadata.change import CorruptChange, StoredChange
 from gateway.cluster.metadata.shared_log import MOST_LOOKS, Entry, SharedLog
 from gateway.cluster.objects.objects import Refused
-from gateway.cluster.wal.sessions import CorruptRegistration
+from gateway.cluster.wal.sessions import CorruptRegistration, LogShortened
+from gateway.cluster.wal.wal_object import CorruptWalObject
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord, UnknownRecordError, decode_record
 from gateway.runtime.loop.clock import Clock
@@ -105,7 +106,13 @@ class SharedJournal:
             return running.result()
         except Refused as error:
             raise StorageFailed(f"the store refuses a change of the metadata: {error}") from error
-        except (CorruptChange, CorruptRegistration, IncompatibleFormat) as error:
+        except (
+            CorruptChange,
+            CorruptRegistration,
+            CorruptWalObject,
+            LogShortened,
+            IncompatibleFormat,
+        ) as error:
             self._end(f"the metadata of the cluster can't be read: {error}", error)
 
     async def _take(self, entry: Entry) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.cluster.metadata.change import decode_change
+from gateway.cluster.metadata.reading import metadata_batches
 from gateway.cluster.wal.sessions import SharedLogContent
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import decode_record
@@ -12,7 +12,7 @@ from log.format.records import iterate_records
 def image_of(known: SharedLogContent) -> MetadataImage:
     """Return the metadata that the shared log has. Raises CorruptChange, UnknownRecordError, IncompatibleFormat."""
     image = MetadataImage()
-    for seq, content in known.changes:
-        for record in iterate_records(decode_change(content, seq).batch):
+    for batch in metadata_batches(known):
+        for record in iterate_records(batch):
             image.replay(decode_record(record.value or b""))
     return image

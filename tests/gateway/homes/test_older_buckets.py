@@ -44,6 +44,7 @@ def older_release() -> Iterator[None]:
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sessions, "CLUSTER_VERSION", 2)
+        patch.setattr(sessions, "LEAST_VERSION", 2)
         patch.setattr(BucketHome, "open_journal", None)
         patch.setattr(bucket_rebuild, "copy_log", copy_nothing)
         patch.setattr(_Import, "_copy_metadata", upload_metadata)

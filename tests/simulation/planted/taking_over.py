@@ -162,9 +162,10 @@ def failed_change_taken_for_success() -> list[Change]:
 def changes_of_others_left_out() -> list[Change]:
     """a start makes the metadata of the changes before the last session, and misses the later ones"""
 
-    def write(directory: Any, metadata: Any, changes: Sequence[StoredChange]) -> int:
+    def write(directory: Any, metadata: Any, changes: Sequence[StoredChange], snapshot: Any) -> int:
         last = max((each.session for each in changes), default=0)
-        return write_metadata(directory, metadata, [each for each in changes if each.session < last])
+        earlier = [each for each in changes if each.session < last]
+        return write_metadata(directory, metadata, earlier, snapshot)
 
     write_metadata = bucket_rebuild.write_metadata
     return [(bucket_rebuild, "write_metadata", write)]

@@ -67,7 +67,7 @@ def deleted_before_the_boundary() -> list[Change]:
     async def stay(*_: object) -> int:
         return 0
 
-    return [(Collection, "_move_boundary", stay)]
+    return [(Collection, "move_boundary", stay)]
 
 
 @bucket_fault

@@ -161,7 +161,9 @@ class TestContent:
 
     @pytest.mark.parametrize("field", ["version", "cluster_version"])
     def test_a_later_version_is_refused_whatever_else_it_has(self, field: str) -> None:
-        later = json.dumps({"version": 1, "cluster_version": 1, field: 4, "new": True}).encode()
+        later = json.dumps(
+            {"version": 1, "cluster_version": 1, field: CLUSTER_VERSION + 1, "new": True}
+        ).encode()
         with pytest.raises(IncompatibleFormat, match=r"meta/00000000000000000003 .* run that release"):
             decode_registration(later, 3)
 
