@@ -118,6 +118,8 @@ def _in_bucket(seed: int, plan: Plan, befalls: Mapping[str, float]) -> Plan:
         ),
         "seqgate.cluster.cache.bytes": Random(f"cache plan {seed}").choice((0, 1 << 14, -1)),
         "seqgate.cluster.orphan.age.ms": Random(f"sweeps plan {seed}").choice((1_000, 5_000, RARE_SWEEPS_MS)),
+        "seqgate.cluster.metadata.snapshot.changes": Random(f"snapshots plan {seed}").choice((2, 5, 1_000)),
+        "seqgate.cluster.metadata.snapshot.age.ms": 1_000,
     }
     settings = {name: value for name, value in settings.items() if name not in plan.profile.settings}
     store = CALM if plan.profile.zombies else chance.choice(FAULTY_STORES)

@@ -9,18 +9,31 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from gateway.cluster.metadata.change import CHANGE, StoredChange, encode_change, placed_batch
+from gateway.cluster.metadata.snapshot import encode_snapshot, image_batches
+from gateway.cluster.wal.keys import registration_key, snapshot_key
+from gateway.cluster.wal.sessions import RegisteredSession, Snapshot
 from gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
+    ConfigRecord,
     PartitionRecord,
     ProducerIdsRecord,
     RegisterBrokerRecord,
     RemoveTopicRecord,
     TopicRecord,
     UnregisterBrokerRecord,
+    encode_record,
 )
+from gateway.runtime.topics.metadata_journal import change_batch
 from tests.simulation.checkers import check
 from tests.simulation.checkers.metadata_changes import Change, changes_of, unfit_changes
 from tests.simulation.checkers.sealed import Confirmed, Sealed, SessionName, confirmed_behind_seals
+from tests.simulation.checkers.shortened_metadata import (
+    Taken,
+    first_objects,
+    strange_takes,
+    wrong_snapshots,
+)
 from tests.simulation.events_of_clusters import EpochsRead, LedBy
 from tests.simulation.history import History, OffsetListed
 from tests.simulation.story import P0, P1, Story, rec
@@ -220,3 +233,51 @@ class TestMetadata:
         del bucket.objects["meta/00000000000000000002"]
         _, breaches = changes_of(bucket)
         assert len(breaches) == 1
+
+
+class TestShortenedMetadata:
+    @staticmethod
+    def _written() -> tuple[SimulatedBucket, list[Taken]]:
+        """A bucket with two changes, the first of which was deleted, and what a gateway took."""
+        bucket, taken = SimulatedBucket(), []
+        for seq, name in enumerate(("a", "b")):
+            record = ConfigRecord(2, name, "retention.ms", "1")
+            batch = placed_batch(change_batch([record], 0), seq)
+            change = StoredChange(CHANGE, 1, 0, seq, bytes(16), seq, batch)
+            bucket.create(registration_key(seq), encode_change(change), seq)
+            taken.append(Taken(7, change))
+        bucket.delete(registration_key(0), 5)
+        return bucket, taken
+
+    @staticmethod
+    def _snapshot(bucket: SimulatedBucket, seq: int, *names: str) -> None:
+        session = RegisteredSession(0, 1, bytes(16), "c", 4, 0, "h", "r")
+        values = [encode_record(ConfigRecord(2, name, "retention.ms", "1")) for name in names]
+        made = Snapshot(seq, seq, "c", 1, (session,), image_batches(values, seq, 0))
+        bucket.create(snapshot_key(seq), encode_snapshot(made), 6)
+
+    def test_the_first_object_of_a_place_counts(self) -> None:
+        bucket, taken = self._written()
+        firsts = first_objects(bucket)
+        assert list(firsts) == [0, 1]
+        assert strange_takes(taken, firsts) == []
+        assert changes_of(bucket)[1] == []
+
+    def test_an_object_in_an_emptied_place_is_none_of_the_log(self) -> None:
+        bucket, taken = self._written()
+        late = taken[0].entry._replace(session=9)
+        assert isinstance(late, StoredChange)
+        bucket.create(registration_key(0), encode_change(late), 9)
+        assert first_objects(bucket)[0] == encode_change(taken[0].entry)  # type: ignore[arg-type]
+        (breach,) = strange_takes([*taken, Taken(9, late)], first_objects(bucket))
+        assert "session 9 took an object for change 0" in breach
+
+    def test_a_snapshot_must_be_the_image_of_what_is_before_it(self) -> None:
+        bucket, _ = self._written()
+        self._snapshot(bucket, 1, "a")
+        self._snapshot(bucket, 2, "a", "b")
+        assert wrong_snapshots(bucket, first_objects(bucket)) == []
+        bucket.delete(snapshot_key(2), 7)
+        self._snapshot(bucket, 2, "a")
+        (breach,) = wrong_snapshots(bucket, first_objects(bucket))
+        assert "snapshot 2 is not the image" in breach

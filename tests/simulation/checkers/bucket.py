@@ -95,4 +95,6 @@ def _kind(key: str) -> str:
         return "manifests" if key.endswith("/manifest") else "parts and files"
     if key.startswith("wal/"):
         return "boundaries" if key.endswith("/boundary") else "write-ahead log"
-    return "others"
+    if key.startswith("meta/snapshot/"):
+        return "snapshots"
+    return "changes" if key.startswith("meta/0") else "others"

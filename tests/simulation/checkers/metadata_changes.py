@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from gateway.cluster.metadata.change import CorruptChange, StoredChange
 from gateway.cluster.metadata.shared_log import decode_entry
+from gateway.cluster.wal.keys import registration_key
 from gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionRecord,
@@ -24,6 +25,7 @@ from gateway.metadata.records import (
     decode_record,
 )
 from log.format.records import iterate_records
+from tests.simulation.checkers.shortened_metadata import first_objects
 from tests.support.simulated_objects import SimulatedBucket
 
 
@@ -153,15 +155,13 @@ def _led_by_nobody(metadata: _Metadata, change: Change) -> Iterator[str]:
 
 
 def changes_of(bucket: SimulatedBucket) -> tuple[list[Change], list[str]]:
-    """Return the changes in the bucket, in order, and a breach for each hole and each object that can't be read."""
+    """Return the changes that the bucket has or had, in order, and a breach for each hole and each object that can't be read."""
     changes, breaches = [], []
-    keys = [key for key in bucket.keys("meta/") if key.removeprefix("meta/").isdigit()]
-    for seq, key in enumerate(keys):
-        number = int(key.removeprefix("meta/"))
+    for seq, (number, content) in enumerate(first_objects(bucket).items()):
         if number != seq:
-            return changes, [f"metadata: {key} has no object before it"]
+            return changes, [f"metadata: {registration_key(number)} has no object before it"]
         try:
-            entry = decode_entry(bucket.get(key), number)
+            entry = decode_entry(content, number)
         except CorruptChange as error:
             breaches.append(f"metadata: {error}")
             continue

@@ -83,7 +83,7 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     shared = plan_of(seed, profile.profile)
     settings = dict(setting.split("=", 1) for setting in shared.settings)
     del settings["listeners"]
-    settings |= _cluster_settings(chance, profile)
+    settings |= _cluster_settings(seed, chance, profile)
     befalls = profile.befalls
     if befalls is None:
         befalls = {
@@ -101,7 +101,7 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     return ClusterPlan(shared, gateways, profile.spare, node_ids=chance.random() < 0.5)
 
 
-def _cluster_settings(chance: Random, profile: ClusterProfile) -> dict[str, object]:
+def _cluster_settings(seed: int, chance: Random, profile: ClusterProfile) -> dict[str, object]:
     lease_ms = chance.choice(LEASES_MS)
     drawn = {
         "seqgate.cluster": "s3://bucket/prefix",
@@ -119,4 +119,7 @@ def _cluster_settings(chance: Random, profile: ClusterProfile) -> dict[str, obje
         "offsets.topic.num.partitions": chance.choice((1, 3)),
         "transaction.state.log.num.partitions": chance.choice((1, 3)),
     }
+    of_snapshots = Random(f"snapshots plan {seed}")
+    drawn["seqgate.cluster.metadata.snapshot.changes"] = of_snapshots.choice((2, 3, 8))
+    drawn["seqgate.cluster.metadata.snapshot.age.ms"] = of_snapshots.choice((1_000, 3_000, 3_600_000))
     return drawn | {name: chance.choice(values) for name, values in profile.settings.items()}

@@ -9,6 +9,12 @@ from random import Random
 from tests.simulation.checkers.bucket import counts_of, missing_objects
 from tests.simulation.checkers.metadata_changes import changes_of, unfit_changes
 from tests.simulation.checkers.sealed import confirmed_behind_seals, seals_of
+from tests.simulation.checkers.shortened_metadata import (
+    first_objects,
+    strange_takes,
+    takes,
+    wrong_snapshots,
+)
 from tests.simulation.clients.mover import Mover
 from tests.simulation.clients.population import Client
 from tests.simulation.clients.surroundings import ClusterOfGateways, Surroundings
@@ -59,11 +65,14 @@ class ClusterSimulation:
 
     def run(self) -> Outcome:
         outcome, gateways = self.outcome, self.gateways
-        run_in_virtual_time(outcome, self._loop, self._live, gateways.bury, gateways.disk_has_failed)
+        with takes() as taken:
+            run_in_virtual_time(outcome, self._loop, self._live, gateways.bury, gateways.disk_has_failed)
         outcome.breaches += missing_objects(gateways.bucket)
         outcome.breaches += confirmed_behind_seals(gateways.confirmed(), seals_of(gateways.bucket))
         changes, unreadable = changes_of(gateways.bucket)
         outcome.breaches += unreadable + unfit_changes(changes)
+        firsts = first_objects(gateways.bucket)
+        outcome.breaches += strange_takes(taken, firsts) + wrong_snapshots(gateways.bucket, firsts)
         outcome.counts.update(self._director.faults)
         outcome.counts.update(gateways.faults)
         outcome.counts.update(counts_of(gateways.bucket))

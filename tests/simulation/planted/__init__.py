@@ -13,6 +13,7 @@ from tests.simulation.planted import (
     producers,
     reading,
     recovering,
+    shortening,
     taking_over,
     uploading,
 )
@@ -32,6 +33,7 @@ __all__ = [
     "producers",
     "reading",
     "recovering",
+    "shortening",
     "taking_over",
     "uploading",
 ]

@@ -107,6 +107,7 @@ KEPT: Final = {
     "session_goes_on_behind_its_seal": 6,
     "side_files_left_out": 9,
     "silent_gateways_not_sealed": 41,
+    "snapshot_without_the_last_change": 0,
     "state_kept_after_a_failed_flush": 223,
     "taken_over_without_a_seal": 3,
     "transactions_forgotten_at_start": 100,
