@@ -54,8 +54,9 @@ def kept_port(port: int) -> int:
     return int(keeper.getsockname()[1])
 
 
-def _python_path() -> str:
-    return os.pathsep.join(filter(None, (str(AS_INSTALLED), os.environ.get("PYTHONPATH"))))
+def _python_path(sources: Path) -> str:
+    inherited = os.environ.get("PYTHONPATH") if sources == REPOSITORY else str(sources)
+    return os.pathsep.join(filter(None, (str(AS_INSTALLED), inherited)))
 
 
 class GatewayProcess:
@@ -81,6 +82,8 @@ class GatewayProcess:
         self.under = tuple(under)
         self.also_listen = tuple(also_listen)
         self.port = port or free_port()
+        self.sources = REPOSITORY
+        """The sources of the release that `start` runs."""
         self.stderr_path = data_dir.parent / f"{data_dir.name}.stderr"
         self.ready_line = ""
         self._process: subprocess.Popen[str] | None = None
@@ -108,12 +111,17 @@ class GatewayProcess:
         with self.stderr_path.open("ab") as stderr:
             self._process = subprocess.Popen(
                 command,
-                cwd=REPOSITORY,
+                cwd=self.sources,
                 stdout=subprocess.PIPE,
                 stderr=stderr,
                 stdin=subprocess.DEVNULL,
                 text=True,
-                env={**os.environ, "PYTHONPATH": _python_path(), "PYTHONUNBUFFERED": "1", **self.environment},
+                env={
+                    **os.environ,
+                    "PYTHONPATH": _python_path(self.sources),
+                    "PYTHONUNBUFFERED": "1",
+                    **self.environment,
+                },
             )
         self.ready_line = self._await_line(time.monotonic() + START_TIMEOUT_S)
         return self
