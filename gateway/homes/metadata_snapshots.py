@@ -24,10 +24,10 @@ from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.wal.keys import SHORTENED_KEY, registration_key, snapshot_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import SNAPSHOTS_SINCE, RegisteredSession, SharedLogContent, Snapshot
-from gateway.homes.bucket_start import image_of
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.image_records import records_of
 from gateway.metadata.records import encode_record
+from gateway.runtime.topics.stored_image import image_of
 from log import IncompatibleFormat
 
 logger = logging.getLogger(__name__)

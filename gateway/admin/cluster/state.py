@@ -59,7 +59,7 @@ async def cluster_state(objects: ObjectStore, address: str) -> ClusterState:
             for entry in meta
             if entry.key.startswith(SNAPSHOT_PREFIX)
         ],
-        changes_behind=found.end_seq - (0 if found.base is None else found.base.seq),
+        changes_behind=content.end_seq - (0 if content.base is None else content.base.seq),
         oldest_wal_ms=_oldest(wal, None if last.ended is not None else last.session),
         last_upload_ms=max((entry.modified_ms for entry in manifests), default=None),
         us_dollars_per_month=size_bytes / (1 << 30) * US_DOLLARS_PER_GIB_MONTH,
