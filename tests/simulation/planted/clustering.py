@@ -23,6 +23,7 @@ from gateway.metadata import leadership
 from gateway.metadata.records import MetadataRecord
 from gateway.runtime.coordinators.remote_markers import RemoteMarkers
 from gateway.runtime.services import Services
+from gateway.runtime.topics.metadata_news import MetadataNews
 from gateway.runtime.topics.shared_journal import SharedJournal
 from tests.simulation.planted.fault import Change, cluster_fault_in
 
@@ -132,12 +133,16 @@ def failed_markers_at_other_gateways_given_up() -> list[Change]:
 
 @cluster_fault_in("joins", "store")
 def orphans_judged_by_old_metadata() -> list[Change]:
-    """a gateway searches for orphans without reading the metadata first, and deletes what others have uploaded of new topics"""
+    """a gateway searches for orphans without reading the metadata first, hears no news, and deletes what others have uploaded of new topics"""
 
     async def nothing() -> None:
+        pass
+
+    def unheard(_: MetadataNews) -> None:
+        # News may be lost at any time. Where they arrive, the metadata is seldom older than an upload.
         pass
 
     def partitions(services: Services) -> Partitions:
         return replace(uploaded_partitions(services), catch_up=nothing)
 
-    return [(bucket_home, "uploaded_partitions", partitions)]
+    return [(bucket_home, "uploaded_partitions", partitions), (MetadataNews, "changed", unheard)]
