@@ -23,6 +23,7 @@ from log.files.file_names import (
 )
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 from log.recovery.cut_bytes import CUT_SUFFIX
+from log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
     from log.files.storage import Storage
@@ -35,6 +36,8 @@ __all__ = [
     "LogView",
     "SegmentView",
     "SoundBatches",
+    "TransactionIndex",
+    "aborts_name",
     "index_files",
     "index_names",
     "is_index",
@@ -71,6 +74,10 @@ class LogView(NamedTuple):
     """The offset below which all records are durable."""
     segments: list[SegmentView]
     """The segments that begin at or below the end offset, ascending."""
+    stable_offset: int
+    """The offset below which every record is decided and durable."""
+    last_aborts: bytes | None
+    """The transaction index of the last segment, which may not be in a file yet; None if it is not in memory."""
 
 
 class SoundBatches(NamedTuple):
@@ -95,7 +102,18 @@ def view(log: PartitionLog) -> LogView:
         for segment in log.segments.segments
         if segment.base_offset <= end_offset
     ]
-    return LogView(log.log_start_offset, end_offset, segments)
+    stable_offset = min(end_offset, log.last_stable_offset)
+    return LogView(log.log_start_offset, end_offset, segments, stable_offset, _last_aborts(log, segments))
+
+
+def _last_aborts(log: PartitionLog, segments: list[SegmentView]) -> bytes | None:
+    """Return the transaction index of the last of these segments of the log; None if it is not in memory."""
+    last = segments[-1]
+    if not last.has_aborts:
+        return b""
+    return next(
+        segment.aborts.entries for segment in log.segments.segments if segment.base_offset == last.base_offset
+    )
 
 
 def read_sound(
@@ -143,6 +161,11 @@ def side_files(storage: Storage, directory: str) -> dict[str, bytes]:
 def index_names(base_offset: int) -> list[str]:
     """Return the names of the index files that each closed segment has."""
     return [offset_name(base_offset, suffix) for suffix in INDEX_SUFFIXES[:2]]
+
+
+def aborts_name(base_offset: int) -> str:
+    """Return the name of the file with the transaction index of a closed segment."""
+    return offset_name(base_offset, TRANSACTION_INDEX_SUFFIX)
 
 
 def is_index(name: str) -> bool:

@@ -17,6 +17,7 @@ from gateway.cluster.parts.part_object import CorruptPart
 from log import IncompatibleFormat
 
 VERSION: Final = 1
+UNKNOWN: Final = -1
 Place = tuple[int, int, int]
 #: (leader epoch, session, seq) of an object with rows of one partition. Each leader epoch of a partition belongs to one node, and the
 #: sessions of a node follow each other. So places ascend in the order in which the partition was written, whoever led it.
@@ -77,6 +78,11 @@ class Manifest(msgspec.Struct, frozen=True):
     generation: int = 0
     leader_epoch: int = 0
     """The newest leader epoch in which the records or side files were written."""
+    stable_offset: int = UNKNOWN
+    """The offset below which all transactions had ended; `files` and `last_aborts` name all aborted ones that reach below it. UNKNOWN where
+    they may not, and in manifests of earlier releases."""
+    last_aborts: bytes = b""
+    """The transaction index of the last segment, whose index files are not kept."""
 
     @property
     def key(self) -> PartitionKey:
@@ -142,7 +148,8 @@ def decode_manifest(content: bytes, key: str) -> Manifest:
 def _fault_of(manifest: Manifest) -> str | None:
     """Return why a manifest can't be right, or None if it can."""
     numbers = (manifest.partition, *manifest.place, manifest.log_start_offset)
-    if min(numbers) < 0 or manifest.log_start_offset > manifest.end_offset:
+    highest = max(manifest.log_start_offset, manifest.stable_offset)
+    if min(numbers) < 0 or manifest.stable_offset < UNKNOWN or highest > manifest.end_offset:
         return "it has impossible numbers"
     end_offset = 0
     for segment in manifest.segments:

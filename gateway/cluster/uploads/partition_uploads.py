@@ -21,7 +21,7 @@ from crc32c import crc32c
 
 from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, file_name, part_key, part_name
-from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef
+from gateway.cluster.parts.manifest import UNKNOWN, FileRef, Manifest, PartRef, SegmentRef
 from gateway.cluster.parts.manifests import Manifests
 from gateway.cluster.parts.part_object import PartHead, encode_part
 from gateway.cluster.wal.persistence import PersistentReads
@@ -29,8 +29,10 @@ from log import CorruptRecord, PartitionLog, Storage
 from log.sparse import SegmentKey, SparseFile
 from log.uploading import (
     DataFile,
+    LogView,
     SegmentView,
     SoundBatches,
+    aborts_name,
     index_files,
     is_index,
     read_sound,
@@ -44,6 +46,8 @@ MOST_PARTS: Final = 16
 """A closed segment with more parts that are not full is uploaded again as a whole."""
 INLINE_BYTES: Final = 4 << 10
 """The largest side file that is in the manifest itself."""
+LAST_ABORTS_BYTES: Final = 64 << 10
+"""The largest transaction index of the newest segment in the manifest. With a larger one, committed records are read from the leader alone."""
 
 
 class ClosedFile(NamedTuple):
@@ -148,6 +152,8 @@ class PartitionUploads:
             tuple(segments),
             tuple(files + indexes),
             leader_epoch=leader_epoch,
+            stable_offset=_stable_offset(seen, indexes),
+            last_aborts=_last_aborts(seen) or b"",
         )
         replaced = ports.manifests.of(key)
         stored = await ports.manifests.replace(manifest)
@@ -318,3 +324,21 @@ class PartitionUploads:
         with contextlib.suppress(StoreFailed, Refused):
             for name in names:
                 await self._ports.objects.delete(part_key(key, name))
+
+
+def _last_aborts(seen: LogView) -> bytes | None:
+    """Return the transaction index of the newest segment for the manifest; None if it is unknown or too large."""
+    entries = seen.last_aborts
+    return None if entries is None or len(entries) > LAST_ABORTS_BYTES else entries
+
+
+def _stable_offset(seen: LogView, indexes: Sequence[FileRef]) -> int:
+    """Return the offset below which the indexes tell of all aborted transactions; UNKNOWN if one is missing.
+
+    A compaction may have replaced a segment during the upload. Then the manifest names the bytes before, and no index of them.
+    """
+    names = {file.name for file in indexes}
+    known = all(
+        aborts_name(segment.base_offset) in names for segment in seen.segments[:-1] if segment.has_aborts
+    )
+    return seen.stable_offset if known and _last_aborts(seen) is not None else UNKNOWN

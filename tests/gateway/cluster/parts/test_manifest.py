@@ -4,6 +4,7 @@ from uuid import UUID
 
 import msgspec
 import pytest
+from crc32c import crc32c
 
 from gateway.cluster.parts.keys import (
     PartitionKey,
@@ -14,6 +15,7 @@ from gateway.cluster.parts.keys import (
     partition_of,
 )
 from gateway.cluster.parts.manifest import (
+    UNKNOWN,
     FileRef,
     Manifest,
     PartRef,
@@ -38,6 +40,8 @@ MANIFEST = Manifest(
         FileRef("leader-epoch-checkpoint", 3, 9, b"0\n0"),
         FileRef("00.names", 1 << 20, 9, stored="files-x"),
     ),
+    stable_offset=6,
+    last_aborts=bytes(34),
 )
 
 
@@ -47,6 +51,14 @@ def changed(**fields: object) -> Manifest:
 
 def test_a_manifest_comes_back_as_it_was() -> None:
     assert decode_manifest(encode_manifest(MANIFEST), "m") == MANIFEST
+
+
+def test_a_manifest_of_an_earlier_release_does_not_know_the_last_stable_offset() -> None:
+    fields = msgspec.json.decode(msgspec.json.encode(MANIFEST))
+    del fields["stable_offset"], fields["last_aborts"]
+    content = msgspec.json.encode(fields)
+    stored = msgspec.json.encode({"version": 1, "crc32c": crc32c(content), "manifest": msgspec.Raw(content)})
+    assert decode_manifest(stored, "m") == changed(stable_offset=UNKNOWN, last_aborts=b"")
 
 
 def test_the_objects_are_parts_and_large_files() -> None:
@@ -77,6 +89,8 @@ def test_a_later_version_is_told() -> None:
     [
         (changed(log_start_offset=10), "impossible numbers"),
         (changed(seq=-1), "impossible numbers"),
+        (changed(stable_offset=10), "impossible numbers"),
+        (changed(stable_offset=-2), "impossible numbers"),
         (changed(segments=(SegmentRef(0, PARTS), SegmentRef(7))), "the segment 7 begins before"),
         (changed(segments=(SegmentRef(0, PARTS[1:]),)), "the parts of the segment 0 do not follow"),
         (changed(end_offset=7), "its parts go beyond its end"),

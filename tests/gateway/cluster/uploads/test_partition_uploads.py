@@ -13,15 +13,17 @@ from crc32c import crc32c
 from gateway.cluster.cache.bucket_source import BucketSource
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import SegmentRef
+from gateway.cluster.parts.manifest import UNKNOWN, SegmentRef
 from gateway.cluster.parts.manifests import Manifests
 from gateway.cluster.rebuild.history import History
+from gateway.cluster.uploads import partition_uploads
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
 from log import LocalDurability, LogDirectory, PartitionLog, Storage, reopening
 from log.format.record_batch import whole_batches
 from log.rebuilding import RebuiltDirectory
 from log.sparse import SegmentKey
-from tests.log.support import NOW_MS, SMALL, fill, flush, offsets_read
+from log.uploading import TransactionIndex
+from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, fill, flush, offsets_read
 
 TOPIC_ID = uuid.UUID(int=5)
 PARTITION = PartitionKey(TOPIC_ID, 0)
@@ -194,3 +196,21 @@ async def test_a_manifest_that_an_ended_session_replaced_late_does_not_change_wh
     assert uploaded.manifest.segments == restored.segments
     assert uploaded.manifest.generation == restored.generation + 2
     assert uploaded.garbage == frozenset()
+
+
+async def test_the_manifest_tells_the_last_stable_offset_and_the_newest_aborted_transactions(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = scene.log
+    begin = log.log_end_offset
+    for producer_id in (1, 2):
+        log.append(batch(1, producer_id=producer_id, base_sequence=0, is_transactional=True), now_ms=NOW_MS)
+    append_end_marker(log, 1, 0, commit=False, coordinator_epoch=0, now_ms=NOW_MS)
+    flush(log)
+    manifest = (await scene.uploads.upload(log)).manifest
+    assert manifest.stable_offset == begin + 1 == log.last_stable_offset
+    [aborted] = TransactionIndex(manifest.last_aborts).transactions()
+    assert (aborted.producer_id, aborted.first_offset, aborted.last_offset) == (1, begin, begin + 2)
+    monkeypatch.setattr(partition_uploads, "LAST_ABORTS_BYTES", 33)
+    manifest = (await scene.uploads.upload(log)).manifest
+    assert (manifest.stable_offset, manifest.last_aborts) == (UNKNOWN, b""), "they are too many"
