@@ -1,0 +1,1 @@
+"""Reads of partitions that another gateway leads: their history, from the bucket."""
