@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Final
 
 from gateway.config.cluster_address import address_complaint, endpoint_complaint
 from gateway.config.setting import LONG_MAX, Setting, SettingType, whole_number
 
 _CLUSTER = "Durability in a bucket"
 _number = partial(whole_number, _CLUSTER)
+LEADER_SELECTOR: Final = "org.apache.kafka.common.replica.LeaderSelector"
+RACK_SELECTOR: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+SPREADING_SELECTOR: Final = "seqgate.SpreadingReplicaSelector"
 
 CLUSTER_SETTINGS = (
     Setting(
@@ -188,5 +192,26 @@ CLUSTER_SETTINGS = (
         "were not read for the longest time; a read fetches them from the bucket again. What is not uploaded yet, indexes and internal "
         "topics stay. With -1 there is no limit but the disk: blocks are evicted while less than twice `seqgate.log.min.free.bytes` is "
         "free.",
+    ),
+    Setting(
+        name="replica.selector.class",
+        type=SettingType.STRING,
+        default=None,
+        choices=(LEADER_SELECTOR, RACK_SELECTOR, SPREADING_SELECTOR),
+        section=_CLUSTER,
+        doc="Which gateway consumers read uploaded records from (KIP-392). Unset, or with Kafka's `LeaderSelector`, the leader of the partition. "
+        "With Kafka's `RackAwareReplicaSelector`, a live replica whose `broker.rack` is the consumer's `client.rack`, if there is one. With "
+        "`seqgate.SpreadingReplicaSelector`, one live replica after the other, of the consumer's rack where it names one that has any. Set "
+        "it the same at all gateways. It changes nothing without `seqgate.cluster`.",
+    ),
+    Setting(
+        name="seqgate.cluster.reading.cache.bytes",
+        type=SettingType.LONG,
+        default=64 << 20,
+        minimum=16 << 20,
+        maximum=LONG_MAX,
+        section=_CLUSTER,
+        doc="Bytes of memory for records of partitions that another gateway leads, where `replica.selector.class` sends consumers here. "
+        "Beyond the limit the blocks of 1 MiB that were not read for the longest time are dropped, and fetched from the bucket again when needed.",
     ),
 )

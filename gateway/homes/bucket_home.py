@@ -46,6 +46,7 @@ from gateway.homes.home import Ended, Hold, StartFailed
 from gateway.homes.local_cache import LocalCache
 from gateway.homes.metadata_snapshots import MetadataSnapshots
 from gateway.homes.metadata_tail import MetadataTail
+from gateway.homes.replica_reading import ReplicaReading, replica_reading
 from gateway.homes.session_states import session_state
 from gateway.homes.start_checks import StartChecks
 from gateway.homes.uploaded_partitions import uploaded_partitions
@@ -114,6 +115,7 @@ class BucketHome:
         self.readiness = Adoptions(self._cache.restored)
         self._uploads: Uploads | None = None
         self._membership: ClusterMembership | None = None
+        self._reading: ReplicaReading | None = None
         self._end: asyncio.Future[str]
         self._beat: asyncio.Task[None] | None = None
         self._started: Started
@@ -284,8 +286,11 @@ class BucketHome:
         )
         await self._membership.join(replaces=self._started.replaces)
         self.readiness.joined()
+        self._reading = replica_reading(self._config, services, self._objects, self._uploads)
 
     async def rest(self) -> None:
+        if self._reading is not None:
+            await self._reading.stop()
         if self._membership is not None:
             await self._membership.rest()
         await self.readiness.stop()

@@ -32,6 +32,7 @@ _ROW_V5 = Struct(">ihqqq")
 _ABORTED = Struct(">qq")
 _TWO_INT32 = Struct(">ii")
 _EPOCH_AND_OFFSET = Struct(">iq")
+_NONE = b"\xff\xff\xff\xff"
 
 
 class FetchRow(NamedTuple):
@@ -51,6 +52,8 @@ class FetchRow(NamedTuple):
     records: Piece
     diverging_epoch: tuple[int, int] | None = None
     current_leader: tuple[int, int] | None = None
+    preferred_read_replica: int = -1
+    """The node id of the gateway that the client should read from instead (KIP-392); -1 for this one."""
 
 
 TopicRows = tuple[str | bytes, Sequence[FetchRow]]
@@ -112,8 +115,13 @@ def _flexible_row(row: FetchRow, head: bytearray) -> None:
         head += unsigned_varint(len(aborted) + 1)
         for producer_id, first_offset in aborted:
             head += _ABORTED.pack(producer_id, first_offset) + b"\0"
-    head += b"\xff\xff\xff\xff"
+    head += _preferred(row)
     head += unsigned_varint(len(row.records) + 1)
+
+
+def _preferred(row: FetchRow) -> bytes:
+    replica = row.preferred_read_replica
+    return _NONE if replica < 0 else _INT32.pack(replica)
 
 
 def _row_tags(row: FetchRow) -> bytes:
@@ -140,5 +148,5 @@ def _legacy_row(version: int, row: FetchRow, head: bytearray) -> None:
         for producer_id, first_offset in aborted:
             head += _ABORTED.pack(producer_id, first_offset)
     if version >= 11:
-        head += b"\xff\xff\xff\xff"
+        head += _preferred(row)
     head += _INT32.pack(len(row.records))

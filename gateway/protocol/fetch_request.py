@@ -60,6 +60,8 @@ class FetchRequest(NamedTuple):
     forgotten: list[tuple[TopicKey, int]]
     replica_id: int
     """The node id of a follower; -1 for a consumer."""
+    rack_id: str = ""
+    """The rack of the consumer; empty when it names none."""
 
 
 def fetch_reader(version: int) -> Read:
@@ -95,8 +97,7 @@ def _read(cursor: _Cursor, version: int) -> FetchRequest:
             key = cursor.topic_key()
             forgotten += [(key, cursor.unpack(_INT32)[0]) for _ in range(cursor.items())]
             cursor.skip_tags()
-    if version >= 11:
-        cursor.skip_text()
+    rack_id = cursor.text() if version >= 11 else ""
     if version >= 15:
         replica_id = cursor.replica_id()
     else:
@@ -111,6 +112,7 @@ def _read(cursor: _Cursor, version: int) -> FetchRequest:
         positions,
         forgotten,
         replica_id,
+        rack_id,
     )
 
 
@@ -191,9 +193,12 @@ class _Cursor:
         self.position += size
         return bytes(raw) if self.with_ids else text_of(raw)
 
-    def skip_text(self) -> None:
+    def text(self) -> str:
         size = self._text_size()
+        if not size:
+            return ""
         self.position += size
+        return text_of(self.frame[self.position - size : self.position])
 
     def replica_id(self) -> int:
         """Read the tagged fields at the end; return the node id of the follower, -1 when the request names none."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from dataclasses import dataclass, field
 
+from gateway.cluster.reading.bucket_reads import BucketReads
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.config import Config
 from gateway.peer.peers import Peers
@@ -34,6 +35,7 @@ from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.metadata_news import MetadataNews
+from gateway.runtime.topics.read_replicas import ReadReplicas
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from gateway.security.acls.access import Access, EverythingAllowed
@@ -97,6 +99,10 @@ class PartitionServices:
     cold_reads: ColdReads
     recompressor: Recompressor
     fetch_sessions: FetchSessionCache
+    replicas: ReadReplicas | None = None
+    """Chooses the gateways that consumers read uploaded records from; None where only leaders serve."""
+    bucket_reads: BucketReads | None = None
+    """Reads uploaded records of partitions that other gateways lead; None where only leaders serve."""
     counters: BatchCounters = field(default_factory=BatchCounters)
 
 

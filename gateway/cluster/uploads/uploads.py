@@ -84,6 +84,7 @@ class Uploads:
         self._stored: list[Uploaded] = []
         """The uploads whose manifests do not count yet. A round that ends early leaves them to the next one."""
         self._searched_s = seconds()
+        self._restored = {} if restored is None else restored
         self._manifests = Manifests(objects, restored=restored)
         self._deletions = Deletions(objects)
         self._ended = EndedLogs(
@@ -250,6 +251,10 @@ class Uploads:
         self._coverage.counts(uploaded.manifest)
         await self._deletions.delete(part_key(partition, name) for name in uploaded.garbage)
         return uploaded.manifest
+
+    def counting(self, partition: PartitionKey) -> Manifest | None:
+        """Return a manifest that counts of a partition that is led here, the newest known one; None without one."""
+        return self._counted.get(partition) or self._restored.get(partition)
 
     def released(self, partition: PartitionKey) -> None:
         """Forget a partition that another gateway leads now."""

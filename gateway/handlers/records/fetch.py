@@ -6,6 +6,7 @@ transactions that they must filter out. Sessions (v7), leader epochs (v9), log t
 
 A partition of a topic without READ gets TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not; the other partitions
 are still waited for. A fetch with a replica id needs CLUSTER_ACTION on the cluster instead.
+From v11 on, another gateway than the leader may serve uploaded records of a bucket (KIP-392, `replica.selector.class`).
 Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227;
 UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 """
@@ -19,14 +20,18 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
+from gateway.cluster.parts.keys import PartitionKey as StoredKey
+from gateway.cluster.reading.bucket_reads import Waiter
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.records.current_leaders import name_leaders
 from gateway.handlers.records.fetch_context import FetchContext, open_context
+from gateway.handlers.records.fetch_partition import read_partition, resolve
+from gateway.handlers.records.fetch_replicas import replica_reads
 from gateway.handlers.records.fetch_rights import FetchRights
 from gateway.handlers.records.fetch_rows import error_row, row_of
 from gateway.protocol.fetch_codec import FetchRow, Piece, TopicRows, encode_fetch_response
-from gateway.protocol.fetch_request import FetchPosition, FetchRequest, fetch_reader
+from gateway.protocol.fetch_request import FetchRequest, fetch_reader
 from gateway.protocol.node_endpoints import NodeEndpoint
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.block_loads import Wanted
@@ -34,14 +39,12 @@ from gateway.runtime.partitions.delayed_fetch import DelayedFetch
 from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
-from log import FileRegion, LogError, NotCached, OffsetOutOfRange, PartitionLog, Place, lookups
+from log import NotCached, Place
 
 logger = logging.getLogger(__name__)
 
 API_KEY = 1
 READ_COMMITTED = 1
-SENT_BY_THE_KERNEL_BYTES = 64 << 10
-"""Runs of records of at least this size are sent with sendfile, which then costs less than reading and writing them."""
 PLACES_BROUGHT_IN_AT_ONCE = 16
 """The most places that one fetch reads into the page cache at a time; the others follow afterwards."""
 MANY_PARTITIONS: Final = 500
@@ -57,7 +60,7 @@ RowOf = tuple[PartitionKey, FetchRow]
 class _Read:
     """The result of one pass over all requested partitions."""
 
-    __slots__ = ("missing", "must_answer", "partitions", "record_bytes", "rows")
+    __slots__ = ("loading", "missing", "must_answer", "partitions", "record_bytes", "rows")
 
     def __init__(self) -> None:
         self.rows: list[RowOf] = []
@@ -65,8 +68,10 @@ class _Read:
         self.record_bytes = 0
         self.missing: list[Place] = []
         """The places that must be read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE` partitions."""
+        self.loading: list[StoredKey] = []
+        """The partitions of other gateways whose records are being fetched from the bucket."""
         self.must_answer = False
-        """Whether a partition has an error or a diverging epoch, which the reader should learn without waiting."""
+        """Whether a partition has an error, a diverging epoch or a preferred replica, which the reader should learn without waiting."""
 
 
 def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer | Deferred:
@@ -94,7 +99,9 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
 
 def _must_bring_in(read: _Read, min_bytes: int) -> bool:
     """Return whether the cached data is too little for an answer, so that data must be read from the disk first."""
-    return bool(read.missing) and not read.must_answer and read.record_bytes < max(1, min_bytes)
+    return (
+        bool(read.missing or read.loading) and not read.must_answer and read.record_bytes < max(1, min_bytes)
+    )
 
 
 class _Waiting:
@@ -120,7 +127,7 @@ class _Waiting:
         self.deadline_s = context.node.loop.time() + request.max_wait_ms / 1000
         self.deferred = Deferred(holds_back=True)
         self.delayed: DelayedFetch | None = None
-        self.wanted: Wanted | None = None
+        self.wanted: Wanted | Waiter | None = None
         self.brought_in: set[Place] = set()
         self.waits_for_disk = False
         self.abandoned = False
@@ -139,6 +146,11 @@ class _Waiting:
 
     def _wait(self, read: _Read, max_wait_ms: int) -> None:
         if _must_bring_in(read, self.min_bytes):
+            if not read.missing:
+                reads = self.context.services.bucket_reads
+                assert reads is not None
+                self.wanted = reads.want(read.loading, self._look)
+                return
             # If all these places were read into the page cache before, memory is so short that the kernel has
             # dropped them again. Then read them from the disk.
             self.waits_for_disk = self.brought_in.issuperset(read.missing)
@@ -273,111 +285,48 @@ def _read_partitions(
     committed_only = request.isolation_level == READ_COMMITTED
     rights = fetch_context.rights
     is_deposed = context.services.registry.may_be_led_elsewhere
+    replicas = replica_reads(context, request, read.loading)
     for key, wanted in fetch_context.wanted():
         if rights is not None and rights.denies(key[0]):
             read.rows.append((key, error_row(key[1], ErrorCode.topic_authorization_failed)))
             yield
             continue
-        partition, error = _resolve(context, key)
+        partition, error = resolve(context, key)
         if partition is not None and (request.replica_id >= 0 or is_deposed):
             # only a follower sends a replica id; there are no followers, so the sender has asked the wrong broker
             partition, error = None, ErrorCode.not_leader_or_follower
-        if partition is None:
-            read.rows.append((key, error_row(key[1], error)))
-            read.must_answer = True
-            yield
-            continue
-        storage.waits = waits
-        try:
-            row = _read_partition(
-                partition, wanted, left, min_one_batch=not read.record_bytes, committed_only=committed_only
-            )
-        except NotCached as cold:
-            if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
-                read.missing += cold.places
-            row = row_of(partition, b"", [] if committed_only else None, None)
-        finally:
-            storage.waits = True
-        read.rows.append((key, row))
-        if row.error_code or row.diverging_epoch is not None:
-            read.must_answer = True
+        row = None
+        if replicas is not None:
+            row = replicas.row(key, partition, error, wanted, left, min_one_batch=not read.record_bytes)
+        if row is not None:
+            pass
+        elif partition is None:
+            row = error_row(key[1], error)
         else:
+            storage.waits = waits
+            try:
+                row = read_partition(
+                    partition,
+                    wanted,
+                    left,
+                    min_one_batch=not read.record_bytes,
+                    committed_only=committed_only,
+                )
+            except NotCached as cold:
+                if len(read.missing) < PLACES_BROUGHT_IN_AT_ONCE:
+                    read.missing += cold.places
+                row = row_of(partition, b"", [] if committed_only else None, None)
+            finally:
+                storage.waits = True
+        read.rows.append((key, row))
+        if row.error_code or row.diverging_epoch is not None or row.preferred_read_replica >= 0:
+            read.must_answer = True
+        elif partition is not None:
             read.partitions.append(partition)
         size = len(row.records)
         read.record_bytes += size
         left = max(0, left - size)
         yield
-
-
-def _resolve(
-    context: RequestContext[PartitionServices], key: PartitionKey
-) -> tuple[Partition | None, ErrorCode]:
-    topic_key, index = key
-    partitions = context.services.registry
-    if isinstance(topic_key, bytes):
-        topic = partitions.by_key.get(topic_key)
-        if topic is None:
-            return None, ErrorCode.unknown_topic_id
-    else:
-        topic = partitions.by_name.get(topic_key)
-    if topic is None:
-        return None, ErrorCode.unknown_topic_or_partition
-    partition = topic.get(index)
-    return partition, ErrorCode.none if partition is not None else topic.error_without(index)
-
-
-def _read_partition(
-    partition: Partition,
-    wanted: FetchPosition,
-    left: int,
-    *,
-    min_one_batch: bool,
-    committed_only: bool,
-) -> FetchRow:
-    # Fetch treats every negative epoch as "no epoch" (FetchRequest.optionalEpoch)
-    error = partition.check_leader_epoch(max(-1, wanted.current_leader_epoch))
-    if error is not ErrorCode.none:
-        return error_row(partition.index, error)
-    log = partition.log
-    upper_bound = log.last_stable_offset if committed_only else log.high_watermark
-    aborted: list[tuple[int, int]] | None = [] if committed_only else None
-    try:
-        diverging = _diverging_epoch(log, wanted)
-        if diverging is not None:
-            return row_of(partition, b"", None, diverging)
-        max_bytes = max(0, min(wanted.partition_max_bytes, left))
-        region = log.find(
-            wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
-        )
-        if committed_only:
-            aborted = lookups.aborted_in(log, wanted.fetch_offset, region)
-        records = _records(log, region)
-    except OffsetOutOfRange:
-        return error_row(partition.index, ErrorCode.offset_out_of_range)
-    except LogError as failure:
-        return error_row(partition.index, ErrorCode(failure.kafka_error_code))
-    return row_of(partition, records, aborted, None)
-
-
-def _records(log: PartitionLog, region: FileRegion | None) -> bytes | FileRegion:
-    """Return the records for the answer: few as bytes, many as a region of the file, which the kernel sends."""
-    if region is None:
-        return b""
-    return region.kept() if len(region) >= SENT_BY_THE_KERNEL_BYTES else log.read_region(region)
-
-
-def _diverging_epoch(log: PartitionLog, wanted: FetchPosition) -> tuple[int, int] | None:
-    """Return the epoch and offset at which the reader's log and this log diverge (KIP-595;
-    UnifiedLog.endOffsetForEpoch).
-    """
-    if wanted.last_fetched_epoch < 0:
-        return None
-    leader_epoch, end_offset = log.epochs.end_offset(wanted.last_fetched_epoch, log.log_end_offset)
-    if leader_epoch < 0:
-        raise OffsetOutOfRange(f"no records of leader epoch {wanted.last_fetched_epoch} or before")
-    if leader_epoch < wanted.last_fetched_epoch or end_offset < wanted.fetch_offset:
-        return leader_epoch, end_offset
-    return None
 
 
 API = Api(

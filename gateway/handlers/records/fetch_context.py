@@ -176,7 +176,7 @@ def _has_news(cached: SessionPartition, row: FetchRow) -> bool:
         len(row.records),
         row.high_watermark,
         row.log_start_offset,
-        row.diverging_epoch is not None,
+        row.diverging_epoch is not None or row.preferred_read_replica >= 0,
     )
 
 

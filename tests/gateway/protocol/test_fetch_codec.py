@@ -29,6 +29,7 @@ rows = st.lists(
         records=st.binary(max_size=300),
         diverging_epoch=st.none() | pairs,
         current_leader=st.none() | pairs,
+        preferred_read_replica=st.integers(-1, 2**31 - 1),
     ),
     max_size=4,
 )
@@ -78,6 +79,8 @@ def _same_row(version: int, got: Any, row: FetchRow) -> None:
         assert [(item.producer_id, item.first_offset) for item in aborted] == row.aborted_transactions
     if version >= 5:
         assert got.log_start_offset == row.log_start_offset
+    if version >= 11:
+        assert got.preferred_read_replica == row.preferred_read_replica
     if version >= 12:
         expected_epoch = row.diverging_epoch or (-1, -1)
         assert (got.diverging_epoch.epoch, got.diverging_epoch.end_offset) == expected_epoch

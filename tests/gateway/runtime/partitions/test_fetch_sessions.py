@@ -56,6 +56,13 @@ class TestNews:
         assert partition.has_news(0, 0, 6, 2, True)
         assert not partition.has_news(0, 0, 6, 2, False)
 
+    def test_watermarks_that_are_not_known_yet_are_no_news(self) -> None:
+        partition = SessionPartition(REQUEST)
+        assert partition.has_news(0, 0, 5, 1, False)
+        assert not partition.has_news(0, 0, -1, -1, False)
+        assert partition.has_news(0, 0, -1, -1, True)
+        assert not partition.has_news(0, 0, 5, 1, False)
+
     def test_an_error_repeats_until_it_is_gone(self) -> None:
         partition = SessionPartition(REQUEST)
         partition.has_news(0, 0, 5, 0, False)

@@ -1,0 +1,129 @@
+"""Chooses the gateway from which a consumer reads uploaded records (`preferred_read_replica`, KIP-392).
+
+A consumer that comes back to the leader within RETURNED_FOR_S is served by the leader: what it read is not at the other gateway, or that
+one can't serve it now. A client that does not know preferred replicas asks the leader again at once, so it gets its records, too.
+
+Source: Kafka's ReplicaManager.findPreferredReadReplica, RackAwareReplicaSelector.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.reading.contents import left_bytes
+from gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
+from gateway.metadata.image import MetadataImage
+from gateway.metadata.topic_names import INTERNAL_TOPICS
+from gateway.runtime.partitions.partition import Partition
+from gateway.runtime.topics.brokers import Brokers
+
+LEAST_BYTES: Final = 1 << 20
+"""Uploaded bytes that a consumer must have before it. For fewer, a way to another gateway and back costs more than it saves."""
+RETURNED_FOR_S: Final = 90.0
+"""librdkafka takes a preferred replica for one that changes too quickly if it comes within a minute of the last one."""
+CLIENTS_KEPT: Final = 10_000
+"""Clients and partitions that were decided about. A client that is dropped early is decided about again."""
+
+
+class Reader(NamedTuple):
+    """A client that reads: its host, its client id, its rack or "", and the listener that it uses."""
+
+    host: str
+    client_id: str
+    rack: str
+    listener: str
+    committed_only: bool
+
+
+class Replica(NamedTuple):
+    """A live gateway that is a replica of a partition."""
+
+    node_id: int
+    rack: str | None
+
+
+class ReadReplicas:
+    """The decisions of one gateway, for the partitions that it leads."""
+
+    def __init__(
+        self,
+        selector: str,
+        node_id: int,
+        image: MetadataImage,
+        brokers: Brokers,
+        uploaded: Callable[[PartitionKey], Manifest | None],
+        seconds: Callable[[], float],
+    ) -> None:
+        """Take the class of `replica.selector.class`. `uploaded` returns a manifest that the bucket has, or None."""
+        self._selector = selector
+        self._node_id = node_id
+        self._image = image
+        self._brokers = brokers
+        self._uploaded = uploaded
+        self._seconds = seconds
+        self._decided: OrderedDict[tuple[Reader, PartitionKey], float] = OrderedDict()
+        """Until when a client is served here, after each decision."""
+        self._load: Counter[int] = Counter()
+        """How often each gateway was chosen since the last change of the live ones, to spread consumers."""
+        self._live: Sequence[int] = ()
+
+    def instead(self, partition: Partition, offset: int, reader: Reader) -> int | None:
+        """Return the node id of the gateway that should serve a reader from an offset on; None for this one, the leader."""
+        log = partition.log
+        if not log.log_start_offset <= offset < log.high_watermark or partition.topic in INTERNAL_TOPICS:
+            return None
+        key = PartitionKey(partition.topic_id, partition.index)
+        manifest = self._uploaded(key)
+        if manifest is None or offset >= manifest.end_offset:
+            return None
+        now_s = self._seconds()
+        until_s = self._decided.get((reader, key))
+        if until_s is not None and now_s < until_s:
+            return None
+        bound = manifest.stable_offset if reader.committed_only else manifest.end_offset
+        if left_bytes(manifest, offset, bound, LEAST_BYTES) < LEAST_BYTES:
+            return None
+        chosen = self._choose(key, reader)
+        if chosen is None:
+            return None
+        self._decided[reader, key] = now_s + RETURNED_FOR_S
+        self._decided.move_to_end((reader, key))
+        if len(self._decided) > CLIENTS_KEPT:
+            self._decided.popitem(last=False)
+        return None if chosen == self._node_id else chosen
+
+    def _choose(self, key: PartitionKey, reader: Reader) -> int | None:
+        """Return the gateway that the selector chooses, which may be this one; None where it has no choice."""
+        topic = self._image.topics_by_id.get(key.topic_id)
+        partition = None if topic is None else topic.partitions.get(key.partition)
+        if partition is None:
+            return None
+        live = self._brokers.live_ids
+        if live != self._live:
+            self._live = live
+            self._load.clear()
+        replicas = [
+            Replica(node_id, broker.rack)
+            for node_id in self._brokers.isr_of(partition)
+            if (broker := self._brokers.find_live(node_id, reader.listener)) is not None
+        ]
+        candidates = candidates_of(self._selector, replicas, self._node_id, reader.rack)
+        if not candidates:
+            return None
+        chosen = min(candidates, key=lambda node_id: (self._load[node_id], node_id))
+        self._load[chosen] += 1
+        return chosen
+
+
+def candidates_of(selector: str, replicas: Sequence[Replica], leader: int, rack: str) -> list[int]:
+    """Return the node ids of the replicas among which the least loaded one is to be chosen; none where the leader serves."""
+    near = [replica.node_id for replica in replicas if rack and replica.rack == rack]
+    if selector == RACK_SELECTOR:
+        return [] if leader in near else near
+    if selector == SPREADING_SELECTOR:
+        return near or [replica.node_id for replica in replicas]
+    return []
