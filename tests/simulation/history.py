@@ -175,6 +175,8 @@ class Fetched(Event):
     log_start_offset: int
     markers: tuple[Marker, ...] = ()
     asked_at_ms: int = 0
+    elsewhere: bool = False
+    """Whether another gateway than the leader was asked. What it tells as the end is the end of what is uploaded."""
 
 
 @dataclass(frozen=True)

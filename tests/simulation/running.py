@@ -124,6 +124,9 @@ def count_events(outcome: Outcome, network: Network, loop: SimulatedLoop) -> Non
     counts["names told"] = sum(isinstance(event, NameTold) for event in events)
     counts["transactions ended"] = sum(isinstance(event, TransactionEnded) for event in events)
     counts["records read"] = sum(len(event.records) for event in events if isinstance(event, Fetched))
+    counts["records read elsewhere"] = sum(
+        len(event.records) for event in events if isinstance(event, Fetched) and event.elsewhere
+    )
     counts["events"] = len(events)
     for what in ("lost", "doubled"):
         counts[what] = sum(breach.startswith(f"{what}: ") for breach in outcome.breaches)

@@ -52,7 +52,8 @@ def watermarks(facts: Facts) -> list[str]:
             continue
         for what, value in _values(event):
             highest, at_ms = told[event.partition, what].before(event.asked_at_ms)
-            if value < highest:
+            # Elsewhere the uploaded records count, and the log start that the leader told a short time ago.
+            if value < highest and not (isinstance(event, Fetched) and event.elsewhere):
                 breaches.append(
                     f"{event.at_ms} ms: the {what} of {place(event.partition)} was told as {value}, asked for at "
                     f"{event.asked_at_ms} ms, and at {at_ms} ms it was {highest}"

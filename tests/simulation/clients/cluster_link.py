@@ -173,6 +173,10 @@ class ClusterLink(Link):
     def epoch_of(self, place: TopicPartition) -> int:
         return self._epochs.get(place, -1)
 
+    def another(self, node_id: Target, random: Random) -> Target:
+        others = sorted(self._addresses.keys() - {node_id})
+        return random.choice(others) if others else node_id
+
     async def by_leader(self, places: Collection[TopicPartition]) -> dict[Target, list[TopicPartition]]:
         if not all(place in self._leaders for place in places):
             await self._refresh()

@@ -232,6 +232,10 @@ class Link:
         """Return the gateways to ask for the partitions. A partition without a known leader is left out."""
         return {None: list(places)}
 
+    def another(self, node_id: Target, random: Random) -> Target:
+        """Return another gateway than this one; the same one where no other is known."""
+        return node_id
+
     def lanes(
         self, places: Collection[TopicPartition], woken: Callable[[], None]
     ) -> list[tuple[Connection, Collection[TopicPartition]]]:

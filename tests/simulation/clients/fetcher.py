@@ -30,6 +30,10 @@ LATEST, EARLIEST, MAX_TIMESTAMP = -1, -2, -3
 MAX_TIMESTAMP_SINCE = 7
 LOG_START_SINCE, ZSTD_SINCE = 5, 10
 EPOCHS_SINCE = 12
+REPLICAS_SINCE = 11
+ELSEWHERE = 0.4
+"""The chance that a partition is asked for at another gateway than its leader."""
+LEFT_TO_THE_LEADER = {ErrorCode.not_leader_or_follower, ErrorCode.offset_out_of_range}
 NAMES_EPOCH_SINCE, LIST_NAMES_EPOCH_SINCE = 9, 4
 NAMES_EPOCH = 0.7
 """The share of readers of a cluster that name the leader epoch that they know."""
@@ -47,6 +51,7 @@ class Fetcher:
         random: Random,
         *,
         read_committed: bool,
+        may_read_elsewhere: bool = False,
     ) -> None:
         self._surroundings = surroundings
         self._link = link
@@ -58,6 +63,13 @@ class Fetcher:
         self._sessions: dict[Target, FetchSession] = {}
         self._uses_session = self.fetch_version >= SESSIONS_SINCE and random.random() < 0.5
         self._names_epoch = surroundings.cluster is not None and random.random() < NAMES_EPOCH
+        cluster = surroundings.cluster
+        are_read = cluster is not None and cluster.reads_elsewhere
+        self._reads_elsewhere = may_read_elsewhere and are_read
+        if self._reads_elsewhere:
+            self.fetch_version = max(REPLICAS_SINCE, self.fetch_version)
+        self._may_be_elsewhere = are_read and self.fetch_version >= REPLICAS_SINCE
+        self._chance = Random(f"elsewhere {name}")
         self.out_of_range: list[TopicPartition] = []
         self._epochs: dict[tuple[TopicPartition, int], int] = {}
         """The leader epoch of the batch before the next fetch offset (KIP-320)."""
@@ -72,9 +84,10 @@ class Fetcher:
         """
         self.out_of_range = []
         led = await self._link.by_leader(wanted)
+        asked, away = self._spread(led) if self._reads_elsewhere else (led, set[TopicPartition]())
         fetches = [
-            self._fetch_from(to, self._with_epochs(wanted, places), max_wait_ms, apart=apart)
-            for to, places in led.items()
+            self._fetch_from(to, self._with_epochs(wanted, places), max_wait_ms, away, apart=apart)
+            for to, places in asked.items()
         ]
         if len(fetches) == 1:
             return await fetches[0]
@@ -86,8 +99,28 @@ class Fetcher:
                 raise found
         return taken
 
+    def _spread(
+        self, led: dict[Target, list[TopicPartition]]
+    ) -> tuple[dict[Target, list[TopicPartition]], set[TopicPartition]]:
+        """Return which gateway to ask for each partition, sometimes another one than the leader, and the partitions of these."""
+        asked: dict[Target, list[TopicPartition]] = {}
+        away = set()
+        for leader, places in led.items():
+            for place in places:
+                to = self._link.another(leader, self._chance) if self._chance.random() < ELSEWHERE else leader
+                asked.setdefault(to, []).append(place)
+                if to != leader:
+                    away.add(place)
+        return asked, away
+
     async def _fetch_from(
-        self, to: Target, wanted: dict[TopicPartition, Wanted], max_wait_ms: int, *, apart: bool
+        self,
+        to: Target,
+        wanted: dict[TopicPartition, Wanted],
+        max_wait_ms: int,
+        away: set[TopicPartition],
+        *,
+        apart: bool,
     ) -> list[Fetched]:
         session, in_session = self._sessions.setdefault(to, FetchSession()), self._uses_session and not apart
         request = self._request(session if in_session else None, wanted, max_wait_ms)
@@ -105,7 +138,7 @@ class Fetcher:
                 self._surroundings.unexpected(self.name, f"Fetch: {answer.error_code.name}")
             if in_session:
                 session.answered(answer.session_id)
-        return self._take(answer, wanted, asked_at_ms, to)
+        return self._take(answer, wanted, asked_at_ms, to, away)
 
     def _request(
         self, session: FetchSession | None, wanted: dict[TopicPartition, Wanted], max_wait_ms: int
@@ -149,7 +182,12 @@ class Fetcher:
         return by_topic(self._surroundings, self.fetch_version, rows, "topic")
 
     def _take(
-        self, answer: Any, wanted: dict[TopicPartition, Wanted], asked_at_ms: int, to: Target
+        self,
+        answer: Any,
+        wanted: dict[TopicPartition, Wanted],
+        asked_at_ms: int,
+        to: Target,
+        away: set[TopicPartition],
     ) -> list[Fetched]:
         names = {topic.topic_id: topic.name for topic in self._surroundings.topics.values()}
         taken = []
@@ -162,6 +200,8 @@ class Fetcher:
                     self._surroundings.unexpected(
                         self.name, f"Fetch answered {place}, which was not asked for"
                     )
+                elif place in away and row.error_code in LEFT_TO_THE_LEADER:
+                    continue
                 elif row.error_code is ErrorCode.offset_out_of_range:
                     self.out_of_range.append(place)
                 elif row.error_code is not ErrorCode.none:
@@ -169,16 +209,35 @@ class Fetcher:
                         self._link.moved(place, row)
                     if row.error_code not in self._surroundings.faults:
                         self._surroundings.unexpected(self.name, f"Fetch of {place}: {row.error_code.name}")
-                else:
-                    if self.fetch_version >= NAMES_EPOCH_SINCE:
+                elif not self._tells_nothing(row):
+                    if self.fetch_version >= NAMES_EPOCH_SINCE and place not in away:
                         self._link.led(to, place, wanted[place].leader_epoch, asked_at_ms)
-                    found = self._fetched(place, wanted[place].fetch_offset, row, asked_at_ms)
+                    found = self._fetched(
+                        place,
+                        wanted[place].fetch_offset,
+                        row,
+                        asked_at_ms,
+                        elsewhere=self._is_elsewhere(place, wanted, away),
+                    )
                     if found is not None:
                         taken.append(found)
         return taken
 
+    def _tells_nothing(self, row: Any) -> bool:
+        """Return whether a gateway sends the client to the leader, or has not read from the bucket yet.
+
+        A client that asked the leader may reach another gateway at the leader's address.
+        """
+        return self._may_be_elsewhere and (row.preferred_read_replica >= 0 or row.high_watermark < 0)
+
+    def _is_elsewhere(
+        self, place: TopicPartition, wanted: dict[TopicPartition, Wanted], away: set[TopicPartition]
+    ) -> bool:
+        """Return whether another gateway than the leader may have answered: a client without an epoch does not notice that."""
+        return place in away or (self._may_be_elsewhere and wanted[place].leader_epoch < 0)
+
     def _fetched(
-        self, place: TopicPartition, fetch_offset: int, row: Any, asked_at_ms: int
+        self, place: TopicPartition, fetch_offset: int, row: Any, asked_at_ms: int, *, elsewhere: bool
     ) -> Fetched | None:
         diverging = getattr(row, "diverging_epoch", None)
         if diverging is not None and diverging.epoch >= 0:
@@ -218,6 +277,7 @@ class Fetcher:
                 if batch.control and batch.records and batch.last_offset >= fetch_offset
             ),
             asked_at_ms,
+            elsewhere,
         )
         self._surroundings.history.add(fetched)
         return fetched

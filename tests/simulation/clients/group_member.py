@@ -68,7 +68,14 @@ class GroupMember:
         self._membership_type = ConsumerMembership if by_epoch else ClassicMembership
         self._coordinator = link_of(surroundings, f"{name}-coordinator", random)
         self._link = link_of(surroundings, name, random)
-        self._fetcher = Fetcher(surroundings, self._link, name, random, read_committed=read_committed)
+        self._fetcher = Fetcher(
+            surroundings,
+            self._link,
+            name,
+            random,
+            read_committed=read_committed,
+            may_read_elsewhere=True,
+        )
         self._offsets = GroupOffsets(surroundings, self._coordinator, random, group, by_epoch=by_epoch)
         self._transformer = transformer
         self._lives = 0

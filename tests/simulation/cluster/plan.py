@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Final
 
+from gateway.config.cluster import SPREADING_SELECTOR
 from tests.simulation.cluster.profiles import ClusterProfile, cluster_profile_of
 from tests.simulation.plan import FAULTY_STORES, Plan, plan_of
 from tests.support.simulated_objects import CALM
@@ -37,6 +38,7 @@ MEAN_S: Final = {
 }
 """The mean virtual seconds between two faults of each kind, in a run that has the kind."""
 LEASES_MS: Final = (1_500, 3_000, 6_000)
+FIRST_WITH_READS_ELSEWHERE: Final = 1_000
 
 
 def host_of(number: int) -> str:
@@ -64,6 +66,11 @@ class ClusterPlan:
         )
 
     @property
+    def reads_elsewhere(self) -> bool:
+        """Whether gateways serve uploaded records of partitions that others lead."""
+        return any(setting.startswith("replica.selector.class=") for setting in self.shared.settings)
+
+    @property
     def store_timeout_s(self) -> float:
         """The time after which a gateway gives a call to the store up."""
         settings = dict(setting.split("=", 1) for setting in self.shared.settings)
@@ -84,6 +91,9 @@ def cluster_plan_of(seed: int) -> ClusterPlan:
     settings = dict(setting.split("=", 1) for setting in shared.settings)
     del settings["listeners"]
     settings |= _cluster_settings(seed, chance, profile)
+    if _reads_elsewhere(seed):
+        settings["replica.selector.class"] = SPREADING_SELECTOR
+        settings["seqgate.cluster.upload.interval.ms"] = 100 + seed % 7 * 200
     befalls = profile.befalls
     if befalls is None:
         befalls = {
@@ -123,3 +133,8 @@ def _cluster_settings(seed: int, chance: Random, profile: ClusterProfile) -> dic
     drawn["seqgate.cluster.metadata.snapshot.changes"] = of_snapshots.choice((2, 3, 8))
     drawn["seqgate.cluster.metadata.snapshot.age.ms"] = of_snapshots.choice((1_000, 3_000, 3_600_000))
     return drawn | {name: chance.choice(values) for name, values in profile.settings.items()}
+
+
+def _reads_elsewhere(seed: int) -> bool:
+    """Draw whether consumers read from other gateways than leaders. The kept seeds of planted faults have runs without that."""
+    return seed >= FIRST_WITH_READS_ELSEWHERE and Random(f"reads elsewhere {seed}").random() < 0.5

@@ -115,7 +115,12 @@ class ClusterSimulation:
             gateways.wall_ms,
             calm_down,
             created,
-            ClusterOfGateways(gateways.addresses, gateways.clocks_differ, DRIFT_OF_TIMEOUTS),
+            ClusterOfGateways(
+                gateways.addresses,
+                gateways.clocks_differ,
+                DRIFT_OF_TIMEOUTS,
+                self._plan.reads_elsewhere,
+            ),
             self._movers,
         )
 

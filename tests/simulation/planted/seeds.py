@@ -14,6 +14,8 @@ KEPT: Final = {
     "aborts_become_commits": 345,
     "aborts_forgotten_at_start": 100,
     "aborts_of_closed_segments_unknown": 52,
+    "aborts_of_the_newest_segment_not_uploaded": 1006,
+    "aborts_unknown_elsewhere": 1006,
     "aborts_within_the_answer_only": 360,
     "acknowledged_before_contiguity": 7,
     "acknowledged_before_the_flush": 2,
@@ -111,5 +113,6 @@ KEPT: Final = {
     "state_kept_after_a_failed_flush": 223,
     "taken_over_without_a_seal": 3,
     "transactions_forgotten_at_start": 100,
+    "undecided_records_read_elsewhere": 1006,
     "visible_before_the_flush": 25,
 }
