@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from tests.suites.outcomes import Read, of_go, of_jest, of_pytest
+from tests.suites.outcomes import Read, of_go, of_jest, of_librdkafka, of_pytest
 
 PORTS: Final = (9092, 9095, 9098)
 """The ports of the gateways: several suites have the address localhost:9092 in their code, and KafkaJS all three."""
@@ -78,10 +78,14 @@ LIBRARIES: Final = {
             "kafka-go",
             "https://github.com/segmentio/kafka-go",
             "v0.4.50",
-            # The test that is left out ends all others by a nil pointer of its own, whatever the broker is.
+            # The tests that are left out end all others by a nil pointer of their own, whatever the broker is.
             (
                 *("go", "test", "-v", "-count=1", "-timeout=15m"),
-                *("-skip", "TestReaderConsumerGroup/consumer_group_commits_on_close", "."),
+                *(
+                    "-skip",
+                    "TestReaderConsumerGroup/(consumer_group_commits_on_close|verify_offset_committed)",
+                    ".",
+                ),
             ),
             of_go,
             environment={"KAFKA_VERSION": "3.7.0"},
@@ -94,6 +98,26 @@ LIBRARIES: Final = {
             of_go,
             directory="pkg/kgo",
             environment={"KGO_SEEDS": SEEDS, "KGO_TEST_RF": COPIES, "KGO_TEST_RECORDS": "20000"},
+        ),
+        Library(
+            "librdkafka",
+            "https://github.com/confluentinc/librdkafka",
+            "v2.15.0",
+            # Without its tests that need no broker, and in the quick mode of its own.
+            ("sh", "-c", 'echo "bootstrap.servers=$SEEDS" > test.conf && exec ./test-runner -L -K -Q -p3'),
+            of_librdkafka,
+            directory="tests",
+            prepare=(
+                "sh",
+                "-c",
+                "./configure --disable-gssapi --disable-curl && make libs && make -C tests build",
+            ),
+            environment={
+                "SEEDS": SEEDS,
+                "TEST_KAFKA_VERSION": "4.0.0",
+                "LD_LIBRARY_PATH": "../src:../src-cpp",
+            },
+            settings={"num.partitions": "4"},
         ),
         Library(
             "KafkaJS",

@@ -23,6 +23,9 @@ _GO_BEGUN: Final = re.compile(r"^=== RUN\s+(\S+)", re.MULTILINE)
 _GO_OUTCOMES: Final = {"PASS": PASSED, "FAIL": FAILED, "SKIP": SKIPPED}
 _PYTEST: Final = re.compile(r"^(\S+::.+?) *(PASSED|FAILED|ERROR|SKIPPED|$)", re.MULTILINE)
 _PYTEST_OUTCOMES: Final = {"PASSED": PASSED, "SKIPPED": SKIPPED}
+_RDKAFKA: Final = re.compile(r"=====+ Test (\S+) (PASSED|FAILED|SKIPPED)\b")
+_RDKAFKA_BEGUN: Final = re.compile(r"=====+ Running test (\S+) ====")
+_RDKAFKA_OUTCOMES: Final = {"PASSED": PASSED, "FAILED": FAILED, "SKIPPED": SKIPPED}
 _JEST_OUTCOMES: Final = {"passed": PASSED, "failed": FAILED, "pending": SKIPPED, "todo": SKIPPED}
 
 
@@ -42,6 +45,13 @@ def of_pytest(output: str, report: Path) -> Outcomes:
         kinds = {child.tag for child in case}
         outcome = FAILED if kinds & {"failure", "error"} else SKIPPED if "skipped" in kinds else PASSED
         found[f"{case.get('classname')}.{case.get('name')}"] = outcome
+    return found
+
+
+def of_librdkafka(output: str, _: Path) -> Outcomes:
+    """Read the lines of librdkafka's test-runner. A test that began and did not end has failed."""
+    found = dict.fromkeys(_RDKAFKA_BEGUN.findall(output), FAILED)
+    found.update({name: _RDKAFKA_OUTCOMES[outcome] for name, outcome in _RDKAFKA.findall(output)})
     return found
 
 

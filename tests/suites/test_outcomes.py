@@ -3,7 +3,17 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from tests.suites.outcomes import FAILED, PASSED, SKIPPED, of_go, of_jest, of_pytest, summary, worse
+from tests.suites.outcomes import (
+    FAILED,
+    PASSED,
+    SKIPPED,
+    of_go,
+    of_jest,
+    of_librdkafka,
+    of_pytest,
+    summary,
+    worse,
+)
 
 
 def test_a_go_test_that_did_not_end_has_failed(tmp_path: Path) -> None:
@@ -42,6 +52,18 @@ def test_pytest_that_was_ended_before_its_report(tmp_path: Path) -> None:
         "test/x.py::test_b": SKIPPED,
         "test/x.py::test_c": FAILED,
     }
+
+
+def test_the_lines_of_librdkafka(tmp_path: Path) -> None:
+    output = """\
+[0001_multiobj / 0.002s] ================= Running test 0001_multiobj =================
+[0002_unkpart / 0.002s] ================= Running test 0002_unkpart =================
+[0003_msgmaxsize / 0.002s] ================= Running test 0003_msgmaxsize =================
+\x1b[32m[0001_multiobj / 1.002s] ================= Test 0001_multiobj PASSED =================
+\x1b[31m[0002_unkpart / 1.002s] ================= Test 0002_unkpart SKIPPED (why) =================
+"""
+    found = {"0001_multiobj": PASSED, "0002_unkpart": SKIPPED, "0003_msgmaxsize": FAILED}
+    assert of_librdkafka(output, tmp_path) == found
 
 
 def test_a_report_of_jest(tmp_path: Path) -> None:
