@@ -224,7 +224,7 @@ FAULTS: Mapping[str, Fault] = {
         Fault(another_place_in_a_retry, "sealed: |read: |fence: |liveness: |a gateway failed", 1),
         Fault(lease_from_the_last_attempt, "was in the store before it was sent", 1),
         Fault(own_seal_does_not_wait, "ends: ", 7),
-        Fault(no_look_at_the_boundary_after_the_seal, "sealed: |lost: |ends: ", 361),
+        Fault(no_look_at_the_boundary_after_the_seal, "sealed: |lost: |ends: ", 762),
         Fault(seal_not_looked_at, "sealed: |ends: ", 27),
         Fault(end_without_a_seal, "sealed: |ends: ", 0),
         Fault(sealed_before_the_registration, "taken: ", 1),
