@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import shutil
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 
 import pytest
@@ -18,7 +19,8 @@ from gateway.homes.home import StartFailed
 from gateway.homes.metadata_snapshots import MetadataSnapshots
 from gateway.metadata.image import MetadataImage
 from tests.gateway.admin.cluster.test_status_and_verify import answer
-from tests.gateway.homes.test_uploads import Running, running
+from tests.gateway.homes.test_uploads import Running
+from tests.gateway.homes.test_uploads import running as running_at_a_new_address
 from tests.gateway.metadata.test_image_records import everything
 from tests.support.wire import Wire
 
@@ -30,6 +32,11 @@ SOON = "seqgate.cluster.metadata.snapshot.age.ms=1000"
 def by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the tests say when a gateway works on snapshots."""
     monkeypatch.setattr(metadata_snapshots, "LOOKED_EVERY_S", 3_600.0)
+
+
+def running(tmp_path: Path, *settings: str) -> AbstractAsyncContextManager[Running]:
+    """Run a gateway that stays the same node, although each start listens at another port."""
+    return running_at_a_new_address(tmp_path, "node.id=1", *settings)
 
 
 def snapshots_of(gateway: Running) -> MetadataSnapshots:
