@@ -261,7 +261,7 @@ class BucketHome:
             clock.now_ms,
             self._cache.restored,
         )
-        self._uploads.when_collected.append(lambda session: shared.drop({session}))
+        self._uploads.ended.when_collected.append(lambda session: shared.drop({session}))
         self._uploads.start()
         self.readiness.start(services, self._objects, self._machine.storage, sessions, self._uploads)
         services.upkeep.uploads = self._uploads

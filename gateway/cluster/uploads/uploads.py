@@ -87,7 +87,7 @@ class Uploads:
         self._restored = {} if restored is None else restored
         self._manifests = Manifests(objects, restored=restored)
         self._deletions = Deletions(objects)
-        self._ended = EndedLogs(
+        self.ended = EndedLogs(
             objects, sessions, self._manifests.present, partitions.exists, partitions.catch_up
         )
         self._collected_s = seconds()
@@ -114,11 +114,6 @@ class Uploads:
     def start(self) -> None:
         """Begin to run rounds in the background."""
         self._task = asyncio.get_running_loop().create_task(self._run(), name="uploads")
-
-    @property
-    def when_collected(self) -> list[Callable[[int], None]]:
-        """Called with the number of each ended session whose log this gateway has emptied."""
-        return self._ended.when_collected
 
     async def stop(self) -> None:
         """End the rounds. What is unfinished is left to the next session."""
@@ -165,7 +160,7 @@ class Uploads:
         if self._has_asked:
             return False
         self._has_asked = True
-        uncovered = set(await self._ended.uncovered()).intersection(self._partitions.all())
+        uncovered = set(await self.ended.uncovered()).intersection(self._partitions.all())
         self._coverage.begin(uncovered)
         return bool(uncovered)
 
@@ -402,4 +397,4 @@ class Uploads:
         """Collect the logs of ended sessions, if that is this gateway's turn. Raises as `EndedLogs.collect`."""
         self._collected_s = self._seconds()
         if self._sessions.collects():
-            await self._ended.collect()
+            await self.ended.collect()
