@@ -14,7 +14,7 @@ KEPT: Final = {
     "aborts_become_commits": 345,
     "aborts_forgotten_at_start": 100,
     "aborts_of_closed_segments_unknown": 52,
-    "aborts_of_the_newest_segment_not_uploaded": 1006,
+    "aborts_of_the_newest_segment_not_uploaded": 1049,
     "aborts_unknown_elsewhere": 1006,
     "aborts_within_the_answer_only": 360,
     "acknowledged_before_contiguity": 7,
