@@ -1,6 +1,6 @@
 """Reads the rows of some partitions from ended write-ahead logs, in order, several objects at once.
 
-The index of an object is at its end, so the end is read first. It is all there is of a small object. Of a larger one the bytes from the
+The index of an object is at its end, so the end is read first, of many objects at once. It is all there is of a small object. Of a larger one the bytes from the
 first to the last row that is wanted follow, in one call, and none if no row is wanted.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Sequence
+from itertools import islice
 from typing import Final, NamedTuple
 
 from gateway.cluster.objects.objects import Missing, ObjectStore
@@ -28,7 +29,9 @@ from gateway.cluster.wal.wal_object import (
 )
 
 READ_AT_ONCE: Final = 8
-"""Objects that are read at the same time. The rows that are wanted of as many are in memory at most."""
+"""Objects whose rows are read at the same time. The rows that are wanted of as many are in memory at most."""
+INDEXES_AT_ONCE: Final = 64
+"""Objects whose ends are read at the same time: a log of ten minutes may have thousands, and most are small."""
 END_BYTES: Final = 64 << 10
 """The bytes at the end of an object that are read first. A longer index needs a second call."""
 
@@ -54,6 +57,14 @@ class RowAt(NamedTuple):
         return self.row.leader_epoch, self.wal.session, self.seq
 
 
+class _Indexed(NamedTuple):
+    """An object whose index is being read."""
+
+    wal: WalRange
+    seq: int
+    read: asyncio.Task[tuple[Index, bytes]]
+
+
 FoundRow = tuple[RowAt, memoryview | CorruptWalObject]
 #: A row with its data, or with what is wrong with the data.
 
@@ -74,22 +85,22 @@ class EndedRows:
         Raises Collected, CorruptWalObject for an object that is missing, damaged or of another session, IncompatibleFormat, Refused.
         """
         places = ((wal, seq) for wal in ranges for seq in range(wal.first_seq, wal.end_seq))
+        indexes: deque[_Indexed] = deque()
         ahead: deque[asyncio.Task[list[FoundRow]]] = deque()
         try:
-            for wal, seq in places:
-                ahead.append(asyncio.create_task(self._wanted(wal, seq, wants)))
-                if len(ahead) >= READ_AT_ONCE:
-                    yield await ahead.popleft()
-            while ahead:
+            while True:
+                for wal, seq in islice(places, INDEXES_AT_ONCE - len(indexes)):
+                    indexes.append(_Indexed(wal, seq, asyncio.create_task(self.index(wal, seq))))
+                while indexes and len(ahead) < READ_AT_ONCE:
+                    ahead.append(asyncio.create_task(self._wanted(indexes.popleft(), wants)))
+                if not ahead:
+                    return
                 yield await ahead.popleft()
-        except (Exception, asyncio.CancelledError):
-            for task in ahead:
-                task.cancel()
-            await asyncio.gather(*ahead, return_exceptions=True)
-            raise
         finally:
-            for task in ahead:
+            tasks = [*ahead, *(indexed.read for indexed in indexes)]
+            for task in tasks:
                 task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
 
     async def index(self, wal: WalRange, seq: int) -> tuple[Index, bytes]:
         """Return the index of an object, and the end of the object that was read for it. Raises as `read`."""
@@ -117,8 +128,9 @@ class EndedRows:
             placed, memoryview(await self._get(wal, seq, placed.start, placed.row.length)), key
         )
 
-    async def _wanted(self, wal: WalRange, seq: int, wants: Callable[[Row], bool]) -> list[FoundRow]:
-        index, end = await self.index(wal, seq)
+    async def _wanted(self, indexed: _Indexed, wants: Callable[[Row], bool]) -> list[FoundRow]:
+        wal, seq = indexed.wal, indexed.seq
+        index, end = await indexed.read
         wanted = [placed for placed in index.rows if wants(placed.row)]
         if not wanted:
             return []
