@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import shutil
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable
@@ -92,7 +91,6 @@ class SufferingGateways:
     def suffer(self, every_s: float, seconds: float, told: Callable[[str], None]) -> None:
         """Let something happen to one gateway every so many seconds."""
         end_s = time.monotonic() + seconds
-        pause = threading.Event()
         acts = [self._kill, self._lose_disk, self._stand_still, self._cut_off, self._stop]
         while time.monotonic() < end_s:
             began_s = time.monotonic()
@@ -100,14 +98,14 @@ class SufferingGateways:
             act(number, every_s / 2)
             self._start_those_that_ended()
             told(f"{act.__name__.lstrip('_')} {number}")
-            pause.wait(max(0.0, every_s - (time.monotonic() - began_s)))
+            time.sleep(max(0.0, every_s - (time.monotonic() - began_s)))  # the pace of the faults
         self._start_those_that_ended()
 
     def _kill(self, number: int, rest_s: float) -> None:
         """Kill a gateway. It is away for longer than its lease, or comes back at once."""
         self.gateways[number].kill()
         if self._chance.random() < 0.5:
-            threading.Event().wait(rest_s)
+            time.sleep(rest_s)
         self.gateways[number].start()
         self.counts["gateways killed"] += 1
 
@@ -121,13 +119,13 @@ class SufferingGateways:
     def _stand_still(self, number: int, rest_s: float) -> None:
         pid = self.gateways[number].pid
         os.kill(pid, signal.SIGSTOP)
-        threading.Event().wait(rest_s)
+        time.sleep(rest_s)
         os.kill(pid, signal.SIGCONT)
         self.counts["gateways stood still"] += 1
 
     def _cut_off(self, number: int, rest_s: float) -> None:
         self._ways[number].is_cut = True
-        threading.Event().wait(rest_s)
+        time.sleep(rest_s)
         self._ways[number].is_cut = False
         self.counts["gateways cut off from the store"] += 1
 
