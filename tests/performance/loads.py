@@ -33,7 +33,7 @@ SEQUENCE_DIGITS = 19
 """The number of digits that the load generator counts up in each value."""
 PLAN_HEAD = struct.Struct("<5I")
 PARTITION_ANSWER_BYTES = 33
-"""What a Produce v9 answer without an error has for each partition."""
+"""The bytes of each partition in a Produce v9 answer without an error."""
 PERFORMANCE_LINE = re.compile(
     r"^(?P<records>\d+) steady state records sent, (?P<rate>[\d.]+) records/sec .*?"
     r" (?P<p99>[\d.]+) ms 99th, [\d.]+ ms 99\.9th\.$",

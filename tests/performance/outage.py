@@ -82,7 +82,7 @@ class Client:
         }
 
     def write(self, at: Address, partition: int) -> None:
-        """Have one record acknowledged by all."""
+        """Produce one record with acks=all. Raises Unserved if it is refused."""
         batch = Batch(records(1), base_timestamp=time.time_ns() // 1_000_000).encode()
         topic = {"name": TOPIC, "partition_data": [{"index": partition, "records": batch}]}
         fields = {"transactional_id": None, "acks": -1, "timeout": 5000, "topic_data": [topic]}
@@ -90,7 +90,7 @@ class Client:
         _check(answer["responses"][0]["partition_responses"][0]["error_code"])
 
     def commit(self, at: Address, group: str) -> None:
-        """Have an offset committed."""
+        """Commit an offset of the group. Raises Unserved if it is refused."""
         row = {"partition_index": 0, "committed_offset": 0, "committed_leader_epoch": -1}
         topics = [{"name": TOPIC, "partitions": [row]}]
         fields = {"group_id": group, "generation_id_or_member_epoch": -1, "member_id": ""}

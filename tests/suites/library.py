@@ -33,7 +33,7 @@ class Library:
     prepare: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, str] = field(default_factory=dict)
-    """What the suite expects of its brokers' settings."""
+    """The settings that the gateways need for the suite."""
     first_node_id: int = 1
 
 

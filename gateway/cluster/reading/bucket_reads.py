@@ -56,7 +56,7 @@ class Found(NamedTuple):
 
 
 class Loading(NamedTuple):
-    """What a reader asked for is being fetched: wait for it, and ask again."""
+    """The records are being fetched. The reader waits for the partition, and asks again."""
 
     partition: PartitionKey
     bounds: Bounds | None

@@ -1,4 +1,4 @@
-"""What the bucket has of a partition, as one manifest tells: where its records are, up to where, and which transactions were aborted."""
+"""The contents of a partition in the bucket, by one manifest: its parts, the end of its records, and its aborted transactions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is known of one partition that another gateway leads, and for how long that counts."""
+"""The facts that this gateway has read about a partition of another gateway, and how long they are valid."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Known:
 
     def __init__(self) -> None:
         self.contents: Contents | None = None
-        """What the newest manifest that was read tells; None before the first one."""
+        """The contents by the newest manifest that was read; None before the first one."""
         self.leader_start = 0
         """The log start offset that the leader has told."""
         self.is_leader_silent = False

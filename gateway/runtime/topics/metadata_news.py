@@ -42,7 +42,7 @@ class _Listener:
 
 
 class MetadataNews:
-    """What the other live gateways know of the metadata. Where this gateway is alone, it knows and tells nothing."""
+    """The news for each other live gateway, and how far each has the metadata. A gateway that is alone sends none."""
 
     def __init__(
         self, node_id: int, brokers: Brokers, peers: AsksPeers, last_offset: Callable[[], int]

@@ -44,7 +44,7 @@ CopiedRow = tuple[str, int, int, int, int]
 
 
 class Copied(TypedDict):
-    """What the Spark job prints in the end."""
+    """The last line that the Spark job prints."""
 
     rows: list[CopiedRow]
     restarts: int
