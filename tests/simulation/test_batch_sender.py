@@ -13,7 +13,7 @@ from tests.simulation.clients.surroundings import ClusterOfGateways, Surrounding
 from tests.simulation.history import History, Refused, TopicPartition
 
 PLACE = TopicPartition("t", 0)
-GATEWAYS = ClusterOfGateways((), lambda: False, 0.0)
+GATEWAYS = ClusterOfGateways((), lambda: False, 0.0, lambda _: None)
 OUT_OF_ORDER = ErrorCode.out_of_order_sequence_number
 
 

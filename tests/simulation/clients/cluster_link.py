@@ -177,6 +177,11 @@ class ClusterLink(Link):
         others = sorted(self._addresses.keys() - {node_id})
         return random.choice(others) if others else node_id
 
+    def is_reached(self, node_id: Target) -> bool:
+        assert self._surroundings.cluster is not None
+        assert isinstance(node_id, int)
+        return self._surroundings.cluster.node_id_at(self._addresses[node_id]) == node_id
+
     async def by_leader(self, places: Collection[TopicPartition]) -> dict[Target, list[TopicPartition]]:
         if not all(place in self._leaders for place in places):
             await self._refresh()

@@ -236,6 +236,10 @@ class Link:
         """Return another gateway than this one; the same one where no other is known."""
         return node_id
 
+    def is_reached(self, node_id: Target) -> bool:
+        """Return whether the gateway of this node id serves at the address where the client sends what is for it."""
+        return True
+
     def lanes(
         self, places: Collection[TopicPartition], woken: Callable[[], None]
     ) -> list[tuple[Connection, Collection[TopicPartition]]]:

@@ -217,7 +217,7 @@ class Fetcher:
                         wanted[place].fetch_offset,
                         row,
                         asked_at_ms,
-                        elsewhere=self._is_elsewhere(place, wanted, away),
+                        elsewhere=self._is_elsewhere(to, place, wanted, away),
                     )
                     if found is not None:
                         taken.append(found)
@@ -231,10 +231,19 @@ class Fetcher:
         return self._may_be_elsewhere and (row.preferred_read_replica >= 0 or row.high_watermark < 0)
 
     def _is_elsewhere(
-        self, place: TopicPartition, wanted: dict[TopicPartition, Wanted], away: set[TopicPartition]
+        self,
+        to: Target,
+        place: TopicPartition,
+        wanted: dict[TopicPartition, Wanted],
+        away: set[TopicPartition],
     ) -> bool:
-        """Return whether another gateway than the leader may have answered: a client without an epoch does not notice that."""
-        return place in away or (self._may_be_elsewhere and wanted[place].leader_epoch < 0)
+        """Return whether another gateway than the leader may have answered.
+
+        A client does not notice that if it names no epoch, or if a gateway with a new node id serves at the leader's address.
+        """
+        if place in away:
+            return True
+        return self._may_be_elsewhere and (wanted[place].leader_epoch < 0 or not self._link.is_reached(to))
 
     def _fetched(
         self, place: TopicPartition, fetch_offset: int, row: Any, asked_at_ms: int, *, elsewhere: bool

@@ -47,6 +47,8 @@ class ClusterOfGateways:
     """Whether two gateways show different times of day. A deadline may then pass when a coordinator moves."""
     drift: float
     """The share by which a gateway's clock may run too fast or too slow."""
+    node_id_at: Callable[[tuple[str, int]], int | None]
+    """The node id of the gateway that serves at an address."""
     reads_elsewhere: bool = False
     """Whether gateways serve uploaded records of partitions that others lead."""
 

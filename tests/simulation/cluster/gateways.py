@@ -78,6 +78,12 @@ class Gateways:
         """Return a time of day that jumps whenever the clock of a gateway does."""
         return EPOCH_MS + int(self._loop.now_s * 1000) + sum(node.clock.jumped_ms for node in self.nodes)
 
+    def node_id_at(self, address: tuple[str, int]) -> int | None:
+        """Return the node id of the gateway that serves at an address."""
+        gateway = self.nodes[self.addresses.index(address)].gateway
+        wal = None if gateway is None else getattr(gateway.home, "wal", None)
+        return None if wal is None else wal.session.node_id
+
     def disk_has_failed(self) -> bool:
         return any(node.disk_has_failed for node in self.nodes)
 

@@ -119,6 +119,7 @@ class ClusterSimulation:
                 gateways.addresses,
                 gateways.clocks_differ,
                 DRIFT_OF_TIMEOUTS,
+                gateways.node_id_at,
                 self._plan.reads_elsewhere,
             ),
             self._movers,
