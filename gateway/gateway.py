@@ -250,6 +250,7 @@ class Gateway:
 
     async def stop(self) -> None:
         """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start leaves the last mark as it is."""
+        await self.home.prepare_stop()
         giving_up = self.limit_waiting()
         if self._services is not None:
             await self._stop_services(self._services)

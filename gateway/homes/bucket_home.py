@@ -21,8 +21,9 @@ from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.membership.lease import Lease
 from gateway.cluster.metadata.change import CorruptChange
 from gateway.cluster.objects.counted import CountedObjects, Counts
-from gateway.cluster.objects.objects import ObjectStore, Refused
+from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
 from gateway.cluster.objects.probe import probe
+from gateway.cluster.parts.manifests import Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.uploads.coverage import Coverage
@@ -68,6 +69,7 @@ from log import (
     LocalDurability,
     LogError,
     PartitionLog,
+    StorageFailed,
 )
 from log.rebuilding import BUCKET_SESSION
 from log.stopped import LOCK
@@ -77,6 +79,8 @@ logger = logging.getLogger(__name__)
 STOPPED: Final = "the gateway stopped"
 STOP_TIMEOUT_S = 30.0
 """How long a stop waits for the store to take the last records and the seal."""
+UPLOADED_BEFORE_STOP_S: Final = 10.0
+"""How long a gateway that is told to stop serves on while it uploads, before others take over."""
 
 
 CALL_LIMIT_MARGIN_S = 30.0
@@ -287,6 +291,20 @@ class BucketHome:
         await self._membership.join(replaces=self._started.replaces)
         self.readiness.joined()
         self._reading = replica_reading(self._config, services, self._objects, self._uploads)
+
+    async def prepare_stop(self) -> None:
+        """Upload what only the write-ahead log has: who takes over reads the rest of that log, and nobody serves meanwhile."""
+        if self._uploads is None or self._membership is None or not self._membership.has_others:
+            return
+        try:
+            async with asyncio.timeout(UPLOADED_BEFORE_STOP_S):
+                await self._uploads.round()
+        except TimeoutError:
+            logger.info("the last upload did not end within %.0f s", UPLOADED_BEFORE_STOP_S)
+        except (SessionFenced, Overtaken, Refused, StoreFailed, StorageFailed) as error:
+            logger.warning("the last upload ended early: %s", error)
+        except Exception:
+            logger.exception("the last upload failed in an unexpected way")
 
     async def rest(self) -> None:
         if self._reading is not None:

@@ -95,8 +95,7 @@ class ClusterMembership:
 
         `replaces` is the epoch of the registration whose node id the gateway has chosen; by default the node id is its own.
         """
-        brokers = self._metadata_log.image.brokers
-        if self._missing_login and any(node_id != self._node_id for node_id in brokers.live(self._node_id)):
+        if self._missing_login and self._others():
             raise StartFailed(
                 f"the gateway can't join the cluster, because it could not ask the other gateways: {self._missing_login}"
             )
@@ -160,6 +159,14 @@ class ClusterMembership:
 
     async def _end_session(self, node_id: int, session: int) -> bool:
         return await self._metadata_log.commit(lambda image: end_session(image, node_id, session))
+
+    @property
+    def has_others(self) -> bool:
+        """Whether this gateway is a member, and another one could take over from it."""
+        return self._is_member and bool(self._others())
+
+    def _others(self) -> set[int]:
+        return {*self._metadata_log.image.brokers.live(self._node_id)} - {self._node_id}
 
     async def rest(self) -> None:
         """Watch and move nothing more; the gateway is about to stop."""

@@ -70,6 +70,9 @@ class Home(Protocol):
     async def begin(self, services: Services) -> None:
         """Join the cluster, if there is one, and begin the home's background work. The gateway serves requests. Raises StartFailed."""
 
+    async def prepare_stop(self) -> None:
+        """Do what makes the stop short for clients, while requests are served."""
+
     async def rest(self) -> None:
         """End the background work that `begin` began; the gateway takes no more requests."""
 

@@ -68,6 +68,9 @@ class LocalHome:
     async def begin(self, services: Services) -> None:
         pass
 
+    async def prepare_stop(self) -> None:
+        pass
+
     async def rest(self) -> None:
         pass
 

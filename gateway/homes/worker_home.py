@@ -125,6 +125,9 @@ class WorkerHome:
         directory = services.partitions.log_directory
         return any(directory.uses(topic.name, index) for index in topic.partitions)
 
+    async def prepare_stop(self) -> None:
+        pass
+
     async def rest(self) -> None:
         pass
 

@@ -151,6 +151,9 @@ class Node:
             )
         self.lives.append(gateway)
         starting = process.begin(gateway.start())
+        if member is not None:
+            # the run may end while the others keep it from joining
+            starting.add_done_callback(lambda done: done.cancelled() or done.exception())
         over = asyncio.ensure_future(self._is_over.wait())
         patience_s = self._patience_s if killed_after_s is None else killed_after_s
         await asyncio.wait({starting, over}, timeout=patience_s, return_when=asyncio.FIRST_COMPLETED)

@@ -75,15 +75,10 @@ async def _restore(
 ) -> Restored:
     """Restore everything once. Raises Collected, and as `restore`."""
     reads = PersistentReads(objects, _WHAT)
+    boundaries = await asyncio.gather(*(read_boundary(reads, each.node_id, each.session) for each in ended))
     ranges = [
-        WalRange(
-            session.node_id,
-            session.session,
-            session.nonce,
-            await read_boundary(reads, session.node_id, session.session),
-            session.end_seq,
-        )
-        for session in ended
+        WalRange(session.node_id, session.session, session.nonce, boundary, session.end_seq)
+        for session, boundary in zip(ended, boundaries, strict=True)
     ]
     history = History(objects, staged, frozenset(partitions), run_files)
     await history.restore_manifests()

@@ -106,5 +106,9 @@ class FinalReader:
                 continue
             if found:
                 position = found[0].next_offset
+                # a transaction that nobody ended may have got its marker meanwhile
+                end = max(
+                    end, found[0].last_stable_offset if reader.read_committed else found[0].high_watermark
+                )
             else:
                 await asyncio.sleep(RETRY_S)

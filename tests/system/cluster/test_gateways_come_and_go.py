@@ -6,6 +6,8 @@ import os
 import signal
 from pathlib import Path
 
+import msgspec
+
 from tests.support.gateway_cluster import LEASE_MS, PARTITIONS, GatewayCluster, Writer, await_true, check
 
 
@@ -66,7 +68,11 @@ def test_a_clean_stop_hands_over_without_waiting_for_a_lease(tmp_path: Path) -> 
         cluster.create()
         with Writer(cluster.bootstrap) as writer:
             writer.await_more()
+            boundaries = tmp_path / "bucket" / "wal"
+            assert not list(boundaries.glob("*/*/boundary"))
             cluster.gateways.pop(0).stop()
+            (boundary,) = boundaries.glob("*/*/boundary")
+            assert msgspec.json.decode(boundary.read_bytes())["boundary"] > 0
             await_true(
                 lambda: list(cluster.leaders().values()) == [PARTITIONS] and -1 not in cluster.leaders(),
                 "the other gateway leads everything",
