@@ -129,7 +129,7 @@ class BucketReads:
         bounds = known.bounds
         if bounds is None or known.contents is None or not known.is_confirmed(now_s):
             return Loading(key, bounds)
-        if offset < bounds.log_start:
+        if known.has_deleted(offset):
             return None
         bound = bounds.stable if committed_only else bounds.end
         if offset >= bound:

@@ -79,9 +79,14 @@ class Known:
         """The offsets that a reader is told; None while nothing is known."""
         if self.contents is None:
             return None
-        start, stable, end = self.contents.bounds
-        start = min(max(start, self.leader_start), end)
+        _, stable, end = self.contents.bounds
+        # The manifest may have a later start, which the leader tells only when it is durable.
+        start = min(self.leader_start, end)
         return Bounds(start, max(start, stable), end)
+
+    def has_deleted(self, offset: int) -> bool:
+        """Return whether the record at an offset was deleted, by the leader's answer or by the manifest."""
+        return self.contents is None or offset < max(self.contents.bounds.log_start, self.leader_start)
 
     def note_position(self, part: PartRef, offset: int, place: int) -> None:
         """Note where in a part the first batch at or after an offset is."""

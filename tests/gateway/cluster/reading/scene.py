@@ -42,6 +42,8 @@ class Scene:
         self.uploads = PartitionUploads(ports)
         self.asked = 0
         self.leader_is_away = False
+        self.told_start: int | None = None
+        """The log start offset that the leader tells; None for that of its log."""
         self.reads = self.open_reads()
         self._sequences: dict[int, int] = {}
 
@@ -56,7 +58,7 @@ class Scene:
         self.asked += 1
         if self.leader_is_away:
             raise NotConfirmed("the leader is away")
-        return self.log.log_start_offset
+        return self.log.log_start_offset if self.told_start is None else self.told_start
 
     # --- the leader
 

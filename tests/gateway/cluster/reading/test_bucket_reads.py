@@ -172,6 +172,20 @@ async def test_deleted_records_vanish_when_the_leader_is_asked_again(scene: Scen
     assert scene.asked == 2
 
 
+async def test_no_reader_hears_of_a_deletion_before_the_leader_tells_it(scene: Scene) -> None:
+    """The manifest may have a log start offset that is not durable yet, and the next answer of the leader the one before."""
+    scene.append(10)
+    scene.append(10)
+    flush(scene.log)
+    delete_records(scene.log, 10)
+    await scene.upload()
+    scene.told_start = 0
+    assert await scene.read(5) is None
+    found = await scene.read(10)
+    assert found is not None
+    assert found.bounds == (0, 20, 20)
+
+
 async def test_nothing_is_read_while_the_leader_does_not_answer(scene: Scene) -> None:
     scene.append(10)
     await scene.upload()
