@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 from gateway.allocator import use_c_allocator
@@ -16,11 +14,15 @@ PACKAGES: Final = ("log", "pid_allocator", "seq_validator", "spark_kafka_compat"
 
 def main() -> None:
     """Run the command line: the entry point of the console script."""
+    serves = sys.argv[1:2] == ["serve"] and "_SEQGATE_COMPLETE" not in os.environ
+    if serves:
+        # at once: what is imported before is imported twice
+        use_c_allocator()
     complaint = shadowed()
     if complaint is not None:
         print(f"seqgate: {complaint}", file=sys.stderr)
         sys.exit(1)
-    if sys.argv[1:2] == ["serve"] and "_SEQGATE_COMPLETE" not in os.environ:
+    if serves:
         _serve(sys.argv[2:])
     from gateway.cli import main as run_command  # noqa: PLC0415 - a gateway that serves needs no typer
 
@@ -34,7 +36,6 @@ def _serve(words: list[str]) -> None:
     options = parse(words)
     if options is None:
         return
-    use_c_allocator()
     try:
         sys.exit(serve(options))
     except KeyboardInterrupt:
@@ -46,6 +47,9 @@ def shadowed() -> str | None:
     """Return a sentence that names a package which is imported from another place than `gateway`, and says
     what to do; None when all packages are Seqgate's.
     """
+    from importlib.util import find_spec  # noqa: PLC0415 - not before `use_c_allocator`
+    from pathlib import Path  # noqa: PLC0415
+
     home = Path(__file__).parent.parent
     for name in PACKAGES:
         spec = find_spec(name)

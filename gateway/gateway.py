@@ -8,9 +8,9 @@ import os
 from functools import partial
 from pathlib import Path
 
-from gateway.admin.live_gateway import Traffic
 from gateway.admin.server import ControlServer
 from gateway.admin.system_errors import in_words
+from gateway.admin.traffic import Traffic
 from gateway.config import Config, Listener
 from gateway.config.exposure import exposure_complaint, is_exposed
 from gateway.handlers import APIS

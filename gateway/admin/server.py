@@ -9,27 +9,19 @@ import contextlib
 import logging
 import socket
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any, Final, Union
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
 from gateway.admin.address import SOCKET_NAME, short_path
-from gateway.admin.caller import caller_of, note_change
-from gateway.admin.live_gateway import LiveGateway, Traffic
-from gateway.admin.operations import OPERATIONS, answer_live, changes_something, note_on
-from gateway.admin.pids.blocks import BlockSource
-from gateway.admin.pids.sources import gateway_source
-from gateway.admin.request import (
-    MAX_ANSWER_BYTES,
-    MAX_REQUEST_BYTES,
-    Answer,
-    ControlError,
-    Elsewhere,
-    Request,
-)
+from gateway.admin.request import MAX_ANSWER_BYTES, MAX_REQUEST_BYTES, Answer
+from gateway.admin.traffic import Traffic
 from gateway.runtime.services import Services
+
+if TYPE_CHECKING:
+    from gateway.admin.live_gateway import LiveGateway
+    from gateway.admin.pids.blocks import BlockSource
 
 logger = logging.getLogger(__name__)
 
@@ -37,13 +29,7 @@ MAX_CLIENTS: Final = 16
 """Connections at a time; the gateway refuses the request of the next one."""
 REQUEST_TIMEOUT_S: Final = 5.0
 """Time for the request line to arrive, and for the client to read the answer; then the gateway closes the connection."""
-OPERATION_TIMEOUT_S: Final = 30.0
-"""Time for an operation; then the gateway answers with an error, and the operation continues as a task."""
 _SOCKET_MODE: Final = 0o600
-
-_decoder: Final[msgspec.json.Decoder[Request[Any]]] = msgspec.json.Decoder(
-    Union[tuple(operation.request for operation in OPERATIONS)]  # noqa: UP007 - `|` takes no list
-)
 
 
 class ControlServer:
@@ -66,9 +52,12 @@ class ControlServer:
         producer-id blocks.
         """
         self.path = directory / SOCKET_NAME
-        self._gateway = LiveGateway(
-            services, source or gateway_source(services), traffic, services.node.clock.now_ms()
-        )
+        self._services = services
+        self._traffic = traffic
+        self._source = source
+        self._started_at_ms = services.node.clock.now_ms()
+        self._gateway: LiveGateway | None = None
+        """Known from the first command on."""
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.Task[Any]] = set()
 
@@ -100,7 +89,7 @@ class ControlServer:
             client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
         self._server = None
-        if self._gateway.blocks.close is not None:
+        if self._gateway is not None and self._gateway.blocks.close is not None:
             await self._gateway.blocks.close()
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
@@ -139,28 +128,9 @@ class ControlServer:
             return Answer(error=f"a request has at most {MAX_REQUEST_BYTES} bytes")
         except asyncio.IncompleteReadError:
             return Answer(error="a request is one line and ends with a newline")
-        try:
-            request = _decoder.decode(line)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
-            return Answer(error=f"the request is not understood: {error}")
-        tasks = self._gateway.services.node.tasks
-        work = tasks.start(
-            tasks.begin(f"seqgate {request.operation_name()}", is_brief=True),
-            answer_live(self._gateway, request),
-        )
-        if changes_something(request):
-            caller = caller_of(writer.get_extra_info("socket"))
-            work.add_done_callback(partial(note_change, self._gateway.services.node.audit, caller, request))
-        try:
-            # An operation that takes longer continues. Stopping it halfway would leave a state that nobody asked for.
-            result = await asyncio.wait_for(asyncio.shield(work), OPERATION_TIMEOUT_S)
-        except ControlError as error:
-            return Answer(error=str(error), is_elsewhere=isinstance(error, Elsewhere))
-        except TimeoutError:
-            return Answer(
-                error=f"not done within {OPERATION_TIMEOUT_S:g} s; it continues, and `seqgate tasks` shows its progress"
-            )
-        except Exception as error:
-            logger.exception("the control request %s failed", request)
-            return Answer(error=f"the gateway failed to answer: {error}")
-        return Answer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(self._gateway, request))
+        # Imported with the first command: a start is mostly imports.
+        from gateway.admin.answering import answer, live_gateway  # noqa: PLC0415
+
+        if self._gateway is None:
+            self._gateway = live_gateway(self._services, self._source, self._traffic, self._started_at_ms)
+        return await answer(self._gateway, line, writer.get_extra_info("socket"))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -94,6 +93,8 @@ def _parse(name: str, text: str, origin: str) -> SettingValue:
 
 
 def _file_values(file: Path) -> Iterator[tuple[str, str]]:
+    import tomllib  # noqa: PLC0415 - few gateways have a settings file
+
     try:
         document = tomllib.loads(file.read_text(encoding="utf-8"))
     except OSError as error:

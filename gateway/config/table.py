@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable
 from dataclasses import replace
@@ -119,5 +118,7 @@ def without_listener(name: str) -> str:
 
 def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return the entry of `names` that is most similar to `name`; None when no entry is similar."""
+    import difflib  # noqa: PLC0415 - only for a wrong name
+
     matches = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return matches[0] if matches else None

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from gateway.cluster.cache.cache_state import CacheState
-from gateway.cluster.membership.lease import Lease
-from gateway.cluster.objects.counted import Counts
 from gateway.runtime.composition import OpenJournal
 from gateway.runtime.partitions.cold_reads import Fetcher
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.readiness import Readiness
 from gateway.runtime.services import Services
 from log import Durability
+
+if TYPE_CHECKING:
+    from gateway.cluster.cache.cache_state import CacheState
+    from gateway.cluster.membership.lease import Lease
+    from gateway.cluster.objects.counted import Counts
 
 Hold = Callable[[Sequence[str]], AbstractAsyncContextManager[None]]
 

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.config import Config
 from gateway.peer.address import PeerAddress
 from gateway.peer.asking import ANSWER_TIMEOUT_S
 from gateway.peer.errors import PeerUnavailable
-from gateway.peer.one_peer import OnePeer
+
+if TYPE_CHECKING:
+    from gateway.peer.one_peer import OnePeer
 
 _GONE: Final = "it is unknown or fenced"
 _MOVED: Final = "it has another address now"
@@ -49,6 +51,8 @@ class Peers:
             self._drop(node_id, _MOVED)
             peer = None
         if peer is None:
+            from gateway.peer.one_peer import OnePeer  # noqa: PLC0415 - only a gateway of several asks
+
             peer = OnePeer(self._config, node_id, address, self._client_id)
             self._by_id[node_id] = peer
         return await peer.ask(request, timeout_s)

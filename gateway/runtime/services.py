@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from gateway.cluster.reading.bucket_reads import BucketReads
-from gateway.cluster.uploads.uploads import Uploads
 from gateway.config import Config
 from gateway.peer.peers import Peers
 from gateway.runtime.backlogs.backlog import Backlog
@@ -35,13 +34,17 @@ from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.image_waiters import ImageWaiters
 from gateway.runtime.topics.metadata_log import MetadataLog
 from gateway.runtime.topics.metadata_news import MetadataNews
-from gateway.runtime.topics.read_replicas import ReadReplicas
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from gateway.security.acls.access import Access, EverythingAllowed
 from gateway.security.renewal import RenewableListener
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
+
+if TYPE_CHECKING:
+    from gateway.cluster.reading.bucket_reads import BucketReads
+    from gateway.cluster.uploads.uploads import Uploads
+    from gateway.runtime.topics.read_replicas import ReadReplicas
 
 
 @dataclass(slots=True)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.admin.live_gateway import Traffic
 from gateway.admin.status.messages import BucketState
+from gateway.admin.traffic import Traffic
 from gateway.runtime.services import Services
 
 

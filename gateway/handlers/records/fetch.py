@@ -16,18 +16,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.parts.keys import PartitionKey as StoredKey
-from gateway.cluster.reading.bucket_reads import Waiter
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.records.current_leaders import name_leaders
 from gateway.handlers.records.fetch_context import FetchContext, open_context
 from gateway.handlers.records.fetch_partition import read_partition, resolve
-from gateway.handlers.records.fetch_replicas import replica_reads
 from gateway.handlers.records.fetch_rights import FetchRights
 from gateway.handlers.records.fetch_rows import error_row, row_of
 from gateway.protocol.fetch_codec import FetchRow, Piece, TopicRows, encode_fetch_response
@@ -40,6 +37,11 @@ from gateway.runtime.partitions.fetch_sessions import PartitionKey
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
 from log import NotCached, Place
+
+if TYPE_CHECKING:
+    from gateway.cluster.parts.keys import PartitionKey as StoredKey
+    from gateway.cluster.reading.bucket_reads import Waiter
+    from gateway.handlers.records.fetch_replicas import ReplicaReads
 
 logger = logging.getLogger(__name__)
 
@@ -268,6 +270,19 @@ def _read_all(
     return read
 
 
+def _replicas(
+    context: RequestContext[PartitionServices], request: FetchRequest, read: _Read
+) -> ReplicaReads | None:
+    """Return what serves the fetch beside the leaders; None where only leaders serve."""
+    if context.services.replicas is None:
+        return None
+    from gateway.handlers.records.fetch_replicas import (  # noqa: PLC0415 - only clusters with a selector need it
+        replica_reads,
+    )
+
+    return replica_reads(context, request, read.loading)
+
+
 def _read_partitions(
     context: RequestContext[PartitionServices],
     request: FetchRequest,
@@ -285,7 +300,7 @@ def _read_partitions(
     committed_only = request.isolation_level == READ_COMMITTED
     rights = fetch_context.rights
     is_deposed = context.services.registry.may_be_led_elsewhere
-    replicas = replica_reads(context, request, read.loading)
+    replicas = _replicas(context, request, read)
     for key, wanted in fetch_context.wanted():
         if rights is not None and rights.denies(key[0]):
             read.rows.append((key, error_row(key[1], ErrorCode.topic_authorization_failed)))

@@ -7,15 +7,10 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId, TopicName
-from kio.schema.write_txn_markers.v2.request import (
-    WritableTxnMarker,
-    WritableTxnMarkerTopic,
-    WriteTxnMarkersRequest,
-)
 from kio.static.primitive import i8, i16, i32
 
 from gateway.coordinator.places import TopicPartition
@@ -24,6 +19,9 @@ from gateway.coordinator.transaction.records import Transaction, by_topic
 from gateway.coordinator.transaction.states import PREPARE_COMMIT
 from gateway.peer.asking import AsksPeers
 from gateway.peer.errors import PeerUnavailable
+
+if TYPE_CHECKING:
+    from kio.schema.write_txn_markers.v2.request import WriteTxnMarkersRequest
 
 logger = logging.getLogger(__name__)
 
@@ -94,13 +92,15 @@ def marker_request(
     decided: Transaction, places: Sequence[TopicPartition], coordinator_epoch: int
 ) -> WriteTxnMarkersRequest:
     """Return the request for the markers of a decided transaction in these partitions."""
+    from kio.schema.write_txn_markers.v2 import request as v2  # noqa: PLC0415 - only a gateway of several asks
+
     topics = tuple(
-        WritableTxnMarkerTopic(
+        v2.WritableTxnMarkerTopic(
             name=TopicName(name), partition_indexes=tuple(i32(index) for index in sorted(indexes))
         )
         for name, indexes in by_topic(places).items()
     )
-    marker = WritableTxnMarker(
+    marker = v2.WritableTxnMarker(
         producer_id=ProducerId(decided.producer_id),
         producer_epoch=i16(decided.producer_epoch),
         transaction_result=decided.state is PREPARE_COMMIT,
@@ -109,4 +109,4 @@ def marker_request(
         # With a raised epoch, the leader refuses a marker that comes after the next transaction of the producer has begun.
         transaction_version=i8(rules.VERSION_2 if rules.raised_epoch(decided) else 0),
     )
-    return WriteTxnMarkersRequest(markers=(marker,))
+    return v2.WriteTxnMarkersRequest(markers=(marker,))

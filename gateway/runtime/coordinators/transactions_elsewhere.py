@@ -11,14 +11,9 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from weakref import WeakSet
 
-from kio.schema.add_partitions_to_txn.v5.request import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from kio.schema.errors import ErrorCode
 from kio.schema.types import ProducerId, TopicName, TransactionalId
 from kio.static.primitive import i16, i32
@@ -33,6 +28,9 @@ from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.internal_topics import InternalTopics
+
+if TYPE_CHECKING:
+    from kio.schema.add_partitions_to_txn.v5.request import AddPartitionsToTxnRequest
 
 logger = logging.getLogger(__name__)
 
@@ -200,15 +198,17 @@ def _of_one_request(waiting: list[_Question]) -> tuple[list[_Question], list[_Qu
 
 
 def _request(questions: Sequence[_Question]) -> AddPartitionsToTxnRequest:
-    return AddPartitionsToTxnRequest(
+    from kio.schema.add_partitions_to_txn.v5 import request as v5  # noqa: PLC0415 - only a gateway of several asks
+
+    return v5.AddPartitionsToTxnRequest(
         transactions=tuple(
-            AddPartitionsToTxnTransaction(
+            v5.AddPartitionsToTxnTransaction(
                 transactional_id=TransactionalId(question.transactional_id),
                 producer_id=ProducerId(question.producer.producer_id),
                 producer_epoch=i16(question.producer.producer_epoch),
                 verify_only=not question.adds,
                 topics=tuple(
-                    AddPartitionsToTxnTopic(
+                    v5.AddPartitionsToTxnTopic(
                         name=TopicName(name), partitions=tuple(i32(index) for index in sorted(indexes))
                     )
                     for name, indexes in by_topic(question.places).items()

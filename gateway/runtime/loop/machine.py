@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 from typing import TYPE_CHECKING, Final, Generic, NamedTuple, Protocol, TypeVar
 
-from gateway.cluster.objects.objects import ObjectStore
 from gateway.config import Config
 from gateway.runtime.loop.clock import Clock, SystemClock
 from gateway.runtime.loop.compaction_worker import CompactionWorker
@@ -18,6 +17,7 @@ from log.compaction import CleanedSegment, CleaningFailed, CleaningFinished, Cle
 
 if TYPE_CHECKING:
     from gateway.cluster.cache.bucket_thread import BucketCalls
+    from gateway.cluster.objects.objects import ObjectStore
 
 SPARE_HANDLES: Final = 64
 """File handles kept for short-lived files, listeners, the event loop, and the compaction worker."""

@@ -5,15 +5,17 @@ from __future__ import annotations
 import logging
 import uuid
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.membership.lease import Lease
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from log import LogError, PartitionLog
+
+if TYPE_CHECKING:
+    from gateway.cluster.membership.lease import Lease
 
 logger = logging.getLogger(__name__)
 

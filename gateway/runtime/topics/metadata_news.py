@@ -13,7 +13,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from kio.schema.broker_heartbeat.v0.request import BrokerHeartbeatRequest
 from kio.schema.types import BrokerId
 from kio.static.primitive import i64
 
@@ -97,6 +96,10 @@ class MetadataNews:
 
     async def _has_heard(self, node_id: int, offset: int) -> bool:
         """Tell another gateway how far the metadata is; return whether it is as far now."""
+        from kio.schema.broker_heartbeat.v0.request import (  # noqa: PLC0415 - only a gateway of several asks
+            BrokerHeartbeatRequest,
+        )
+
         request = BrokerHeartbeatRequest(
             broker_id=BrokerId(self._node_id),
             broker_epoch=i64(self._brokers.epoch_of(self._node_id)),

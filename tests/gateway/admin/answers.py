@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from gateway.admin.live_gateway import LiveGateway, Traffic
+from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.operations import answer_live
 from gateway.admin.pids.sources import gateway_source
 from gateway.admin.request import Request
+from gateway.admin.traffic import Traffic
 from tests.gateway.handlers.support import NOW_MS, Node
 
 A = TypeVar("A")

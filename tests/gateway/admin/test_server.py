@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.admin import client, server
+from gateway.admin import answering, client, server
 from gateway.admin.address import LONGEST_PATH_BYTES, SOCKET_NAME, short_path
 from gateway.admin.client import ask
 from gateway.admin.pids.messages import BlockPage, ClaimBlockRequest, ListBlocksRequest, MoveNextRequest
@@ -122,7 +122,7 @@ async def test_more_clients_than_allowed_are_told_so(running: Path, monkeypatch:
 async def test_an_operation_that_hangs_is_given_up(
     node: Node, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(server, "OPERATION_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(answering, "OPERATION_TIMEOUT_S", 0.05)
     control = ControlServer(node.services, tmp_path)
     may_go_on = asyncio.Event()
 
