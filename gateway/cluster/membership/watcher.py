@@ -15,6 +15,7 @@ from gateway.cluster.membership.silence import watched_by
 from gateway.cluster.membership.watch import Verdict, Watch, Watched
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.sealing import seal
+from log import StorageFailed
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,10 @@ class Watcher:
         while True:
             try:
                 await self._take_over(watched, verdict)
+            except StorageFailed as error:
+                logger.warning(
+                    "session %d of node %d can't be ended now: %s", watched.session, watched.node_id, error
+                )
             except Exception:
                 logger.exception("session %d of node %d can't be ended", watched.session, watched.node_id)
             # The task is cancelled once the metadata shows the end of the session.
