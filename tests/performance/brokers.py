@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
@@ -9,7 +10,7 @@ import time
 import uuid
 from abc import ABC, abstractmethod
 from base64 import urlsafe_b64encode
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType, TracebackType
 from typing import Self
@@ -93,6 +94,13 @@ class Broker(ABC):
         """Return the user and system seconds of the process with all its threads, ended threads included."""
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICKS_PER_S
+
+    def run_on(self, cores: Iterable[int]) -> None:
+        """Let the process run on these cores alone, with all its threads; later ones inherit that."""
+        chosen = set(cores)
+        for task in Path(f"/proc/{self.pid}/task").iterdir():
+            with contextlib.suppress(ProcessLookupError):
+                os.sched_setaffinity(int(task.name), chosen)
 
     def resident_bytes(self) -> int:
         for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():

@@ -1,7 +1,7 @@
 /*
  * A load that costs little: one thread, epoll, requests built beforehand and patched in place.
  *
- *   load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH RATE
+ *   load produce|repeat|fetch|ask HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH RATE
  *
  * PLAN holds, for each connection, five little-endian uint32 and then a whole request frame, size included:
  * frame bytes; position of the record batch (produce) or of the session id (fetch); position of the error code
@@ -9,7 +9,8 @@
  * position of the fetch offset (fetch).
  * The last batch of a produce frame gets its base_sequence and CRC-32C before each send, a fetch frame its session and offset; at the
  * end of the partition fetching starts over at offset 0. Where its records have the header dedup.sequence, of 19 digits, each
- * gets the number after the one before; with kind "repeat" they stay as they are. At most DEPTH requests are under way on each connection,
+ * gets the number after the one before; with kind "repeat" they stay as they are. With "ask" frames of any API are sent as they are, and the
+ * error code is where that of a produce answer would be. At most DEPTH requests are under way on each connection,
  * and all connections together send RATE requests per second (0: no limit). After SECONDS, or MAX_REQUESTS (0: no limit), nothing new is
  * sent and all answers are awaited. Prints JSON.
  */
@@ -45,7 +46,7 @@ typedef struct {
 
 static const char SEQUENCE_HEADER[] = "dedup.sequence\x26";
 enum { DIGITS = 19 };
-static int fetching, repeating, epoll_fd;
+static int fetching, repeating, asking, epoll_fd;
 static uint32_t depth;
 static uint64_t max_requests, begun, answered, records, answer_bytes, errors, deadline_ns, interval_ns;
 static int first_error;
@@ -115,6 +116,7 @@ static void put_digits(uint8_t *p, uint64_t value) {
 static void patch(Connection *c) {
     put32(c->frame + 8, (uint32_t)c->correlation);
     uint8_t *at = c->frame + c->patch_at;
+    if (asking) return;
     if (fetching) {
         put32(at, (uint32_t)c->session_id);
         put32(at + 4, (uint32_t)c->session_epoch);
@@ -298,9 +300,10 @@ static double quantile_ms(double part) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 9) { fprintf(stderr, "usage: load produce|repeat|fetch HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH RATE\n"); return 1; }
+    if (argc != 9) { fprintf(stderr, "usage: load produce|repeat|fetch|ask HOST PORT PLAN SECONDS MAX_REQUESTS DEPTH RATE\n"); return 1; }
     fetching = argv[1][0] == 'f';
     repeating = argv[1][0] == 'r';
+    asking = argv[1][0] == 'a';
     uint32_t count;
     Connection *all = read_plan(argv[4], &count);
     max_requests = strtoull(argv[6], NULL, 10);

@@ -32,6 +32,9 @@ FETCH_MAX_BYTES = 1 << 20
 SEQUENCE_DIGITS = 19
 """The number of digits that the load generator counts up in each value."""
 PLAN_HEAD = struct.Struct("<5I")
+COMMIT_ERROR_AT = 4 + 4 + 4 + 2 + 4 + 4
+"""Where the error code of an OffsetCommit v7 answer with one partition is, but for the topic's name: behind correlation id, throttle
+time, the counts of topics and partitions, the size of the name, and the partition."""
 PARTITION_ANSWER_BYTES = 33
 """The bytes of each partition in a Produce v9 answer without an error."""
 PERFORMANCE_LINE = re.compile(
@@ -48,7 +51,8 @@ class Sample:
     records: int
     requests: int
     records_per_s: float
-    p99_ms: float
+    p99_ms: float | None
+    """None where the load does not tell it."""
     broker_cpu_s: float
     client_cpu_s: float
     resident_bytes: int
@@ -192,6 +196,37 @@ def write_fetch_plan(plan: Path, topic: str, *, partitions: int) -> None:
             out.write(PLAN_HEAD.pack(len(frame), session_at, 17 + len(topic), 0, offset_at) + frame)
 
 
+def write_commit_plan(plan: Path, broker: Broker, topic: str, *, groups: int) -> None:
+    """Write a plan of OffsetCommit v7 requests, each for one partition, with a connection for each of the groups. Wait until all have a
+    coordinator.
+    """
+    with Wire(broker.bootstrap) as wire, plan.open("wb") as out:
+        for number in range(groups):
+            row = {"partition_index": 0, "committed_offset": 1, "committed_leader_epoch": -1}
+            request = {
+                "group_id": f"{topic}-{number}",
+                "generation_id_or_member_epoch": -1,
+                "member_id": "",
+                "group_instance_id": None,
+                "topics": [{"name": topic, "partitions": [row | {"committed_metadata": ""}]}],
+            }
+            _commit_once(wire, request)
+            frame = _frame("offset_commit", 7, request)
+            out.write(PLAN_HEAD.pack(len(frame), 0, COMMIT_ERROR_AT + len(topic), 1, 0) + frame)
+
+
+def _commit_once(wire: Wire, request: Plain) -> None:
+    """Commit; retry while the group has no coordinator that is ready."""
+    deadline = time.monotonic() + CREATE_TIMEOUT_S
+    while True:
+        wire.call("find_coordinator", 4, key_type=0, coordinator_keys=[request["group_id"]])
+        answer = wire.call("offset_commit", 7, request).fields
+        if not answer["topics"][0]["partitions"][0]["error_code"]:
+            return
+        assert time.monotonic() < deadline, answer
+        time.sleep(0.01)
+
+
 def _frame(api: str, version: int, request: Plain) -> bytes:
     payload = encode(api, version, request)
     return struct.pack(">i", len(payload)) + payload
@@ -287,6 +322,32 @@ def run_producer_performance(
         requests=0,
         records_per_s=float(told["rate"]),
         p99_ms=float(told["p99"]),
+        broker_cpu_s=broker_cpu_s,
+        client_cpu_s=client_cpu_s,
+        resident_bytes=resident_bytes,
+    )
+
+
+def run_consumer_performance(broker: Broker, topic: str, *, count: int) -> Sample:
+    """Run Kafka's ConsumerPerformance: one consumer of a new group, which reads all partitions. Its rate is without the time of joining."""
+    command = [*jvm("org.apache.kafka.tools.ConsumerPerformance", TOOL_HEAP, "log4j2-tools.yaml")]
+    command += ["--bootstrap-server", broker.bootstrap, "--topic", topic, "--num-records", str(count)]
+    command += [
+        "--timeout",
+        str(int(LOAD_TIMEOUT_S * 1000)),
+        "--command-property",
+        "enable.metrics.push=false",
+    ]
+    done, broker_cpu_s, client_cpu_s, resident_bytes = _observed(broker, command)
+    heads, values = ([cell.strip() for cell in line.split(",")] for line in done.stdout.strip().splitlines())
+    told = dict(zip(heads, values, strict=True))
+    records_read = int(told["data.consumed.in.nMsg"])
+    assert records_read >= count, done.stdout
+    return Sample(
+        records=records_read,
+        requests=0,
+        records_per_s=float(told["fetch.nMsg.sec"]),
+        p99_ms=None,
         broker_cpu_s=broker_cpu_s,
         client_cpu_s=client_cpu_s,
         resident_bytes=resident_bytes,

@@ -67,10 +67,12 @@ class Connection:
                 if not isinstance(self.socket, ssl.SSLSocket):
                     return
 
-    def next_frame(self, *, fetching: bool) -> bytes:
+    def next_frame(self, kind: str) -> bytes:
         struct.pack_into(">i", self.frame, 8, self.correlation_id)
         self.correlation_id += 1
-        if fetching:
+        if kind == "ask":
+            return bytes(self.frame)
+        if kind == "fetch":
             struct.pack_into(">ii", self.frame, self.patch_at, self.session_id, self.session_epoch)
             struct.pack_into(">q", self.frame, self.offset_at, self.fetch_offset)
             return bytes(self.frame)
@@ -163,7 +165,7 @@ class Load:
         ):
             connection.due_s += self._interval_s
             connection.started.append(now)
-            connection.unsent += connection.next_frame(fetching=self._fetching)
+            connection.unsent += connection.next_frame(self._kind)
             self._begun += 1
         if connection.unsent:
             with contextlib.suppress(BlockingIOError, ssl.SSLWantWriteError):

@@ -22,6 +22,7 @@ HEADINGS = (
     "load",
     "durability",
     "records/s",
+    "spread %",
     "ratio",
     "broker CPU s",
     "ratio of records per CPU s",
@@ -41,8 +42,15 @@ class Cell:
     durability: str
     samples: dict[str, list[Sample]]
 
-    def median(self, broker: str, field: str) -> float:
-        return float(statistics.median(getattr(sample, field) for sample in self.samples[broker]))
+    def median(self, broker: str, field: str) -> float | None:
+        """Return the median of all rounds; None for a figure that the load does not tell."""
+        values = [getattr(sample, field) for sample in self.samples[broker]]
+        return None if None in values else float(statistics.median(values))
+
+    def spread(self, broker: str) -> float:
+        """Return how far the rates of all rounds lie apart, as a share of their median."""
+        rates = [sample.records_per_s for sample in self.samples[broker]]
+        return (max(rates) - min(rates)) / statistics.median(rates)
 
 
 def describe_run(command: str, load_program: list[str]) -> dict[str, str]:
@@ -101,18 +109,21 @@ def _table_row(cell: Cell) -> str:
     names = list(cell.samples)
 
     def pair(field: str, form: str, scale: float = 1.0) -> str:
-        return " / ".join(format(cell.median(name, field) / scale, form) for name in names)
+        medians = [cell.median(name, field) for name in names]
+        return " / ".join("-" if median is None else format(median / scale, form) for median in medians)
 
     def ratio(field: str) -> str:
-        if len(names) < 2:
+        ours, *others = [cell.median(name, field) for name in names]
+        if not others or ours is None or others[0] is None:
             return "-"
-        return f"{cell.median(names[0], field) / max(cell.median(names[1], field), 1e-9):.2f}"
+        return f"{ours / max(others[0], 1e-9):.2f}"
 
     return " | ".join(
         [
             f"| {cell.title}",
             cell.durability,
             pair("records_per_s", ",.0f"),
+            " / ".join(f"{100 * cell.spread(name):.0f}" for name in names),
             ratio("records_per_s"),
             pair("broker_cpu_s", ".2f"),
             ratio("records_per_cpu_s"),

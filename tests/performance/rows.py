@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,8 +16,10 @@ from tests.performance.loads import (
     choose_durability,
     create_topic,
     delete_topic,
+    run_consumer_performance,
     run_plan,
     run_producer_performance,
+    write_commit_plan,
     write_fetch_plan,
     write_produce_plan,
 )
@@ -25,6 +28,8 @@ from tests.performance.transactions import STATE_TOPIC, begin_transactions, run_
 
 DURABILITIES = {"page cache": PAGE_CACHE, "flush": EVERY_MESSAGE}
 PARTITIONS = 4
+OFFSETS_TOPIC = "__consumer_offsets"
+GROUPS = 40
 FETCH_FILL_REQUESTS = 1000
 FETCH_FILL_RECORDS = 200
 FETCH_FILL_RECORD_BYTES = 1000
@@ -131,8 +136,52 @@ def _one_record_requests(connections: int) -> Load:
     return load
 
 
-def fill(bench: Bench, broker: Broker, topic: str, *, requests: int = FETCH_FILL_REQUESTS) -> Sample:
-    """Produce batches of 200 records of 1,000 bytes, spread over the partitions."""
+def _commits(groups: int) -> Load:
+    def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+        create_topic(broker, topic, partitions=1, flush_messages=PAGE_CACHE)
+        plan = bench.directory / "commit.plan"
+        write_commit_plan(plan, broker, topic, groups=groups)
+        choose_durability(broker, OFFSETS_TOPIC, bench.flush_messages)
+        return run_plan(bench.program, broker, plan, "ask", seconds=extent.seconds)
+
+    return load
+
+
+def _consume(*, count: int, size: int) -> Load:
+    def load(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+        requests = max(PARTITIONS, int(count * extent.share) // FETCH_FILL_RECORDS)
+        fill(bench, broker, topic, requests=requests, size=size)
+        return run_consumer_performance(broker, topic, count=requests * FETCH_FILL_RECORDS)
+
+    return load
+
+
+def _apart(load: Load) -> Load:
+    """Return the load with the broker on one core and the client on another, so that the client takes nothing of the broker's."""
+
+    def apart(bench: Bench, broker: Broker, topic: str, extent: Extent) -> Sample:
+        whole = os.sched_getaffinity(0)
+        first, *_, last = sorted(whole)
+        try:
+            broker.run_on({first})
+            os.sched_setaffinity(0, {last})
+            return load(bench, broker, topic, extent)
+        finally:
+            os.sched_setaffinity(0, whole)
+            broker.run_on(whole)
+
+    return apart
+
+
+def fill(
+    bench: Bench,
+    broker: Broker,
+    topic: str,
+    *,
+    requests: int = FETCH_FILL_REQUESTS,
+    size: int = FETCH_FILL_RECORD_BYTES,
+) -> Sample:
+    """Produce batches of 200 records of `size` bytes, spread over the partitions."""
     create_topic(broker, topic, partitions=PARTITIONS, flush_messages=bench.flush_messages)
     plan = bench.directory / "fill.plan"
     write_produce_plan(
@@ -142,7 +191,7 @@ def fill(bench: Bench, broker: Broker, topic: str, *, requests: int = FETCH_FILL
         partitions=PARTITIONS,
         connections=PARTITIONS,
         record_count=FETCH_FILL_RECORDS,
-        size=FETCH_FILL_RECORD_BYTES,
+        size=size,
     )
     return run_plan(bench.program, broker, plan, "produce", seconds=20, depth=5, max_requests=requests)
 
@@ -185,6 +234,16 @@ ROWS = (
         _producer_performance(count=300_000, size=1000, batch_size=262_144),
     ),
     Row(
+        "jvm-lz4",
+        "ProducerPerformance, 1,000 B, lz4, stored as sent",
+        _recompressed("producer", "lz4"),
+    ),
+    Row(
+        "jvm-5000",
+        "ProducerPerformance, 100 B at 5,000 records/s",
+        _producer_performance(count=20_000, size=100, batch_size=16_384, rate=5_000, at_least=10_000),
+    ),
+    Row(
         "jvm-paced",
         "ProducerPerformance, 100 B at 20,000 records/s",
         _producer_performance(count=80_000, size=100, batch_size=16_384, rate=20_000, at_least=30_000),
@@ -200,10 +259,30 @@ ROWS = (
     Row("one-1", "one-record requests, 1 connection", _one_record_requests(1)),
     Row("one-64", "one-record requests, 64 connections", _one_record_requests(64)),
     Row("one-500", "one-record requests, 500 connections", _one_record_requests(500)),
+    Row("one-1-apart", "one-record requests, 1 connection, a core each", _apart(_one_record_requests(1))),
+    Row("one-64-apart", "one-record requests, 64 connections, a core each", _apart(_one_record_requests(64))),
+    Row(
+        "one-500-apart",
+        "one-record requests, 500 connections, a core each",
+        _apart(_one_record_requests(500)),
+    ),
+    Row("commit", f"offset commits of {GROUPS} groups", _commits(GROUPS)),
     Row("txn-10", "ProducerPerformance, 100 B, a commit every 10 ms", _committed_every(10)),
     Row("txn-100", "ProducerPerformance, 100 B, a commit every 100 ms", _committed_every(100)),
     Row("txn-1000", "ProducerPerformance, 100 B, a commit every 1,000 ms", _committed_every(1000)),
     Row("txn-1", "transactions of two records, 1 producer (p99 of EndTxn)", _transactions(1)),
     Row("txn-16", "transactions of two records, 16 producers (p99 of EndTxn)", _transactions(16)),
     Row("fetch", "fetch, 4 partitions, 1 MiB each", _fetch, durabilities=("page cache",)),
+    Row(
+        "consume-100",
+        "ConsumerPerformance, 100 B",
+        _consume(count=3_000_000, size=100),
+        durabilities=("page cache",),
+    ),
+    Row(
+        "consume-1000",
+        "ConsumerPerformance, 1,000 B",
+        _consume(count=600_000, size=1000),
+        durabilities=("page cache",),
+    ),
 )

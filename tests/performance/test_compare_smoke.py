@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import os
 import shutil
 from collections.abc import Iterator
 
@@ -19,8 +20,10 @@ from tests.performance.loads import (
     delete_topic,
     load_program,
     log_end_offsets,
+    run_consumer_performance,
     run_plan,
     run_producer_performance,
+    write_commit_plan,
     write_fetch_plan,
     write_produce_plan,
 )
@@ -103,6 +106,48 @@ def test_producer_performance_is_read_right(seqgate: SeqgateBroker) -> None:
         assert log_end_offsets(wire, "tool", 1) == [3000]
     assert sample.records == 3000
     assert sample.client_cpu_s > 0
+
+
+def test_consumer_performance_is_read_right(bench: Bench, seqgate: SeqgateBroker) -> None:
+    topic = f"consumed-{next(NUMBERS)}"
+    filled = fill(bench, seqgate, topic, requests=20, size=100)
+    sample = run_consumer_performance(seqgate, topic, count=filled.records)
+    assert sample.records == filled.records == 20 * 200
+    assert sample.records_per_s > 0
+
+
+def test_commits_are_stored(bench: Bench, seqgate: SeqgateBroker) -> None:
+    topic = f"committed-{next(NUMBERS)}"
+    create_topic(seqgate, topic, partitions=1, flush_messages=PAGE_CACHE)
+    plan = bench.directory / "plan"
+    write_commit_plan(plan, seqgate, topic, groups=3)
+    sample = run_plan(bench.program, seqgate, plan, "ask", seconds=30, max_requests=300)
+    assert sample.records == sample.requests == 300
+    with Wire(seqgate.bootstrap) as wire:
+        for number in range(3):
+            group = {"group_id": f"{topic}-{number}", "topics": None}
+            answer = wire.call("offset_fetch", 8, groups=[group], require_stable=False).fields
+            ((row,),) = (each["partitions"] for each in answer["groups"][0]["topics"])
+            assert row["committed_offset"] == 1
+
+
+def test_a_refused_commit_is_an_error(bench: Bench, seqgate: SeqgateBroker) -> None:
+    """The position of the error code is right: the generator sees it."""
+    topic = f"unknown-{next(NUMBERS)}"
+    create_topic(seqgate, topic, partitions=1, flush_messages=PAGE_CACHE)
+    plan = bench.directory / "plan"
+    write_commit_plan(plan, seqgate, topic, groups=1)
+    delete_topic(seqgate, topic)
+    with pytest.raises(AssertionError, match='"first_error": 3'):
+        run_plan(bench.program, seqgate, plan, "ask", seconds=30, max_requests=3)
+
+
+def test_a_broker_runs_on_the_cores_that_it_is_given(seqgate: SeqgateBroker) -> None:
+    whole = os.sched_getaffinity(seqgate.pid)
+    seqgate.run_on({min(whole)})
+    assert os.sched_getaffinity(seqgate.pid) == {min(whole)}
+    seqgate.run_on(whole)
+    assert os.sched_getaffinity(seqgate.pid) == whole
 
 
 def test_paced_requests_are_all_answered_beside_a_full_read(bench: Bench, seqgate: SeqgateBroker) -> None:
