@@ -34,6 +34,8 @@ QUICK_WARM_UP = Extent(seconds=0.2, share=0.02)
 QUICK_FIRST_WARM_UP = Extent(seconds=1.5, share=0.2)
 FIRST_WARM_UP_ROWS = ("jvm-100", "one-64", "fetch")
 STARTS = 3
+ALIKE = {"offsets.topic.num.partitions": "50", "transaction.state.log.num.partitions": "50"}
+"""Settings of both brokers: commits and transactions in one partition share a batch and a flush, so as many partitions mean as much work."""
 
 
 class Comparison:
@@ -125,7 +127,7 @@ def main(given: Sequence[str] | None = None) -> int:
     with workspace() as directory, ExitStack() as running:
         security = Security(directory) if arguments.security else None
         bench = Bench(load_program(directory), directory, security=security)
-        settings = security.settings() if security else None
+        settings = ALIKE | (security.settings() if security else {})
         protocols = (SSL, SASL_SSL) if security else ()
         starts = {} if arguments.only_seqgate else start_times(directory, 1 if arguments.quick else STARTS)
         brokers: list[Broker] = [
