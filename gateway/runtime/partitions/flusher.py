@@ -72,7 +72,7 @@ class Flusher:
         loop: asyncio.AbstractEventLoop,
         *,
         durability: Durability,
-        threads: int = 4,
+        threads: int = 8,
         inline_limit_s: float = 0.0,
         machine: Machine | None = None,
     ) -> None:
