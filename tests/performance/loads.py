@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 import resource
 import shutil
@@ -51,8 +52,8 @@ class Sample:
     records: int
     requests: int
     records_per_s: float
-    p99_ms: float | None
-    """None where the load does not tell it."""
+    p99_ms: float
+    """NaN where the load does not tell it."""
     broker_cpu_s: float
     client_cpu_s: float
     resident_bytes: int
@@ -347,7 +348,7 @@ def run_consumer_performance(broker: Broker, topic: str, *, count: int) -> Sampl
         records=records_read,
         requests=0,
         records_per_s=float(told["fetch.nMsg.sec"]),
-        p99_ms=None,
+        p99_ms=math.nan,
         broker_cpu_s=broker_cpu_s,
         client_cpu_s=client_cpu_s,
         resident_bytes=resident_bytes,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime as dt
+import math
 import os
 import platform
 import statistics
@@ -45,7 +46,7 @@ class Cell:
     def median(self, broker: str, field: str) -> float | None:
         """Return the median of all rounds; None for a figure that the load does not tell."""
         values = [getattr(sample, field) for sample in self.samples[broker]]
-        return None if None in values else float(statistics.median(values))
+        return None if any(map(math.isnan, values)) else float(statistics.median(values))
 
     def spread(self, broker: str) -> float:
         """Return how far the rates of all rounds lie apart, as a share of their median."""
@@ -159,9 +160,14 @@ def as_json(run: dict[str, str], starts: dict[str, list[float]], cells: Sequence
                     for name in cell.samples
                 },
                 "samples": {
-                    name: [asdict(sample) for sample in samples] for name, samples in cell.samples.items()
+                    name: [_told(sample) for sample in samples] for name, samples in cell.samples.items()
                 },
             }
             for cell in cells
         ],
     }
+
+
+def _told(sample: Sample) -> dict[str, Any]:
+    """Return the figures of a sample; JSON has no NaN."""
+    return {field: None if value != value else value for field, value in asdict(sample).items()}  # noqa: PLR0124
