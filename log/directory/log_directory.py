@@ -360,7 +360,7 @@ class LogDirectory:
         self.write_checkpoint()
 
     def gather_checkpoint(self) -> Iterator[None]:
-        """Gather the recovery points, and yield after each log so that the caller can do other work between."""
+        """Gather the recovery points, and yield now and then so that the caller can do other work between."""
         return self._recovery_points.gather(self._logs, self._stored)
 
     def write_checkpoint(self) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 from log.directory.directory_files import RECOVERY_POINTS
@@ -24,6 +24,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 Key = tuple[str, int]
 """The topic and the partition of a log."""
+
+
+GATHERED_AT_ONCE: Final = 64
+"""Logs whose points are gathered without a break."""
 
 
 class RecoveryPoints:
@@ -64,14 +68,15 @@ class RecoveryPoints:
         return dict(points)
 
     def gather(self, opened: Mapping[Key, PartitionLog], stored: dict[Key, StoredLog]) -> Iterator[None]:
-        """Gather the points, and yield after each open log so that the caller can do other work between."""
+        """Gather the points, and yield now and then so that the caller can do other work between."""
         points: dict[Key, int] = {}
         self._gathering.append(points)
         try:
-            for key, log in list(opened.items()):
+            for number, (key, log) in enumerate(list(opened.items())):
                 if opened.get(key) is log:
                     points[key] = log.recovery_point
-                yield
+                if number % GATHERED_AT_ONCE == 0:
+                    yield
             self._gathered = stored.copy(), points
         finally:
             self._gathering.remove(points)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from kio.schema.errors import ErrorCode
 
 from gateway.quota.produce_gate import ProduceGate
-from gateway.runtime.loop.slices import in_slices
+from gateway.runtime.loop.slices import each_in_slices
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from log import LogError, PartitionLog
 
@@ -280,10 +280,13 @@ async def for_each_partition(
     partitions: Iterable[Partition], work: Callable[[Partition], object], purpose: str
 ) -> None:
     """Call `work` for each open partition, in slices. Log an error of `work` and continue with the next partition."""
-    async for partition in in_slices(partitions):
-        if partition.log.offline or partition.closed:
-            continue
+
+    def work_on(partition: Partition) -> None:
+        if partition.closed or partition.log.offline:
+            return
         try:
             work(partition)
         except LogError as error:
             logger.warning("%s of %s-%d: %s", purpose, partition.topic, partition.index, error)
+
+    await each_in_slices(partitions, work_on)

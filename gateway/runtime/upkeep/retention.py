@@ -46,12 +46,16 @@ class Retention:
         """Roll a segment that is due, and begin to delete old segments. Raises LogError."""
         log = partition.log
         now_ms = self._clock.now_ms()
+        if retention.is_quiet(log, now_ms):
+            return
         if retention.roll_by_time(log, now_ms):
             self.rolled_segments += 1
             partition.start_flush()
         try:
             with without_fetching(self._cold_reads.storage):
                 is_due = bool(retention.decide_retention(log, now_ms).doomed)
+                if not is_due:
+                    retention.note_quiet(log, now_ms)
         except NotCached:
             is_due = True  # A worker decides, once it has the block.
         if is_due:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from log import IncompatibleFormat, LogConfig, LogDirectory, Storage, lookups
-from log.directory import closing
+from log.directory import closing, recovery_points
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from log.files.disk import FileSystemFlush
@@ -312,7 +312,10 @@ def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.Monk
     assert ends(directory, 4) == [15] * 4
 
 
-def test_a_log_that_goes_while_a_checkpoint_is_gathered_vouches_for_no_other(tmp_path: Path) -> None:
+def test_a_log_that_goes_while_a_checkpoint_is_gathered_vouches_for_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(recovery_points, "GATHERED_AT_ONCE", 1)
     directory = written(tmp_path, 2)
     gathering = directory.gather_checkpoint()
     next(gathering)

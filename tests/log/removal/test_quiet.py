@@ -1,0 +1,122 @@
+"""A log that is quiet has nothing to roll and nothing to delete, whatever happens to it and to the clock."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from log import PartitionLog, retention, settings
+from log.retention import SEGMENTS_AT_ONCE
+from tests.log.support import NOW_MS, SMALL, batch, delete_old_segments, delete_records, flush, open_log
+
+CONFIGS = [
+    replace(
+        SMALL, segment_bytes=bytes_each, segment_ms=segment_ms, retention_ms=kept_ms, retention_bytes=kept
+    )
+    for bytes_each, segment_ms, kept_ms, kept in itertools.product(
+        (100, 600), (500, 2000), (-1, 0, 1000), (-1, 300)
+    )
+]
+STEPS = st.one_of(
+    st.tuples(st.just("append"), st.integers(-1500, 1500)),
+    st.tuples(st.just("pass"), st.integers(-1000, 1500)),
+    st.tuples(st.just("config"), st.integers(0, len(CONFIGS) - 1)),
+    st.tuples(st.just("delete records"), st.integers(0, 100)),
+    st.tuples(st.just("flush"), st.just(0)),
+    st.tuples(st.just("roll"), st.just(0)),
+)
+
+
+def look(log: PartitionLog, now_ms: int) -> bool:
+    """Do what a pass of retention does; return whether the log was quiet."""
+    if retention.is_quiet(log, now_ms):
+        assert not retention.decide_retention(log, now_ms).doomed
+        assert now_ms < log.segments.active.time_to_roll_ms(log.config, now_ms)
+        return True
+    retention.roll_by_time(log, now_ms)
+    if retention.decide_retention(log, now_ms).doomed:
+        delete_old_segments(log, now_ms)
+    else:
+        retention.note_quiet(log, now_ms)
+    return False
+
+
+@given(st.sampled_from(CONFIGS), st.lists(STEPS, max_size=30))
+def test_nothing_is_due_in_a_quiet_log(config: object, steps: list[tuple[str, int]]) -> None:
+    assert isinstance(config, type(SMALL))
+    with TemporaryDirectory() as directory:
+        log, now_ms = open_log(Path(directory) / "flights-0", config), NOW_MS
+        for kind, number in steps:
+            if kind == "append":
+                log.append(batch(timestamp=now_ms + number), now_ms=now_ms)
+            elif kind == "pass":
+                now_ms += number
+            elif kind == "config":
+                settings.update_config(log, CONFIGS[number])
+            elif kind == "roll":
+                log.roll(now_ms)
+            elif kind == "delete records":
+                delete_records(log, log.high_watermark * number // 100, now_ms)
+            else:
+                flush(log)
+            look(log, now_ms)
+
+
+def test_an_unused_log_is_quiet_until_its_records_are_old(tmp_path: Path) -> None:
+    config = replace(SMALL, segment_ms=10_000, retention_ms=5000)
+    log = open_log(tmp_path / "flights-0", config)
+    log.append(batch(), now_ms=NOW_MS)
+    flush(log)
+    assert [look(log, NOW_MS + waited_ms) for waited_ms in (0, 1, 5000, 5001, 5001)] == [
+        False,
+        True,
+        True,
+        False,
+        False,
+    ]
+    assert log.log_start_offset == 1
+
+
+def test_segments_that_one_removal_left_are_due(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "flights-0", replace(SMALL, segment_bytes=100))
+    for _ in range(SEGMENTS_AT_ONCE + 5):
+        log.append(batch(), now_ms=NOW_MS)
+    flush(log)
+    assert [look(log, NOW_MS), look(log, NOW_MS)] == [False, True]
+    delete_records(log, log.high_watermark, NOW_MS)
+    assert retention.decide_retention(log, NOW_MS).doomed
+    assert not look(log, NOW_MS)
+
+
+def test_a_new_retention_time_ends_the_quiet(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "flights-0", replace(SMALL, segment_ms=10_000, retention_ms=5000))
+    log.append(batch(), now_ms=NOW_MS)
+    flush(log)
+    assert [look(log, NOW_MS), look(log, NOW_MS + 1)] == [False, True]
+    settings.update_config(log, replace(log.config, retention_ms=0))
+    assert retention.decide_retention(log, NOW_MS + 1).doomed
+    assert not look(log, NOW_MS + 1)
+
+
+def test_a_closed_segment_below_the_log_start_ends_the_quiet(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "flights-0")
+    log.append(batch(), now_ms=NOW_MS)
+    flush(log)
+    delete_records(log, 1)
+    assert [look(log, NOW_MS), look(log, NOW_MS)] == [False, True]
+    log.roll(NOW_MS)
+    assert retention.decide_retention(log, NOW_MS).doomed
+    assert not look(log, NOW_MS)
+
+
+def test_a_log_that_keeps_records_for_a_reason_is_not_quiet(tmp_path: Path) -> None:
+    log = open_log(tmp_path / "flights-0", replace(SMALL, segment_ms=10_000, retention_ms=5000))
+    log.append(batch(timestamp=NOW_MS + 1000), now_ms=NOW_MS)
+    flush(log)
+    assert not look(log, NOW_MS)
+    assert not look(log, NOW_MS)
