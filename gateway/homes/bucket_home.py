@@ -296,6 +296,10 @@ class BucketHome:
         """Upload what only the write-ahead log has: who takes over reads the rest of that log, and nobody serves meanwhile."""
         if self._uploads is None or self._membership is None or not self._membership.has_others:
             return
+        logger.info(
+            "uploads what only the write-ahead log has, for %.0f s at most, and serves meanwhile",
+            UPLOADED_BEFORE_STOP_S,
+        )
         try:
             async with asyncio.timeout(UPLOADED_BEFORE_STOP_S):
                 await self._uploads.round()
