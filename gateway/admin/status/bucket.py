@@ -13,6 +13,7 @@ def bucket_state(services: Services, traffic: Traffic) -> BucketState | None:
     if calls is None or unwritten is None:
         return None
     config, uploads = services.node.config, services.upkeep.uploads
+    reads = services.partitions.bucket_reads
     return BucketState(
         address=config.str("seqgate.cluster"),
         puts=calls.puts,
@@ -28,4 +29,5 @@ def bucket_state(services: Services, traffic: Traffic) -> BucketState | None:
         is_behind=unwritten.is_too_much,
         cache=traffic.cache,
         uploads=None if uploads is None else uploads.progress(),
+        replica_bytes=None if reads is None else reads.bytes_read,
     )

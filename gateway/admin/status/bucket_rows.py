@@ -37,6 +37,11 @@ def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
         ),
         *([] if bucket.uploads is None else _uploads(bucket.uploads)),
         *([] if bucket.cache is None else _cache(bucket.cache)),
+        *(
+            []
+            if bucket.replica_bytes is None
+            else [("  read here", f"{count(bucket.replica_bytes)} bytes that other gateways lead")]
+        ),
     ]
 
 

@@ -33,6 +33,7 @@ class BucketState(msgspec.Struct, frozen=True):
 
     `lists` counts pages, `failures` calls that failed or were refused. `unwritten_bytes` of records are not durable yet; at
     `unwritten_max_bytes` producers are refused (`is_behind`), until half of them are durable. `us_dollars` is the price of the requests by Amazon's list for S3 Standard in us-east-1; storage and traffic come on top.
+    `replica_bytes` of records that other gateways lead were read here; None without `replica.selector.class`.
     """
 
     address: str
@@ -49,6 +50,7 @@ class BucketState(msgspec.Struct, frozen=True):
     is_behind: bool
     cache: CacheState | None
     uploads: UploadProgress | None
+    replica_bytes: int | None
 
 
 class WorkerRow(msgspec.Struct, frozen=True):

@@ -30,12 +30,14 @@ def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
     known = [state for state in states if state is not None]
     if not known:
         return None
+    replica_bytes = [state.replica_bytes for state in known if state.replica_bytes is not None]
     caches = [state.cache for state in known if state.cache is not None]
     return msgspec.structs.replace(
         known[0],
         **{name: summed([getattr(state, name) for state in known]) for name in _SUMMED},
         is_behind=any(state.is_behind for state in known),
         cache=summed(caches) if caches else None,
+        replica_bytes=sum(replica_bytes) if replica_bytes else None,
         uploads=_joined_uploads([state.uploads for state in known if state.uploads is not None]),
     )
 

@@ -8,8 +8,8 @@ from gateway.admin.status.messages import BucketState
 DAY_MS = 24 * 3_600_000
 
 
-def price(uptime_ms: int) -> str:
-    state = BucketState(
+def state(replica_bytes: int | None = None) -> BucketState:
+    return BucketState(
         address="s3://bucket/prefix",
         puts=1,
         gets=1,
@@ -24,8 +24,17 @@ def price(uptime_ms: int) -> str:
         is_behind=False,
         cache=None,
         uploads=None,
+        replica_bytes=replica_bytes,
     )
-    return dict(bucket_rows(state, uptime_ms))["  price"]
+
+
+def price(uptime_ms: int) -> str:
+    return dict(bucket_rows(state(), uptime_ms))["  price"]
+
+
+def test_what_was_read_here_of_other_gateways_is_told_where_consumers_may() -> None:
+    assert "  read here" not in dict(bucket_rows(state(), 0))
+    assert dict(bucket_rows(state(5000), 0))["  read here"] == "5,000 bytes that other gateways lead"
 
 
 def test_a_month_goes_on_as_since_the_start() -> None:

@@ -34,6 +34,7 @@ STATE = BucketState(
     is_behind=False,
     cache=CACHE,
     uploads=UPLOADS,
+    replica_bytes=11,
 )
 
 
@@ -47,6 +48,7 @@ def test_counts_and_limits_are_sums() -> None:
         128,
     )
     assert joined.cache == CacheState(20, 200, 2, 4, 6)
+    assert joined.replica_bytes == 22
     assert joined.uploads is not None
     assert (joined.uploads.wal_objects, joined.uploads.wal_bytes) == (8, 80)
 
