@@ -75,7 +75,7 @@ class Adoptions:
         """The partitions that are being handed over."""
         self._wanted: dict[PartitionKey, int] = {}
         """The partitions to adopt, with the number of the order; a later order replaces it."""
-        self._orders = 0
+        self._orders, self._is_stopped = 0, False
         self._running: set[PartitionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: dict[PartitionKey, asyncio.Task[None]] = {}
@@ -204,7 +204,8 @@ class Adoptions:
                     partitions.registry.became_ready(name, index)
 
     async def stop(self) -> None:
-        """End all adoptions. What is unfinished is discarded."""
+        """End all adoptions; changes of the metadata that are read later begin none. What is unfinished is discarded."""
+        self._is_stopped = True
         tasks = [*self._tasks, *self._closing.values()]
         for task in tasks:
             task.cancel()
@@ -250,13 +251,12 @@ class Adoptions:
     def _order(self, partitions: Iterable[PartitionKey]) -> None:
         """Begin to adopt those of the partitions that this gateway leads and lacks."""
         keys = [key for key in partitions if key in self._absent and self._leads(key)]
-        if not keys:
+        if not keys or self._is_stopped:
             return
         self._orders += 1
         self._wanted.update(dict.fromkeys(keys, self._orders))
         for first in range(0, len(keys), ADOPTED_AT_ONCE):
-            some = keys[first : first + ADOPTED_AT_ONCE]
-            self._begin_task(some, self._orders)
+            self._begin_task(keys[first : first + ADOPTED_AT_ONCE], self._orders)
 
     def _begin_task(self, keys: Sequence[PartitionKey], order: int) -> None:
         task = asyncio.get_running_loop().create_task(self._adopt(keys, order), name="adoption")

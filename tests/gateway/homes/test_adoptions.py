@@ -69,6 +69,15 @@ class TestFailover:
         epochs = second.partition("flights").log.epochs
         assert [epochs.end_offset(epoch, 6) for epoch in (0, 1)] == [(0, 5), (1, 6)]
 
+    async def test_a_gateway_that_stops_begins_no_adoption(self, cluster: Members) -> None:
+        """It reads the metadata once more for the end of its session."""
+        first, second = await two(cluster)
+        await cluster.end(first)
+        await second.adoptions.stop()
+        await cluster.change(led(FLIGHTS, 0, 2, 1))
+        assert not second.adoptions.adopting
+        assert not second.adoptions._tasks
+
     async def test_until_then_no_leader_is_named(self, cluster: Members) -> None:
         first, second = await two(cluster)
         await fill(first, "flights", 0, 5)
