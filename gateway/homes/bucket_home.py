@@ -21,9 +21,8 @@ from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.membership.lease import Lease
 from gateway.cluster.metadata.change import CorruptChange
 from gateway.cluster.objects.counted import CountedObjects, Counts
-from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
+from gateway.cluster.objects.objects import ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
-from gateway.cluster.parts.manifests import Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.uploads.coverage import Coverage
@@ -44,6 +43,7 @@ from gateway.homes.adoptions import Adoptions
 from gateway.homes.bucket_start import FIRST_WITH_BROKERS, BucketStart, Started
 from gateway.homes.cluster_membership import ClusterMembership, heartbeat_s
 from gateway.homes.home import Ended, Hold, StartFailed
+from gateway.homes.last_upload import upload_before_stop
 from gateway.homes.local_cache import LocalCache
 from gateway.homes.metadata_snapshots import MetadataSnapshots
 from gateway.homes.metadata_tail import MetadataTail
@@ -69,7 +69,6 @@ from log import (
     LocalDurability,
     LogError,
     PartitionLog,
-    StorageFailed,
 )
 from log.rebuilding import BUCKET_SESSION
 from log.stopped import LOCK
@@ -79,8 +78,6 @@ logger = logging.getLogger(__name__)
 STOPPED: Final = "the gateway stopped"
 STOP_TIMEOUT_S = 30.0
 """How long a stop waits for the store to take the last records and the seal."""
-UPLOADED_BEFORE_STOP_S: Final = 10.0
-"""How long a gateway that is told to stop serves on while it uploads, before others take over."""
 
 
 CALL_LIMIT_MARGIN_S = 30.0
@@ -296,19 +293,7 @@ class BucketHome:
         """Upload what only the write-ahead log has: who takes over reads the rest of that log, and nobody serves meanwhile."""
         if self._uploads is None or self._membership is None or not self._membership.has_others:
             return
-        logger.info(
-            "uploads what only the write-ahead log has, for %.0f s at most, and serves meanwhile",
-            UPLOADED_BEFORE_STOP_S,
-        )
-        try:
-            async with asyncio.timeout(UPLOADED_BEFORE_STOP_S):
-                await self._uploads.round()
-        except TimeoutError:
-            logger.info("the last upload did not end within %.0f s", UPLOADED_BEFORE_STOP_S)
-        except (SessionFenced, Overtaken, Refused, StoreFailed, StorageFailed) as error:
-            logger.warning("the last upload ended early: %s", error)
-        except Exception:
-            logger.exception("the last upload failed in an unexpected way")
+        await upload_before_stop(self._uploads)
 
     async def rest(self) -> None:
         if self._reading is not None:
