@@ -13,6 +13,7 @@ import socket
 import stat
 import sys
 from collections.abc import Callable, Coroutine, Iterator
+from importlib import import_module
 from typing import Any
 
 import uvloop
@@ -33,6 +34,8 @@ logger = logging.getLogger(__name__)
 
 SWITCH_INTERVAL_S = 0.0002
 """Time (s) after which a thread must yield to another, so that the thread of a finished flush continues soon."""
+COMMANDS_LOADED_AFTER_S = 1.0
+"""Time (s) after the start at which the modules that only commands need are imported."""
 GC_THRESHOLD = 50_000
 """Python's threshold for its garbage collector. Objects here live for one request or for ever; the default of 700 would
 scan them all the time.
@@ -129,13 +132,20 @@ async def _serve(
             link.send(ready_of(gateway.services))
         else:
             _announce(gateway, guide)
+        loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
         ended = loop.create_task(gateway.home.ended())
         await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
+        loading.cancel()
         if ended.done():
             await ended
         ended.cancel()
         logger.info("stopping")
         await gateway.stop()
+
+
+def load_commands() -> None:
+    """Import what answers the first command. Whoever upgrades the package before a restart replaces the files under the running gateway."""
+    import_module("gateway.admin.answering")
 
 
 @contextlib.contextmanager
