@@ -75,7 +75,8 @@ class Adoptions:
         """The partitions that are being handed over."""
         self._wanted: dict[PartitionKey, int] = {}
         """The partitions to adopt, with the number of the order; a later order replaces it."""
-        self._orders, self._is_stopped = 0, False
+        self._orders = 0
+        self._is_stopped = False
         self._running: set[PartitionKey] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._closing: dict[PartitionKey, asyncio.Task[None]] = {}
@@ -256,12 +257,10 @@ class Adoptions:
         self._orders += 1
         self._wanted.update(dict.fromkeys(keys, self._orders))
         for first in range(0, len(keys), ADOPTED_AT_ONCE):
-            self._begin_task(keys[first : first + ADOPTED_AT_ONCE], self._orders)
-
-    def _begin_task(self, keys: Sequence[PartitionKey], order: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._adopt(keys, order), name="adoption")
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+            some = keys[first : first + ADOPTED_AT_ONCE]
+            task = asyncio.get_running_loop().create_task(self._adopt(some, self._orders), name="adoption")
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
 
     def _leads(self, key: PartitionKey) -> bool:
         assert self._services is not None

@@ -43,7 +43,13 @@ class _Turns:
             return True
         return now_s <= self._ends_s
 
-    async def wait(self, *, has_begun: bool) -> None:
+    async def time(self, *, has_begun: bool) -> None:
+        """Wait for a turn that has time left."""
+        await self._turn(has_begun=has_begun)
+        while not self.has_time(has_begun=True):
+            await self._turn(has_begun=True)
+
+    async def _turn(self, *, has_begun: bool) -> None:
         """Wait for a turn that may have time left."""
         turn: asyncio.Future[None] = self._loop.create_future()
         if has_begun:
@@ -83,9 +89,8 @@ async def in_slices(things: Iterable[T]) -> AsyncIterator[T]:
     turns = _turns_of(asyncio.get_running_loop())
     has_begun = False
     for thing in things:
-        while not turns.has_time(has_begun=has_begun):
-            await turns.wait(has_begun=has_begun)
-            has_begun = True
+        if not turns.has_time(has_begun=has_begun):
+            await turns.time(has_begun=has_begun)
         yield thing
         has_begun = True
 
@@ -93,10 +98,9 @@ async def in_slices(things: Iterable[T]) -> AsyncIterator[T]:
 async def each_in_slices(things: Iterable[T], work: Callable[[T], object]) -> None:
     """Call `work` for each thing, as a loop over `in_slices` would at a higher cost."""
     turns = _turns_of(asyncio.get_running_loop())
-    has_time, has_begun = turns.has_time, False
+    has_begun = False
     for thing in things:
-        while not has_time(has_begun=has_begun):
-            await turns.wait(has_begun=has_begun)
-            has_begun = True
+        if not turns.has_time(has_begun=has_begun):
+            await turns.time(has_begun=has_begun)
         work(thing)
         has_begun = True
