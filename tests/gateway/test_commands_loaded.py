@@ -7,21 +7,22 @@ import sys
 from pathlib import Path
 
 SCRIPT = """
-import os, signal, sys, threading, time
+import os, signal, sys
 from gateway import running
 from gateway.config import load_config
 
 MODULE = "gateway.admin.answering"
 assert MODULE not in sys.modules, "a start needs no command"
 running.COMMANDS_LOADED_AFTER_S = 0.0
+load_commands = running.load_commands
 
-def stop_when_loaded():
-    while MODULE not in sys.modules:
-        time.sleep(0.01)
+def load_and_stop():
+    load_commands()
+    assert MODULE in sys.modules
     print("loaded", flush=True)
     os.kill(os.getpid(), signal.SIGTERM)
 
-threading.Thread(target=stop_when_loaded).start()
+running.load_commands = load_and_stop
 running.run(load_config(overrides=[f"log.dirs={sys.argv[1]}", "listeners=PLAINTEXT://127.0.0.1:0"]))
 """
 
