@@ -11,7 +11,6 @@ import argparse
 import asyncio
 import shutil
 import statistics
-import struct
 import sys
 import time
 import uuid
@@ -21,18 +20,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
 from gateway.cluster.wal.wal_object import DataRow
-from tests.performance.brokers import SeqgateBroker
+from tests.performance.brokers import MOST_RESIDENT, SeqgateBroker, memory_bytes
 from tests.performance.compare import workspace
 from tests.performance.loads import EVERY_MESSAGE, create_topic
 from tests.performance.report import describe_run
-from tests.support.batches import HEAD, Batch, Record
+from tests.support.batches import Batches
 from tests.support.object_stores import ACCESS_KEY, BUCKET, REGION, SECRET_KEY, Versitygw
 from tests.support.wire import Wire
 
@@ -42,9 +39,6 @@ OBJECT_BYTES: Final = 8 << 20
 PUTS_IN_FLIGHT: Final = 4
 ANSWER_TIMEOUT_S: Final = 120.0
 MB: Final = 1e6
-_CRC_FROM: Final = 21
-_UP_TO_PRODUCER: Final = struct.Struct(">hiqq")
-_PRODUCER: Final = struct.Struct(">qhii")
 NO_UPLOADS: Final = {"seqgate.cluster.wal.max.bytes": str(1 << 40)}
 """No upload begins, so that the next start finds the same bucket."""
 SAME_NODE: Final = {"node.id": "1", "seqgate.cluster.lease.ms": "1000"}
@@ -82,27 +76,6 @@ class Started:
     wall_s: float
     cpu_s: float
     peak_bytes: int
-
-
-class Batches:
-    """Batches of one record and one producer each, which differ in the producer id and the offset."""
-
-    def __init__(self, size_bytes: int) -> None:
-        """Make batches of about `size_bytes`."""
-        plain = Batch((Record(b"." * max(1, size_bytes - HEAD.size - 10)),), partition_leader_epoch=0)
-        encoded = plain.of(0, 0, 0).encode()
-        fields = HEAD.unpack_from(encoded)
-        self.size_bytes = len(encoded)
-        self._fields = fields
-        self._payload = encoded[HEAD.size :]
-        self._before = crc32c(encoded[_CRC_FROM : _CRC_FROM + _UP_TO_PRODUCER.size])
-
-    def encode(self, offset: int, producer_id: int) -> bytes:
-        """Return the batch of a producer at an offset."""
-        _, length, leader_epoch, magic, _, attributes, delta, base_ms, max_ms, *_ = self._fields
-        crc = crc32c(self._payload, crc32c(_PRODUCER.pack(producer_id, 0, 0, 1), self._before))
-        head = (offset, length, leader_epoch, magic, crc, attributes, delta, base_ms, max_ms)
-        return HEAD.pack(*head, producer_id, 0, 0, 1) + self._payload
 
 
 def objects_of(
@@ -160,7 +133,9 @@ def start(place: Place, directory: Path, size: Size) -> Started:
             wire.call("metadata", 12, topics=[{"topic_id": None, "name": TOPIC}])
             for partition in range(size.partitions):
                 check_first_batch(wire, partition)
-            took = Started(time.monotonic() - begun_s, gateway.cpu_s(), peak_bytes(gateway.pid))
+            took = Started(
+                time.monotonic() - begun_s, gateway.cpu_s(), memory_bytes(gateway.pid, MOST_RESIDENT)
+            )
             check_ends(wire, size)
     finally:
         gateway.kill()
@@ -188,14 +163,6 @@ def check_ends(wire: Wire, size: Size) -> None:
         answer = wire.call("produce", 9, acks=-1, timeout=30_000, topic_data=topics)
         [found] = answer.fields["responses"][0]["partition_responses"]
         assert (found["error_code"], found["base_offset"]) == (0, each - 1), found
-
-
-def peak_bytes(pid: int) -> int:
-    """Return the most resident memory that the process had."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmHWM:"):
-            return int(line.split()[1]) * 1024
-    raise AssertionError("/proc shows no VmHWM for the process")
 
 
 @contextmanager

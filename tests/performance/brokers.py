@@ -24,6 +24,7 @@ from tests.support.wire import Closed, Wire
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 300.0
 POLL_S = 0.002
+RESIDENT, MOST_RESIDENT = "VmRSS", "VmHWM"
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 # The options that kafka-run-class.sh and kafka-server-start.sh give a JVM without further configuration.
 JVM_OPTIONS = [
@@ -69,6 +70,14 @@ def listeners(secured: Mapping[str, str]) -> list[str]:
     return [f"{protocol}://{address}" for protocol, address in secured.items()]
 
 
+def memory_bytes(pid: int, field: str) -> int:
+    """Return RESIDENT or MOST_RESIDENT of a process."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith(f"{field}:"):
+            return int(line.split()[1]) * 1024
+    raise AssertionError(f"/proc shows no {field} for the process")
+
+
 class Broker(ABC):
     """The common part of both brokers; `name` is a column of the table."""
 
@@ -103,10 +112,7 @@ class Broker(ABC):
                 os.sched_setaffinity(int(task.name), chosen)
 
     def resident_bytes(self) -> int:
-        for line in Path(f"/proc/{self.pid}/status").read_text().splitlines():
-            if line.startswith("VmRSS:"):
-                return int(line.split()[1]) * 1024
-        raise AssertionError("/proc shows no VmRSS for the process")
+        return memory_bytes(self.pid, RESIDENT)
 
     def __enter__(self) -> Self:
         try:

@@ -11,15 +11,18 @@ import struct
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tests.performance.brokers import TOOL_HEAP, Broker, jvm
 from tests.support.batches import Batch, Record, records
 from tests.support.setup_peers import PROJECT
 from tests.support.wire import Plain, Wire, encode
 
+T = TypeVar("T")
 SOURCE = Path(__file__).with_name("load.c")
 LOAD_TIMEOUT_S = 60.0
 CREATE_TIMEOUT_S = 20.0
@@ -34,8 +37,8 @@ SEQUENCE_DIGITS = 19
 """The number of digits that the load generator counts up in each value."""
 PLAN_HEAD = struct.Struct("<5I")
 COMMIT_ERROR_AT = 4 + 4 + 4 + 2 + 4 + 4
-"""Where the error code of an OffsetCommit v7 answer with one partition is, but for the topic's name: behind correlation id, throttle
-time, the counts of topics and partitions, the size of the name, and the partition."""
+"""The position of the error code in an OffsetCommit v7 answer for one partition of a topic with an empty name. Before it are the correlation id, the
+throttle time, the number of topics, the length of the name, the number of partitions, and the partition."""
 PARTITION_ANSWER_BYTES = 33
 """The bytes of each partition in a Produce v9 answer without an error."""
 PERFORMANCE_LINE = re.compile(
@@ -76,10 +79,7 @@ def create_topic(broker: Broker, name: str, *, partitions: int, flush_messages: 
     with Wire(broker.bootstrap) as wire:
         created = wire.call("create_topics", 7, topics=[topic], timeout=10_000).fields["topics"][0]
         assert created["error_code"] == 0, created
-        deadline = time.monotonic() + CREATE_TIMEOUT_S
-        while not _is_ready(wire, name, partitions):
-            assert time.monotonic() < deadline, f"topic {name} does not get ready"
-            time.sleep(0.01)
+        _until_told(lambda: _is_ready(wire, name, partitions) or None, f"topic {name} gets no leaders")
 
 
 def _is_ready(wire: Wire, name: str, partitions: int) -> bool:
@@ -211,21 +211,16 @@ def write_commit_plan(plan: Path, broker: Broker, topic: str, *, groups: int) ->
                 "group_instance_id": None,
                 "topics": [{"name": topic, "partitions": [row | {"committed_metadata": ""}]}],
             }
-            _commit_once(wire, request)
+            _until_told(partial(_committed, wire, request), "a group gets no coordinator")
             frame = _frame("offset_commit", 7, request)
             out.write(PLAN_HEAD.pack(len(frame), 0, COMMIT_ERROR_AT + len(topic), 1, 0) + frame)
 
 
-def _commit_once(wire: Wire, request: Plain) -> None:
-    """Commit; retry while the group has no coordinator that is ready."""
-    deadline = time.monotonic() + CREATE_TIMEOUT_S
-    while True:
-        wire.call("find_coordinator", 4, key_type=0, coordinator_keys=[request["group_id"]])
-        answer = wire.call("offset_commit", 7, request).fields
-        if not answer["topics"][0]["partitions"][0]["error_code"]:
-            return
-        assert time.monotonic() < deadline, answer
-        time.sleep(0.01)
+def _committed(wire: Wire, request: Plain) -> bool | None:
+    """Commit; return None while the group has no coordinator that is ready."""
+    wire.call("find_coordinator", 4, key_type=0, coordinator_keys=[request["group_id"]])
+    answer = wire.call("offset_commit", 7, request).fields
+    return None if answer["topics"][0]["partitions"][0]["error_code"] else True
 
 
 def _frame(api: str, version: int, request: Plain) -> bytes:
@@ -236,13 +231,21 @@ def _frame(api: str, version: int, request: Plain) -> bytes:
 def new_producer_id(wire: Wire) -> int:
     """Return an id from InitProducerId; retry while the broker is not ready."""
     asked = {"transactional_id": None, "transaction_timeout": 60_000, "producer_id": -1, "producer_epoch": -1}
-    deadline = time.monotonic() + CREATE_TIMEOUT_S
-    while True:
+
+    def given() -> int | None:
         answer = wire.call("init_producer_id", 4, asked).fields
-        if answer["error_code"] == 0:
-            return int(answer["producer_id"])
-        assert time.monotonic() < deadline, answer
+        return None if answer["error_code"] else int(answer["producer_id"])
+
+    return _until_told(given, "the broker gives no producer id")
+
+
+def _until_told(ask: Callable[[], T | None], what: str) -> T:
+    """Ask until the answer is not None; return it. `what` says what is missing when that takes too long."""
+    deadline = time.monotonic() + CREATE_TIMEOUT_S
+    while (told := ask()) is None:
+        assert time.monotonic() < deadline, what
         time.sleep(0.01)
+    return told
 
 
 def run_plan(

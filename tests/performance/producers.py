@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import os
 import shutil
 import statistics
 import subprocess
@@ -19,22 +20,21 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from crc32c import crc32c
-
 from log import LogConfig, LogDirectory, PartitionLog, Storage
-from tests.log.support import NOW_MS, flush
+from tests.log.support import flush
+from tests.performance.brokers import MOST_RESIDENT, memory_bytes
 from tests.performance.compare import workspace
 from tests.performance.report import MIB
-from tests.support.batches import Batch, records
+from tests.support.batches import DEFAULT_TIMESTAMP, Batches
 from tests.support.setup_peers import PROJECT
 
-TOPIC, RECORD_BYTES = "producers", 20
+TOPIC = "producers"
+BATCH_BYTES = 90
 FLUSHED_EVERY = 50_000
-CRC_AT, CHECKED_FROM, PRODUCER_ID_AT = 17, 21, 43
 
 
 class Opened(NamedTuple):
-    """What opening a log took, and the number of producers that are known then."""
+    """The cost of opening a log, and the number of its producers."""
 
     wall_s: float
     cpu_s: float
@@ -43,16 +43,14 @@ class Opened(NamedTuple):
 
 
 def directory_at(path: Path) -> LogDirectory:
-    return LogDirectory.open(path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=LogConfig())
+    return LogDirectory.open(path, Storage(), node_id=1, now_ms=lambda: DEFAULT_TIMESTAMP, config=LogConfig())
 
 
 def fill(log: PartitionLog, count: int) -> None:
     """Append a batch of each producer, and make them durable."""
-    batch = bytearray(Batch(records(1, RECORD_BYTES), base_timestamp=NOW_MS).of(1, 0, 0).encode())
+    batches = Batches(BATCH_BYTES)
     for producer_id in range(1, count + 1):
-        batch[PRODUCER_ID_AT : PRODUCER_ID_AT + 8] = producer_id.to_bytes(8, "big")
-        batch[CRC_AT : CRC_AT + 4] = crc32c(memoryview(batch)[CHECKED_FROM:]).to_bytes(4, "big")
-        log.append(bytes(batch), now_ms=NOW_MS)
+        log.append(batches.encode(0, producer_id), now_ms=DEFAULT_TIMESTAMP)
         if producer_id % FLUSHED_EVERY == 0:
             flush(log)
     flush(log)
@@ -75,10 +73,7 @@ def open_once(path: Path) -> Opened:
     log = directory_at(path).get(TOPIC, 0)
     wall_s, cpu_s = time.perf_counter() - wall_s, time.process_time() - cpu_s
     assert log is not None
-    (peak,) = (
-        line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM:")
-    )
-    return Opened(wall_s, cpu_s, len(log.producers), int(peak.split()[1]) * 1024)
+    return Opened(wall_s, cpu_s, len(log.producers), memory_bytes(os.getpid(), MOST_RESIDENT))
 
 
 def opened(path: Path, copy: Path) -> Opened:

@@ -16,6 +16,9 @@ import cramjam
 from crc32c import crc32c
 
 HEAD = struct.Struct(">qiibIhiqqqhii")
+_CHECKED_FROM = 21
+_UP_TO_PRODUCER = struct.Struct(">hiqq")
+_PRODUCER = struct.Struct(">qhii")
 XERIAL_MAGIC = b"\x82SNAPPY\0"
 """The first bytes of snappy records in the framing of Kafka's Java client."""
 XERIAL_HEADER_BYTES = 16
@@ -212,3 +215,23 @@ def read_batches(data: bytes) -> tuple[list[BatchView], bytes]:
         views.append(_view(head, checked, data[position + HEAD.size : end]))
         position = end
     return views, data[position:]
+
+
+class Batches:
+    """Batches of one record and one producer each, which differ in the producer id and the offset."""
+
+    def __init__(self, size_bytes: int) -> None:
+        """Make batches of about `size_bytes`."""
+        plain = Batch((Record(b"." * max(1, size_bytes - HEAD.size - 10)),), partition_leader_epoch=0)
+        encoded = plain.of(0, 0, 0).encode()
+        self.size_bytes = len(encoded)
+        self._fields = HEAD.unpack_from(encoded)
+        self._payload = encoded[HEAD.size :]
+        self._before = crc32c(encoded[_CHECKED_FROM : _CHECKED_FROM + _UP_TO_PRODUCER.size])
+
+    def encode(self, offset: int, producer_id: int) -> bytes:
+        """Return the batch of a producer at an offset."""
+        _, length, leader_epoch, magic, _, attributes, delta, base_ms, max_ms, *_ = self._fields
+        crc = crc32c(self._payload, crc32c(_PRODUCER.pack(producer_id, 0, 0, 1), self._before))
+        head = (offset, length, leader_epoch, magic, crc, attributes, delta, base_ms, max_ms)
+        return HEAD.pack(*head, producer_id, 0, 0, 1) + self._payload
