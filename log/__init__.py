@@ -14,6 +14,7 @@ from log.durability.kept_writes import KeptWrites
 from log.environment import LogEnvironment
 from log.errors import (
     CorruptRecord,
+    DecompressionLimitReached,
     DelayedLimitReached,
     DirectoryLocked,
     IncompatibleFormat,
@@ -64,6 +65,7 @@ __all__ = [
     "CorruptRecord",
     "CutBytes",
     "DamagedRange",
+    "DecompressionLimitReached",
     "DelayedLimitReached",
     "DeletedSegment",
     "DeletionReason",

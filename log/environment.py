@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from log.durability.durability import Durability, LocalDurability
+from log.durability.durable_ends import DurableEnds
 from log.files.deletion_queue import DeletionQueue
 from log.files.storage import Storage
 from log.segments.damage_register import DamageRegister
@@ -58,6 +59,7 @@ class LogEnvironment:
     made_durable_by: InitVar[Durability | None] = None
     """The durability that persists tickets and files; None for the local disk."""
     durability: Durability = field(init=False)
+    durable_ends: DurableEnds = field(default_factory=DurableEnds)
     producer_limit: ProducerLimit | None = None
     deletions: DeletionQueue = field(default_factory=DeletionQueue)
     tables: list[dict[Any, Any]] = field(default_factory=list)

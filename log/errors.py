@@ -136,6 +136,10 @@ class InvalidRecord(LogError):
         self.record_errors = record_errors
 
 
+class DecompressionLimitReached(InvalidRecord):
+    """The compressed records decompress to more bytes than allowed."""
+
+
 class MalformedBatch(InvalidRecord):
     """The bytes are not exactly one batch of magic 2. Kafka refuses such a request before any log sees the bytes."""
 

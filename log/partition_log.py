@@ -94,7 +94,8 @@ class PartitionLog:
         self.environment = environment
         self.lists = LogLists[PartitionLog]() if lists is None else lists
         self.outage = Outage(self.place, self, self.lists.short_of_room)
-        self.unflushed = Unflushed(environment.storage, self.place, environment.durability)
+        ends = environment.durable_ends
+        self.unflushed = Unflushed(environment.storage, self.place, environment.durability, ends)
         self.record_states = RecordStates(environment, self.place, self.unflushed, self.lists, self)
         self.began_with_names = is_new and config.deduplicates
         """Whether this process created the log while its topic deduplicated by producer names."""
@@ -137,8 +138,7 @@ class PartitionLog:
 
     def _begin_with(self, loaded: LoadedLog, now_ms: int) -> None:
         """Create the parts of a loaded log."""
-        self.clean_stop = loaded.clean_stop
-        self.bytes_cut = loaded.bytes_cut
+        self.clean_stop, self.bytes_cut = loaded.clean_stop, loaded.bytes_cut
         self.log_start_offset = loaded.log_start_offset
         self.log_end_offset = loaded.log_end_offset
         self.segments = SegmentList(self.environment, loaded.segments)

@@ -24,11 +24,12 @@ from log.files.checkpoints import encode_offsets, encode_partition_metadata
 from log.files.data_file import DataFile
 from log.files.file_names import LOG_SUFFIX, PARTITION_METADATA, offset_name
 from log.files.residency import SegmentKey
+from log.files.trees import empty, remove_tree
 from log.files.versions import META
 
 if TYPE_CHECKING:
     import uuid
-    from collections.abc import Collection, Sequence
+    from collections.abc import Sequence
 
     from log.durability.durability import Durability
     from log.files.storage import Storage
@@ -163,8 +164,7 @@ class StagedPartitions:
         self._durable_below.pop((topic_id, partition), None)
         self._staged.discard((topic_id, partition))
         if self._storage.exists(path):
-            _empty(self._storage, path)
-            self._storage.delete_directory(path)
+            remove_tree(self._storage, path)
 
     def _directory(self, topic_id: uuid.UUID, partition: int) -> str:
         path = str(self._root / f"{STAGING}-{topic_id.hex}-{partition}")
@@ -206,7 +206,7 @@ class RebuiltDirectory:
         try:
             # First and durably: a directory of records without this file is taken for one that no bucket has.
             LocalDurability(storage).replace(str(path / BUCKET_SESSION), session)
-            _empty(storage, str(path), kept={LOCK, BUCKET_SESSION})
+            empty(storage, str(path), kept={LOCK, BUCKET_SESSION})
         except BaseException:
             directory.abandon()
             raise
@@ -241,15 +241,3 @@ class RebuiltDirectory:
         """Unlock the directory. Without `finish` the next start rebuilds it again."""
         self.partitions.release("")
         self._storage.unlock(str(self._root / LOCK))
-
-
-def _empty(storage: Storage, path: str, kept: Collection[str] = ()) -> None:
-    """Delete all that a directory holds, but for these names. Raises OSError."""
-    for entry in storage.entries(path):
-        if entry.name in kept:
-            continue
-        if entry.is_directory:
-            _empty(storage, f"{path}/{entry.name}")
-            storage.delete_directory(f"{path}/{entry.name}")
-        else:
-            storage.delete(f"{path}/{entry.name}")

@@ -51,7 +51,9 @@ def end(log: PartitionLog, recovery: Recovery, now_ms: int) -> None:
     if recovery.stop is None or recovery.generation != log.unflushed.generation:
         return
     log.unflushed.first_flush_pending = False
+    before, end_offset = log.segments, log.log_end_offset
     log.load(recovery.stop.log_end_offset, recovery.stop, now_ms, may_check=False)
+    log.segments.continue_counts(before, end_offset - log.log_end_offset)
     log.bytes_cut = recovery.bytes_cut
     log.outage.end()
     _logger.info("%s is back, it ends at offset %d", log.place, log.log_end_offset)

@@ -72,6 +72,8 @@ class ProducerIdAllocator:
         self._last_error: Exception | None = None
         self._failed_at_ms = 0
         self._closed = False
+        self.claimed_blocks = 0
+        self.failed_claims = 0
 
     async def start(self) -> bool:
         """Claim the first block; return True when there are ids now. An unavailable store does not stop the gateway."""
@@ -168,8 +170,10 @@ class ProducerIdAllocator:
         try:
             self._prefetched = await self._store.claim(self.block_size, self._owner, self._clock())
             self._last_error = None
+            self.claimed_blocks += 1
         except Exception as error:  # noqa: BLE001 - whatever a store raises, the claim is retried and claimed ids go out
             self._last_error = error
+            self.failed_claims += 1
             self._failed_at_ms = self._clock()
         finally:
             self._claim = None

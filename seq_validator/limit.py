@@ -37,13 +37,14 @@ class ProducerLimit:
     """A budget of remembered producers. The three bounds may be changed while the limit is in use.
 
     `max_per_partition` and `max_in_all` are counts of producers. `min_idle_ms` is the time in milliseconds for which a
-    producer must have been idle before it may be evicted for a new one. `evictions` and `refusals` count since the
+    producer must have been idle before it may be evicted for a new one. `evictions`, `expirations` and `refusals` count since the
     limit was made.
     """
 
     __slots__ = (
         "_sorted",
         "evictions",
+        "expirations",
         "max_in_all",
         "max_per_partition",
         "min_idle_ms",
@@ -65,7 +66,7 @@ class ProducerLimit:
         self.max_per_partition = max_per_partition
         self.max_in_all = max_in_all
         self.min_idle_ms = min_idle_ms
-        self.evictions = 0
+        self.evictions = self.expirations = 0
         self.refusals = 0
         self.producers: OrderedDict[ProducerEntry, ProducerTable] = OrderedDict()
         """The remembered producers, the longest idle first. The owner may rebuild the table in place."""

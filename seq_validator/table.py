@@ -198,6 +198,7 @@ class ProducerTable:
                 expired.append(entry)
         for entry in expired:
             self.forget(entry)
+        self._limit.expirations += len(expired)
         return len(expired)
 
     def clear(self) -> None:

@@ -22,6 +22,10 @@ RESIDENCY: Final = "residency"
 """Says which blocks of segment files are absent, because only a bucket has them. A clean stop writes it."""
 WORKERS: Final = "workers"
 """The directory with the files of each worker, while several processes have the data directory; see `log.sharing`."""
+STAGING: Final = ".backup"
+"""The directory with second names of all files that a backup copies; see `log.staging`."""
+STAGING_LOCK: Final = ".backup.lock"
+"""The file that a `seqgate backup` command locks while it needs STAGING."""
 KNOWN_NAMES: Final = frozenset(
     {
         WORKERS,
@@ -36,6 +40,8 @@ KNOWN_NAMES: Final = frozenset(
         DAMAGED_BATCHES,
         BUCKET_SESSION,
         RESIDENCY,
+        STAGING,
+        STAGING_LOCK,
     }
 )
 """Files of the data directory itself. A sweep reports any other file as a leak."""

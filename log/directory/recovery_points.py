@@ -42,7 +42,11 @@ class RecoveryPoints:
         self._path = f"{self._files}/{RECOVERY_POINTS}"
         self._gathered: tuple[Mapping[Key, StoredLog], Mapping[Key, int]] = {}, {}
         """The last gathered entries: the logs that were closed by then, and the recovery points of the open ones."""
+        self._gathered_at: tuple[int, int, int] | None = None
+        """The moves of durable ends, and the number of open and of closed logs, when the entries were gathered."""
         self._written: dict[Key, int] = {}
+        self._written_of: object = None
+        """The gathered entries that the file has."""
         self._gathering: list[dict[Key, int]] = []
         """The entries of checkpoints that are still being gathered."""
         self._set_aside: dict[Key, None] = {}
@@ -68,7 +72,11 @@ class RecoveryPoints:
         return dict(points)
 
     def gather(self, opened: Mapping[Key, PartitionLog], stored: dict[Key, StoredLog]) -> Iterator[None]:
-        """Gather the points, and yield now and then so that the caller can do other work between."""
+        """Gather the points unless none has moved, and yield now and then so that the caller can do other work between."""
+        present = self._environment.durable_ends.moves, len(opened), len(stored)
+        if present == self._gathered_at:
+            return
+        self._gathered_at = None
         points: dict[Key, int] = {}
         self._gathering.append(points)
         try:
@@ -78,6 +86,7 @@ class RecoveryPoints:
                 if number % GATHERED_AT_ONCE == 0:
                     yield
             self._gathered = stored.copy(), points
+            self._gathered_at = present
         finally:
             self._gathering.remove(points)
 
@@ -123,11 +132,14 @@ class RecoveryPoints:
                 self._environment.durability.sync(directories=[self._root])
             for key in aside:
                 del self._set_aside[key]
-            stored, opened = self._gathered
+            gathered = stored, opened = self._gathered
+            if gathered is self._written_of:
+                return
             points = {key: log.recovery_point for key, log in stored.items()} | dict(opened)
             if points != self._written:
                 self._environment.durability.replace(self._path, encode_offsets(points))
                 self._written = points
+            self._written_of = gathered
 
     def write_last(self, stored: Mapping[Key, StoredLog], closed: Mapping[Key, int]) -> None:
         """Write the recovery points of all logs when the gateway stops, including those of logs that were closed

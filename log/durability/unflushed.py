@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from log.durability.capture import Capture
     from log.durability.durability import Durability
+    from log.durability.durable_ends import DurableEnds
     from log.durability.flush_ticket import FileRange
     from log.files.data_file import DataFile
     from log.files.storage import Storage
@@ -38,6 +39,7 @@ class Unflushed:
     __slots__ = (
         "_captures",
         "_directories",
+        "_ends",
         "_flushed",
         "_out",
         "_paths",
@@ -49,9 +51,11 @@ class Unflushed:
         "place",
     )
 
-    def __init__(self, storage: Storage, place: LogPlace, durability: Durability) -> None:
-        """Create without unflushed files; `reset` sets the durable end offset."""
+    def __init__(self, storage: Storage, place: LogPlace, durability: Durability, ends: DurableEnds) -> None:
+        """Create without unflushed files; `reset` sets the durable end offset. `ends` counts its moves."""
         self._storage = storage
+        self._ends = ends
+        ends.moves += 1
         self._sent = Sent() if durability.rounds_overlap else None
         self.place = place
         self.generation = 0
@@ -75,6 +79,7 @@ class Unflushed:
         """
         self._forget()
         self._flushed = segments.active.base_offset, segments.active.size_bytes
+        self._ends.moves += 1
         if self._sent is None:
             self.durable_end_offset = loaded_end_offset
         elif self._sent.end is None:
@@ -260,6 +265,7 @@ class Unflushed:
             return False
         self.first_flush_pending = False
         self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
+        self._ends.moves += 1
         self._flushed = ticket.active_base_offset, ticket.end_position
         return True
 
@@ -269,6 +275,7 @@ class Unflushed:
         """
         if self._sent is not None:
             self.durable_end_offset = max(self.durable_end_offset, ticket.end_offset)
+            self._ends.moves += 1
 
     def failed(self, ticket: FlushTicket, *, has_records: bool) -> None:
         """Note whether objects have the records of a ticket that failed. If not, later tickets of the log must fail, too."""

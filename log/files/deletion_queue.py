@@ -143,7 +143,9 @@ class DeletionQueue:
         max_files: int,
         max_bytes: int = _NO_LIMIT,
     ) -> DeletionTicket | None:
-        """Return the next step; None when nothing is due. Give the ticket back to `complete`."""
+        """Return the next step; None when nothing is due, or deleted files stay for a backup. Give the ticket back to `complete`."""
+        if storage.keeps_deleted:
+            return None
         entries: list[_Waiting] = []
         while self._heap and self._heap[0].due_ms <= now_ms and len(entries) < max_files:
             entry = heapq.heappop(self._heap)

@@ -32,12 +32,17 @@ _PUNCH_HOLE: Final = 0x03
 
 
 class FileEntry(NamedTuple):
-    """An entry of a directory. The size is 0 if the entry is a directory itself."""
+    """An entry of a directory. The size is 0 if the entry is a directory itself.
+
+    The inode and the time in ns tell whether a file is the one that had the same name before; 0 where the disk does not know them.
+    """
 
     name: str
     size_bytes: int
     modified_ms: int
     is_directory: bool
+    inode: int = 0
+    modified_ns: int = 0
 
 
 class Disk(Protocol):
@@ -110,6 +115,9 @@ class Disk(Protocol):
     def replace(self, source: str, target: str, /) -> None:
         """Rename, replacing `target` atomically."""
 
+    def link(self, source: str, target: str, /) -> None:
+        """Give the file a second name, `target`, on the same file system."""
+
     def unlink(self, path: str, /) -> None:
         """Delete a file's name. The bytes stay while a process has the file open."""
 
@@ -168,6 +176,7 @@ class SystemDisk:
     bring_in = staticmethod(page_cache.bring_in)
     drop_cached = staticmethod(page_cache.drop)
     replace = staticmethod(os.replace)
+    link = staticmethod(os.link)
     unlink = staticmethod(os.unlink)
     rmdir = staticmethod(os.rmdir)
     exists = staticmethod(os.path.exists)
@@ -251,7 +260,14 @@ class SystemDisk:
                     is_directory = entry.is_dir(follow_symlinks=False)
                     size_bytes = 0 if is_directory else status.st_size
                     found.append(
-                        FileEntry(entry.name, size_bytes, status.st_mtime_ns // 1_000_000, is_directory)
+                        FileEntry(
+                            entry.name,
+                            size_bytes,
+                            status.st_mtime_ns // 1_000_000,
+                            is_directory,
+                            status.st_ino,
+                            status.st_mtime_ns,
+                        )
                     )
         return found
 

@@ -60,10 +60,9 @@ class SparseDisk:
         self._names = threading.Lock()
         self._lock = threading.Lock()
         self._reads = 0
-        self.pwritev = below.pwritev
+        self.pwritev, self.drop_cached = below.pwritev, below.drop_cached
         self.fdatasync, self.fsync, self.find_syncfs = below.fdatasync, below.fsync, below.find_syncfs
         self.open_size_bytes, self.lock = below.open_size_bytes, below.lock
-        self.drop_cached = below.drop_cached
         self.mkdir, self.exists, self.is_directory = below.mkdir, below.exists, below.is_directory
         self.size_bytes, self.free_bytes = below.size_bytes, below.free_bytes
         self.modified_ms, self.set_modified_ms = below.modified_ms, below.set_modified_ms
@@ -191,6 +190,10 @@ class SparseDisk:
         with self._names:
             self._below.replace(source, target)
             self.files.renamed(source, target)
+
+    def link(self, source: str, target: str, /) -> None:
+        """Do not link: the second name would not know of the holes."""
+        raise OSError(errno.EPERM, "a file that may have holes gets no second name", source, None, target)
 
     def unlink(self, path: str, /) -> None:
         """Delete a file's name."""

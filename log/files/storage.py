@@ -59,6 +59,8 @@ class Storage:
         """Whether `read` and `check_brought_in` may wait for the disk; if False, they raise NotCached instead."""
         self.tells_cached = disk.tells_cached
         """Whether the system reports what is in the page cache. If not, everything counts as cached."""
+        self.keeps_deleted = False
+        """Whether old snapshots and files that wait for their deletion stay, because a backup gives the files second names."""
         self._bytes_written = 0
         self._brought_in: dict[str, None] = {}
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
@@ -304,6 +306,10 @@ class Storage:
         """Rename, replacing `target` atomically."""
         self._disk.replace(source, target)
 
+    def link(self, source: str, target: str) -> None:
+        """Give the file a second name on the same file system."""
+        self._disk.link(source, target)
+
     def delete(self, path: str) -> None:
         """Delete one file. A missing file is no error."""
         with contextlib.suppress(FileNotFoundError):
@@ -336,10 +342,7 @@ class Storage:
         return self._disk.some_names(path, limit)
 
     def entries(self, path: str) -> list[FileEntry]:
-        """Return every entry of the directory with its size (0 for a directory) and modification time.
-
-        Entries that are deleted during the call are left out.
-        """
+        """Return the entries of the directory, except those that are deleted during the call."""
         return self._disk.entries(path)
 
     def list_files(self, path: str) -> dict[str, int]:

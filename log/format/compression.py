@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import cramjam
 
 from log.config import DEFAULT_DECOMPRESSED_BYTES
-from log.errors import InvalidRecord, UnsupportedCompressionType
+from log.errors import DecompressionLimitReached, InvalidRecord, UnsupportedCompressionType
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +55,8 @@ class Compression(NamedTuple):
 def decompress(codec: int, data: memoryview, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> memoryview:
     """Return the plain bytes of `data`.
 
-    Raises InvalidRecord when `data` is damaged or would exceed `limit_bytes`, UnsupportedCompressionType for an id above 4.
+    Raises InvalidRecord when `data` is damaged, DecompressionLimitReached when the plain bytes would exceed `limit_bytes`, and
+    UnsupportedCompressionType for an id above 4.
     """
     if codec == NONE:
         return data
@@ -130,7 +131,7 @@ def _bounded(
             if "write whole buffer" not in str(error):
                 raise
         if size == limit_bytes:
-            raise InvalidRecord(f"records decompress to more than {limit_bytes} bytes")
+            raise DecompressionLimitReached(f"records decompress to more than {limit_bytes} bytes")
         size = min(limit_bytes, 4 * size)
 
 
@@ -154,11 +155,12 @@ def _snappy(data: memoryview, limit_bytes: int) -> memoryview:
 def _snappy_block(block: memoryview, limit_bytes: int) -> bytearray:
     length = cramjam.snappy.decompress_raw_len(block)
     # Snappy copies at most 64 bytes per 3 bytes of input, so a larger length is wrong.
-    if length > limit_bytes or length > 64 * (len(block) + 1):
+    if length > 64 * (len(block) + 1):
         raise InvalidRecord(
-            f"a snappy block of {len(block)} bytes claims {length} bytes; "
-            f"records may decompress to at most {limit_bytes} bytes, and a block to 64 times its size"
+            f"a snappy block of {len(block)} bytes claims {length} bytes; a block decompresses to at most 64 times its size"
         )
+    if length > limit_bytes:
+        raise DecompressionLimitReached(f"records decompress to more than {limit_bytes} bytes")
     output = bytearray(length)
     if cramjam.snappy.decompress_raw_into(block, output) != length:
         raise InvalidRecord("a snappy block is shorter than the length in its header")

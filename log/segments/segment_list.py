@@ -35,8 +35,11 @@ class SegmentList:
         "aborting",
         "active",
         "bases",
+        "cut_records",
+        "loaded_bytes",
         "quiet",
         "reader",
+        "removed_bytes",
         "segments",
         "size_bytes",
     )
@@ -48,7 +51,11 @@ class SegmentList:
         self.segments = segments
         self.bases = [segment.base_offset for segment in segments]
         self.active = segments[-1]
-        self.size_bytes = sum(segment.size_bytes for segment in segments)
+        self.size_bytes = self.loaded_bytes = sum(segment.size_bytes for segment in segments)
+        self.cut_records = 0
+        """The records at the end of the log that reopenings have cut off."""
+        self.removed_bytes = 0
+        """The bytes that retention and compaction have removed since the load."""
         self.aborting = [segment.base_offset for segment in segments if segment.aborts.has_any]
         """Base offsets of the segments that hold markers of aborts."""
         self.reader = LogReader(environment, self.segments, self.bases)
@@ -58,6 +65,20 @@ class SegmentList:
     def __len__(self) -> int:
         """Return the number of segments."""
         return len(self.segments)
+
+    @property
+    def appended_bytes(self) -> int:
+        """Return the bytes of all batches appended since the load."""
+        return self.size_bytes + self.removed_bytes - self.loaded_bytes
+
+    def continue_counts(self, before: SegmentList, cut_records: int) -> None:
+        """Take over what the segments `before` a reopening have counted. The reopening has cut off this many records."""
+        self.loaded_bytes -= before.appended_bytes
+        self.cut_records = before.cut_records + cut_records
+
+    def _remove_bytes(self, count: int) -> None:
+        self.size_bytes -= count
+        self.removed_bytes += count
 
     # --- segments in order
 
@@ -75,7 +96,7 @@ class SegmentList:
         del self.bases[:count]
         if dropped:
             del self.aborting[: bisect_right(self.aborting, dropped[-1].base_offset)]
-            self.size_bytes -= sum(segment.size_bytes for segment in dropped)
+            self._remove_bytes(sum(segment.size_bytes for segment in dropped))
         return dropped
 
     def place_of(self, base_offsets: list[int]) -> slice | None:
@@ -88,7 +109,7 @@ class SegmentList:
     def replace(self, place: slice, new: Segment) -> None:
         """Replace several segments by one."""
         old = self.segments[place]
-        self.size_bytes += new.size_bytes - sum(segment.size_bytes for segment in old)
+        self._remove_bytes(sum(segment.size_bytes for segment in old) - new.size_bytes)
         self.segments[place] = [new]
         self.bases[place] = [new.base_offset]
         self.aborting[:] = [segment.base_offset for segment in self.segments if segment.aborts.has_any]

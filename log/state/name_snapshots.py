@@ -70,6 +70,8 @@ class NamesCapture:
         storage, directory = self.storage, self.directory
         path = f"{directory}/{offset_name(self.log_end_offset, NAMES_SUFFIX)}"
         files.replace(path, encode_names(self.names, self.log_end_offset))
+        if storage.keeps_deleted:
+            return
         offsets = offsets_of(storage.list_directory(directory), NAMES_SUFFIX)
         for offset in offsets[:-KEPT_SNAPSHOTS]:
             storage.delete(f"{directory}/{offset_name(offset, NAMES_SUFFIX)}")

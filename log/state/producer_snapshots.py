@@ -43,6 +43,8 @@ def write_snapshot(
     path = f"{directory}/{offset_name(log_end_offset, SNAPSHOT_SUFFIX)}"
     storage.write_file(path + TEMPORARY_SUFFIX, producers.snapshot(log_end_offset))
     storage.rename(path + TEMPORARY_SUFFIX, path)
+    if storage.keeps_deleted:
+        return path
     offsets = snapshot_offsets(storage.list_directory(directory))
     for offset in [offset for offset in offsets if offset <= recovery_point][:-KEPT_SNAPSHOTS]:
         storage.delete(f"{directory}/{offset_name(offset, SNAPSHOT_SUFFIX)}")

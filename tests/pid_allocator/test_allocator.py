@@ -146,3 +146,21 @@ async def test_close_cancels_a_report_in_flight() -> None:
     await take(allocator, 2)
     await allocator.close()
     assert store.counts == {}
+
+
+async def test_claims_are_counted() -> None:
+    store, clock = MemoryStore(), Clock()
+    allocator = ProducerIdAllocator(store, 10, owner="a", clock=clock)
+    assert (allocator.claimed_blocks, allocator.failed_claims) == (0, 0)
+    await allocator.start()
+    assert (allocator.claimed_blocks, allocator.failed_claims) == (1, 0)
+    store.away = True
+    await take(allocator, 10)
+    await until(lambda: allocator.failed_claims == 1)
+    with pytest.raises(NoProducerIds):
+        await allocator.next_producer_id()
+    failed = allocator.failed_claims
+    store.away = False
+    clock.now_ms += 60_000
+    assert await allocator.next_producer_id() == 10
+    assert (allocator.claimed_blocks, allocator.failed_claims) == (2, failed)

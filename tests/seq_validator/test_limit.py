@@ -75,8 +75,11 @@ class TestInAll:
         append(first, 2, 0)
         first.clear()
         assert append(second, 3, 1)
+        assert limit.expirations == 0, "a table that is cleared forgets, and nothing expires"
         second.expire(50, 10)
-        assert len(limit) == 0
+        assert (len(limit), limit.expirations) == (0, 1)
+        second.expire(50, 10)
+        assert limit.expirations == 1
 
     def test_entries_of_restored_tables_are_sorted_by_activity(self) -> None:
         limit = ProducerLimit(max_in_all=3, min_idle_ms=100)

@@ -205,6 +205,23 @@ class TestRecoveryPoints:
         directory.write_checkpoint()
         assert directory.is_name_taken("flights", 0)
 
+    def test_are_gathered_again_only_when_one_may_have_moved(self, tmp_path: Path) -> None:
+        directory = created(tmp_path, 0)
+        log = directory.create("trains", TOPIC_ID, 0, SMALL)
+        directory.checkpoint()
+        assert list(directory.gather_checkpoint()) == [], "nothing has moved"
+        fill(log, 3)
+        assert list(directory.gather_checkpoint()) == [], "nothing is durable yet"
+        flush(log)
+        directory.checkpoint()
+        assert "trains 0 3" in (tmp_path / RECOVERY_POINTS).read_text().splitlines()
+        directory.delete("flights", 0)
+        directory.checkpoint()
+        assert (tmp_path / RECOVERY_POINTS).read_text().splitlines()[2:] == ["trains 0 3"]
+        directory.create("flights", uuid.UUID(int=6), 0, SMALL)
+        directory.checkpoint()
+        assert "flights 0 0" in (tmp_path / RECOVERY_POINTS).read_text().splitlines()
+
     def test_the_name_of_a_log_that_is_set_aside_is_free_when_its_new_name_is_durable(
         self, tmp_path: Path
     ) -> None:

@@ -48,7 +48,8 @@ class TestEntries:
         disk = SystemDisk()
         disk.set_modified_ms(str(tmp_path / "a"), 5_000)
         found = {entry.name: entry for entry in disk.entries(str(tmp_path))}
-        assert found["a"] == FileEntry("a", 3, 5_000, False)
+        inode = (tmp_path / "a").stat().st_ino
+        assert found["a"] == FileEntry("a", 3, 5_000, False, inode, 5_000_000_000)
         assert found["b"].is_directory
         assert found["b"].size_bytes == 0
         assert not found["c"].is_directory

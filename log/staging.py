@@ -1,0 +1,387 @@
+"""Gives second names to the files of a data directory, so that a backup can copy them while the gateway goes on.
+
+    .backup/cut.json          when the data directory was as the files say, and the bytes of each file that still grows
+    .backup/data/             hard links to the files, under the names that they have in the data directory
+    .backup.lock              locked by the `seqgate backup` command for as long as it needs `.backup`
+
+`capture` notes in one turn of the event loop where every log ends. `stage` then links the files, in any thread. A log file is only
+appended to, and every other file is replaced by a rename, so a link keeps what its file had; what was appended later lies behind the
+bytes of `cut.json`. The copy is therefore what a process that is killed in the turn of `capture` leaves, and a start recovers it.
+
+Between `capture` and the end of `stage` the caller prevents three things: a compacted segment must not take the place of others, and
+`Storage.keeps_deleted` keeps old snapshots, and removed segments and partitions under the names that they have until they are deleted.
+Everything else may go on.
+"""
+
+from __future__ import annotations
+
+import errno
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import msgspec
+
+from log.compaction.cleaned_offsets import CLEANER_OFFSETS, read_cleaned_offsets
+from log.directory.directory_files import RECOVERY_POINTS, STAGING, STAGING_LOCK, check_is_whole
+from log.directory.partition_deletion import DELETE_SUFFIX
+from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS
+from log.errors import StorageFailed
+from log.files.checkpoints import CorruptCheckpoint, decode_offsets, decode_partition_metadata, encode_offsets
+from log.files.file_names import (
+    CLEANED_SUFFIX,
+    DEDUPLICATION_START,
+    DELAYED_RECORDS,
+    DELETED_SUFFIX,
+    LEADER_EPOCHS,
+    LOG_START_OFFSET,
+    LOG_SUFFIX,
+    NAMES_SUFFIX,
+    PARTITION_METADATA,
+    SEGMENT_SUFFIXES,
+    SNAPSHOT_SUFFIX,
+    SWAP_SUFFIX,
+    TEMPORARY_SUFFIX,
+    offset_name,
+    parse_offset_name,
+    parse_partition_directory,
+)
+from log.files.trees import remove_tree
+from log.files.versions import META, check_directory_version, read_properties
+from log.recovery.cut_bytes import CUT_SUFFIX
+from log.segments.damage_register import DAMAGED_BATCHES
+
+if TYPE_CHECKING:
+    import uuid
+    from collections.abc import Collection, Iterable, Mapping
+
+    from log.directory.log_directory import LogDirectory
+    from log.files.storage import Storage
+
+__all__ = [
+    "META",
+    "STAGING",
+    "STAGING_LOCK",
+    "LogCut",
+    "Staged",
+    "capture",
+    "data_path",
+    "read_properties",
+    "read_staged",
+    "remove_staging",
+    "stage",
+    "stage_stopped",
+]
+
+_CUT: Final = "cut.json"
+_SIDE_FILES: Final = frozenset(
+    {PARTITION_METADATA, LEADER_EPOCHS, LOG_START_OFFSET, DELAYED_RECORDS, DEDUPLICATION_START}
+)
+_NO_LINKS: Final = frozenset({errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV})
+_MAX_TRIES: Final = 100
+"""How often the linking of a partition begins again because retention removed a segment meanwhile; then the backup fails."""
+
+
+class LogCut(NamedTuple):
+    """Where a log ended when `capture` ran. Bytes of the active segment beyond `active_size_bytes` were appended later.
+
+    The topic id, the end and the active segment of a log that is not open are None where no clean stop recorded them, and its start is.
+    """
+
+    topic: str
+    partition: int
+    topic_id: uuid.UUID | None
+    recovery_point: int
+    log_start_offset: int | None
+    log_end_offset: int | None
+    active_base_offset: int | None
+    active_size_bytes: int | None
+    base_offsets: tuple[int, ...] | None
+    """The segments of an open log."""
+
+
+class Staged(msgspec.Struct, frozen=True):
+    """What was staged: the time (ms) of the state, the number of partitions, and the bytes of the files that may have grown since.
+
+    `sizes` has paths below the data directory.
+    """
+
+    taken_ms: int
+    partitions: int
+    sizes: dict[str, int]
+    is_live: bool
+
+
+def capture(directory: LogDirectory) -> list[LogCut]:
+    """Return where every log of a directory ends now. Runs in the thread of the logs, and reads no file."""
+    cuts = []
+    for log in directory.logs():
+        active = log.segments.active
+        cuts.append(
+            LogCut(
+                log.topic,
+                log.partition,
+                log.topic_id,
+                log.recovery_point,
+                log.log_start_offset,
+                log.log_end_offset,
+                active.base_offset,
+                active.size_bytes,
+                tuple(log.segments.bases),
+            )
+        )
+    for (topic, partition), stored in directory.stored().items():
+        stop = stored.stop
+        cuts.append(
+            LogCut(
+                topic,
+                partition,
+                stored.topic_id,
+                stored.recovery_point,
+                None,
+                None if stop is None else stop.log_end_offset,
+                None if stop is None else stop.active_base_offset,
+                None if stop is None else stop.active_size_bytes,
+                None,
+            )
+        )
+    return cuts
+
+
+def stage(
+    storage: Storage, root: str, cuts: Iterable[LogCut], taken_ms: int, other_files: Collection[str]
+) -> Staged:
+    """Link the files of all logs as they were at `capture`; return what was staged. Any thread may call, with a storage of its own.
+
+    `other_files` are files of the data directory that the log does not write. Raises OSError, StorageFailed, IncompatibleFormat.
+    """
+    data = _begin(storage, root)
+    sizes: dict[str, int] = {}
+    points: dict[tuple[str, int], int] = {}
+    finder = _Finder(storage, root)
+    partitions = 0
+    for cut in cuts:
+        name = f"{cut.topic}-{cut.partition}"
+        found = _link_partition(storage, finder, cut, f"{data}/{name}")
+        if found is None:
+            continue
+        partitions += 1
+        points[cut.topic, cut.partition] = cut.recovery_point
+        sizes |= {f"{name}/{file}": size for file, size in found.items()}
+    cleaned = {
+        key: offset
+        for key, offset in read_cleaned_offsets(storage, root).items()
+        if offset <= points.get(key, -1)
+    }
+    _link_present(storage, root, data, (META, STORED_LOGS, DAMAGED_BATCHES, *other_files))
+    storage.write_file(f"{data}/{RECOVERY_POINTS}", encode_offsets(points))
+    if cleaned:
+        storage.write_file(f"{data}/{CLEANER_OFFSETS}", encode_offsets(cleaned))
+    return _end(storage, root, Staged(taken_ms, partitions, sizes, is_live=True))
+
+
+def stage_stopped(storage: Storage, root: str, taken_ms: int, other_files: Collection[str]) -> Staged:
+    """Link all files of a directory that no gateway has open; return what was staged. The caller holds the lock of the directory.
+
+    Raises OSError, IncompatibleFormat: a later release wrote the directory, or several workers had it last and were killed.
+    """
+    check_is_whole(storage, root)
+    check_directory_version(storage, root)
+    data = _begin(storage, root)
+    partitions = 0
+    for name in storage.list_directory(root):
+        if parse_partition_directory(name) is None:
+            continue
+        storage.make_directory(f"{data}/{name}")
+        partitions += 1
+        for file in storage.list_files(f"{root}/{name}"):
+            if not file.endswith((DELETED_SUFFIX, TEMPORARY_SUFFIX)):
+                _link(storage, f"{root}/{name}/{file}", f"{data}/{name}/{file}")
+    own = (META, CLEAN_SHUTDOWN, STORED_LOGS, RECOVERY_POINTS, CLEANER_OFFSETS, DAMAGED_BATCHES)
+    _link_present(storage, root, data, (*own, *other_files))
+    return _end(storage, root, Staged(taken_ms, partitions, {}, is_live=False))
+
+
+def data_path(root: str) -> str:
+    """Return the directory with the links."""
+    return f"{root}/{STAGING}/data"
+
+
+def read_staged(storage: Storage, root: str) -> Staged:
+    """Return what was staged in a data directory. Raises OSError."""
+    return msgspec.json.decode(storage.read_file(f"{root}/{STAGING}/{_CUT}"), type=Staged)
+
+
+def remove_staging(storage: Storage, root: str) -> None:
+    """Delete the links and their directory, if they are there: the files themselves stay. Any thread may call. Raises OSError."""
+    path = f"{root}/{STAGING}"
+    if storage.exists(path):
+        remove_tree(storage, path)
+
+
+def _begin(storage: Storage, root: str) -> str:
+    remove_staging(storage, root)
+    storage.make_directory(f"{root}/{STAGING}")
+    data = data_path(root)
+    storage.make_directory(data)
+    return data
+
+
+def _end(storage: Storage, root: str, staged: Staged) -> Staged:
+    storage.write_file(f"{root}/{STAGING}/{_CUT}", msgspec.json.encode(staged))
+    return staged
+
+
+def _link_present(storage: Storage, root: str, data: str, names: Iterable[str]) -> None:
+    for name in names:
+        with suppress(FileNotFoundError):
+            _link(storage, f"{root}/{name}", f"{data}/{name}")
+
+
+def _link(storage: Storage, source: str, target: str) -> None:
+    """Give a file a second name. Raises FileNotFoundError, OSError, and StorageFailed where files can't have several names."""
+    try:
+        storage.link(source, target)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
+        raise StorageFailed(
+            f"the file system has no hard links for {source} ({error.strerror}); stop the gateway and copy the directory, or take a "
+            "snapshot of the volume"
+        ) from error
+
+
+def _link_partition(storage: Storage, finder: _Finder, cut: LogCut, target: str) -> dict[str, int] | None:
+    """Link the files of one log; return the bytes of those that may have grown since, or None for a log without a directory.
+
+    Retention, or the end of the topic, may rename files between the listing and the links. Then everything of the log is linked again.
+    Raises OSError, StorageFailed.
+    """
+    for _ in range(_MAX_TRIES):
+        directory = finder.directory_of(cut)
+        if directory is None:
+            if cut.log_end_offset:
+                raise StorageFailed(
+                    f"the files of {cut.topic}-{cut.partition} were removed while the backup began; try again"
+                )
+            return None
+        storage.make_directory(target)
+        try:
+            files = storage.list_files(directory)
+            for name, source in _wanted(files, cut).items():
+                _link(storage, f"{directory}/{source}", f"{target}/{name}")
+        except FileNotFoundError:
+            remove_tree(storage, target)
+            continue
+        if finder.directory_of(cut) == directory:
+            _write_log_start(storage, cut, target)
+            return _grown(files, cut)
+        # The topic was deleted meanwhile, and some of the links may lead to files of a new topic.
+        remove_tree(storage, target)
+    raise StorageFailed(
+        f"the files of {cut.topic}-{cut.partition} change faster than the backup can begin; try again"
+    )
+
+
+def _wanted(files: Mapping[str, int], cut: LogCut) -> dict[str, str]:
+    """Return the names in the copy of the files that belong to a log as it was at `capture`, and their names now."""
+    wanted = {name: name for name in files if _is_of_cut(name, files, cut)}
+    if any(name.endswith(SWAP_SUFFIX) for name in files):
+        # A swap of compaction has failed and took the log offline. Its files may be the only ones with the records, and a start mends them.
+        wanted |= {name: name for name in files if name.endswith((SWAP_SUFFIX, CLEANED_SUFFIX))}
+    for base_offset in cut.base_offsets or ():
+        if offset_name(base_offset, LOG_SUFFIX) not in files:
+            # Retention removed the segment after `capture`. A start needs the segment, to learn of its producers.
+            for suffix in SEGMENT_SUFFIXES:
+                name = offset_name(base_offset, suffix)
+                if name + DELETED_SUFFIX in files and (
+                    suffix == LOG_SUFFIX or base_offset != cut.active_base_offset
+                ):
+                    wanted[name] = name + DELETED_SUFFIX
+    return wanted
+
+
+def _is_of_cut(name: str, files: Mapping[str, int], cut: LogCut) -> bool:
+    """Return whether a log had a file at `capture`, or the file tells nothing that a start would believe wrongly."""
+    parsed = parse_offset_name(name)
+    if parsed is None:
+        return name in _SIDE_FILES or name.endswith(CUT_SUFFIX)
+    offset, suffix = parsed
+    active = cut.active_base_offset
+    if suffix in SEGMENT_SUFFIXES:
+        if active is None or offset < active:
+            return True
+        # Indexes of the active segment, written when it was closed, may lead beyond the cut. A start builds them anew.
+        return offset == active and (suffix == LOG_SUFFIX or _is_unchanged(files, cut))
+    is_snapshot = suffix in {SNAPSHOT_SUFFIX, NAMES_SUFFIX}
+    return is_snapshot and (cut.log_end_offset is None or offset <= cut.log_end_offset)
+
+
+def _is_unchanged(files: Mapping[str, int], cut: LogCut) -> bool:
+    """Return whether nothing was written to a log since `capture`, as far as its files tell."""
+    if cut.active_base_offset is None:
+        return False
+    active = offset_name(cut.active_base_offset, LOG_SUFFIX)
+    newest = max((name for name in files if name.endswith(LOG_SUFFIX)), default="")
+    return newest == active and files[active] == cut.active_size_bytes
+
+
+def _write_log_start(storage: Storage, cut: LogCut, target: str) -> None:
+    """Write the log start offset as it was at `capture`, in place of a link to what may be a later one. Raises OSError.
+
+    A log that was not open may have been opened and shortened since. Its start is then at most the end that it had.
+    """
+    offset = cut.log_start_offset
+    path = f"{target}/{LOG_START_OFFSET}"
+    if offset is None:
+        if cut.log_end_offset is None or not storage.exists(path):
+            return
+        try:
+            found = max(decode_offsets(storage.read_file(path), path).values(), default=0)
+        except CorruptCheckpoint:
+            return
+        offset = min(found, cut.log_end_offset)
+    storage.delete(path)
+    if offset:
+        storage.write_file(path, encode_offsets({(cut.topic, cut.partition): offset}))
+
+
+def _grown(files: Mapping[str, int], cut: LogCut) -> dict[str, int]:
+    """Return the bytes of the active segment that the log had at `capture`."""
+    if cut.active_base_offset is None or cut.active_size_bytes is None:
+        return {}
+    name = offset_name(cut.active_base_offset, LOG_SUFFIX)
+    present_bytes = files.get(name, files.get(name + DELETED_SUFFIX))
+    return {} if present_bytes is None else {name: min(cut.active_size_bytes, present_bytes)}
+
+
+class _Finder:
+    """Finds the directory of a log, also after its topic was deleted, and when another topic has the name by now."""
+
+    def __init__(self, storage: Storage, root: str) -> None:
+        self._storage = storage
+        self._root = root
+
+    def directory_of(self, cut: LogCut) -> str | None:
+        """Return the path; None without one. Raises OSError."""
+        path = f"{self._root}/{cut.topic}-{cut.partition}"
+        if cut.topic_id is None:
+            return path if self._storage.exists(path) else None
+        if self._has_id(path, cut.topic_id, otherwise=self._storage.exists(path)):
+            return path
+        start = f"{cut.topic}-{cut.partition}."
+        for name in self._storage.list_directory(self._root):
+            other = f"{self._root}/{name}"
+            is_deleted = name.startswith(start) and name.endswith(DELETE_SUFFIX)
+            if is_deleted and self._has_id(other, cut.topic_id, otherwise=False):
+                return other
+        return None
+
+    def _has_id(self, directory: str, topic_id: uuid.UUID, *, otherwise: bool) -> bool:
+        """Return whether a directory is that of a log of the topic; `otherwise` if the file with its topic id is damaged."""
+        path = f"{directory}/{PARTITION_METADATA}"
+        try:
+            return decode_partition_metadata(self._storage.read_file(path), path) == topic_id
+        except FileNotFoundError:
+            return False
+        except CorruptCheckpoint:
+            return otherwise
