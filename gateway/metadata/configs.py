@@ -1,4 +1,4 @@
-"""Decisions about configurations of topics, groups and brokers.
+"""Decisions about configurations of topics, groups, brokers and subscriptions of client metrics.
 
 Rules and order of checks: Kafka's ConfigAdminManager (for what a broker refuses at once) and
 ConfigurationControlManager. A refused resource does not affect the other resources of the request.
@@ -27,6 +27,7 @@ from gateway.config.setting import (
 )
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, setting_named, without_listener
 from gateway.metadata.broker_configs import names_complaint, unknown_name
+from gateway.metadata.client_metrics_configs import client_metrics_config_error, subscription_limit_error
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.group_configs import group_config_error, group_limit_error
 from gateway.metadata.image import (
@@ -42,9 +43,11 @@ from gateway.metadata.node_ids import node_id_of
 from gateway.metadata.records import ConfigRecord, MetadataRecord
 from gateway.metadata.topic_names import name_complaint
 
-NO_CLIENT_METRICS: Final = (
-    "This gateway collects no client metrics, so there are no subscriptions to configure."
-)
+_LIMITS: Final[Mapping[int, Callable[[MetadataImage, Config, int], ApiError | None]]] = {
+    GROUP_RESOURCE: group_limit_error,
+    CLIENT_METRICS_RESOURCE: subscription_limit_error,
+}
+"""The limits on the number of configured resources, by resource type."""
 
 
 class Operation(enum.IntEnum):
@@ -96,7 +99,7 @@ def alter_configs(
     times = Counter((alteration.resource_type, alteration.resource_name) for alteration in alterations)
     errors: list[ApiError | None] = []
     records: list[MetadataRecord] = []
-    new_groups = 0
+    added: Counter[int] = Counter()
     for alteration in alterations:
         if times[alteration.resource_type, alteration.resource_name] > 1:
             errors.append(ApiError(ErrorCode.invalid_request, "Each resource must appear at most once."))
@@ -106,9 +109,10 @@ def alter_configs(
             outcome = _loggers_error(alteration, node_id, loggers) or []
         else:
             outcome = _alter(image, alteration, config, node_id)
-        if not isinstance(outcome, ApiError) and _is_new_group(image, alteration, outcome):
-            outcome = group_limit_error(image, config, new_groups) or outcome
-            new_groups += 1
+        resource_type = alteration.resource_type
+        if not isinstance(outcome, ApiError) and _is_added(image, alteration, outcome):
+            outcome = _LIMITS[resource_type](image, config, added[resource_type]) or outcome
+            added[resource_type] += 1
         if isinstance(outcome, ApiError):
             errors.append(outcome)
         else:
@@ -117,11 +121,11 @@ def alter_configs(
     return Decision(() if validate_only else records, errors)
 
 
-def _is_new_group(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
-    """Return whether the records configure a group that has no configurations yet."""
-    if alteration.resource_type != GROUP_RESOURCE or not records:
+def _is_added(image: MetadataImage, alteration: Alteration, records: Sequence[ConfigRecord]) -> bool:
+    """Return whether the records configure a resource that has no configurations yet, of a type with a limit."""
+    if alteration.resource_type not in _LIMITS or not records:
         return False
-    return alteration.resource_name not in image.configured(GROUP_RESOURCE)
+    return alteration.resource_name not in image.configured(alteration.resource_type)
 
 
 def _alter(
@@ -174,9 +178,7 @@ def _request_error(alteration: Alteration, config: Config, node_id: int) -> ApiE
         return error
     if alteration.resource_type == BROKER_RESOURCE:
         return _broker_error(alteration, config, node_id) or alteration.denied
-    if alteration.resource_type == CLIENT_METRICS_RESOURCE:
-        return alteration.denied or ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
-    if alteration.resource_type not in (TOPIC_RESOURCE, GROUP_RESOURCE):
+    if alteration.resource_type not in {TOPIC_RESOURCE, GROUP_RESOURCE, CLIENT_METRICS_RESOURCE}:
         return ApiError(ErrorCode.invalid_request, f"Unknown resource type {alteration.resource_type}")
     return alteration.denied
 
@@ -210,6 +212,9 @@ def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiEr
 
 
 def _setting(resource_type: int, name: str) -> Setting | None:
+    """Return the setting of this name. Kafka gives client metrics no types here, so that their lists can only be set whole."""
+    if resource_type == CLIENT_METRICS_RESOURCE:
+        return None
     if resource_type == GROUP_RESOURCE:
         entry = BY_GROUP_NAME.get(name)
         return entry.setting if entry else None
@@ -247,6 +252,8 @@ def _values_error(
     name = alteration.resource_name
     if alteration.resource_type == GROUP_RESOURCE:
         return group_config_error(config, name, present)
+    if alteration.resource_type == CLIENT_METRICS_RESOURCE:
+        return client_metrics_config_error(name, present)
     if alteration.resource_type == BROKER_RESOURCE:
         complaint = _first_complaint("broker", present, setting_named) or _broker_conflict(config, present)
         return ApiError(ErrorCode.invalid_request, complaint) if complaint else None

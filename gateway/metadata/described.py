@@ -6,9 +6,10 @@ from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from gateway.config.client_metrics import CLIENT_METRICS_CONFIGS
 from gateway.config.config import Config, ConfigEntry, ConfigSource
 from gateway.config.group_configs import GROUP_CONFIGS
-from gateway.config.setting import Setting, render
+from gateway.config.setting import Setting, SettingValue, render
 from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, setting_named, without_listener
 
 _UNKNOWN_TYPE: Final = 0
@@ -58,6 +59,27 @@ def describe_group(
             text = overrides[setting.name].strip()
             synonyms = (ConfigEntry(setting.name, text, ConfigSource.DYNAMIC_GROUP), *synonyms)
         yield _described(setting.name, synonyms[0].value, setting, synonyms, read_only=False)
+
+
+def describe_client_metrics(
+    overrides: Mapping[str, str], names: Container[str] | None = None
+) -> Iterator[DescribedConfig]:
+    """Yield the configurations of a subscription of client metrics, which need not exist. As in Kafka, a default is no synonym."""
+    for setting in CLIENT_METRICS_CONFIGS:
+        if not _wanted(setting.name, setting, names):
+            continue
+        value = render(setting.default)
+        synonyms: tuple[ConfigEntry, ...] = ()
+        text = overrides.get(setting.name)
+        if text is not None:
+            value = _listed_once(setting.parse(text))
+            synonyms = (ConfigEntry(setting.name, value, ConfigSource.CLIENT_METRICS),)
+        yield _described(setting.name, value, setting, synonyms, read_only=False)
+
+
+def _listed_once(value: SettingValue) -> str | None:
+    """Return a stored value as it takes effect: an item that a list has twice counts once."""
+    return render(tuple(dict.fromkeys(value)) if isinstance(value, tuple) else value)
 
 
 def describe_broker(config: Config, names: Container[str] | None = None) -> Iterator[DescribedConfig]:

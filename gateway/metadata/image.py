@@ -41,9 +41,9 @@ from gateway.metadata.users import StoredUsers
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
 GROUP_RESOURCE: Final = 32
-#: Resource types that the image lacks: nothing is stored for them.
-BROKER_LOGGER_RESOURCE: Final = 8
 CLIENT_METRICS_RESOURCE: Final = 16
+#: The resource type that the image lacks: the levels of loggers are not stored.
+BROKER_LOGGER_RESOURCE: Final = 8
 #: The resource name of the configurations that apply to all brokers.
 ALL_BROKERS: Final = ""
 

@@ -1,4 +1,4 @@
-"""AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups and brokers.
+"""AlterConfigs (key 33, versions 0-2): replace the configurations of topics, groups, client metrics and brokers.
 
 A configuration that the request leaves out returns to its default. Source: Kafka's ConfigAdminManager,
 ConfigurationControlManager.legacyAlterConfigs, ControllerApis.authorizeAlterResource. Kafka never answers a request that names a resource twice; Seqgate answers

@@ -1,7 +1,6 @@
-"""DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, this broker and its loggers.
+"""DescribeConfigs (key 32, versions 1-4): describe configurations of topics, groups, client metrics, this broker and its loggers.
 
-As in Kafka, a resource type that Kafka does not know refuses the whole request. A type that only Seqgate lacks (client
-metrics) refuses that resource. The right on a resource is checked before the resource. Kafka lists the resources that
+As in Kafka, a resource type that Kafka does not know refuses the whole request. The right on a resource is checked before the resource. Kafka lists the resources that
 it refuses for their rights last; Seqgate keeps the order of the request. Source: Kafka's ConfigHelper.
 """
 
@@ -17,12 +16,12 @@ from gateway.handlers.admin.config_rights import description_refusal
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Api, RequestContext
 from gateway.handlers.answering.named_twice import answer_each
-from gateway.metadata.configs import NO_CLIENT_METRICS
 from gateway.metadata.decision import ApiError
 from gateway.metadata.described import (
     DescribedConfig,
     describe_all_brokers,
     describe_broker,
+    describe_client_metrics,
     describe_group,
     describe_loggers,
     describe_topic,
@@ -88,9 +87,9 @@ def _describe(context: RequestContext[TopicServices], resource: Any) -> Iterable
         return _describe_broker(context, resource.resource_name, names)
     if resource.resource_type == GROUP_RESOURCE:
         return _describe_group(context, resource.resource_name, names)
-    if resource.resource_type == BROKER_LOGGER_RESOURCE:
-        return _describe_loggers(context, resource.resource_name, names)
-    return ApiError(ErrorCode.invalid_request, NO_CLIENT_METRICS)
+    if resource.resource_type == CLIENT_METRICS_RESOURCE:
+        return _describe_client_metrics(context, resource.resource_name, names)
+    return _describe_loggers(context, resource.resource_name, names)
 
 
 def _describe_topic(
@@ -112,6 +111,15 @@ def _describe_group(
         return ApiError(ErrorCode.invalid_request, "Group name must not be empty")
     values = context.services.metadata_log.image.configs(GROUP_RESOURCE, group_id)
     return describe_group(context.node.config, values, names)
+
+
+def _describe_client_metrics(
+    context: RequestContext[TopicServices], subscription: str, names: set[str] | None
+) -> Iterable[DescribedConfig] | ApiError:
+    if not subscription:
+        return ApiError(ErrorCode.invalid_request, "Client metrics subscription name must not be empty")
+    values = context.services.metadata_log.image.configs(CLIENT_METRICS_RESOURCE, subscription)
+    return describe_client_metrics(values, names)
 
 
 def _describe_broker(

@@ -1,7 +1,7 @@
 """ListConfigResources (key 74, versions 0–1): list the resources that can be configured (KIP-1142).
 
-Version 0 lists only client metrics (it was ListClientMetricsResources), which this node lacks. Topics, this broker
-and its loggers are always listed; a group is listed only when configurations are set on it. The client needs
+Version 0 lists only subscriptions of client metrics (it was ListClientMetricsResources). Topics, this broker and its
+loggers are always listed; a group and a subscription are listed only when configurations are set on them. The client needs
 DESCRIBE_CONFIGS on the cluster, which is checked before the types. Source: Kafka's KafkaApis.handleListConfigResources.
 """
 
@@ -42,13 +42,13 @@ def _topics(context: RequestContext[TopicServices]) -> Collection[str]:
     return context.services.metadata_log.image.topics_by_name
 
 
-def _none(context: RequestContext[TopicServices]) -> Collection[str]:  # noqa: ARG001 - a type shared by all rows
-    return ()
+def _client_metrics(context: RequestContext[TopicServices]) -> Collection[str]:
+    return context.services.metadata_log.image.configured(CLIENT_METRICS_RESOURCE)
 
 
 _NAMES: Final[Mapping[int, Callable[[RequestContext[TopicServices]], Collection[str]]]] = {
     GROUP_RESOURCE: _groups,
-    CLIENT_METRICS_RESOURCE: _none,
+    CLIENT_METRICS_RESOURCE: _client_metrics,
     BROKER_LOGGER_RESOURCE: _brokers,
     BROKER_RESOURCE: _brokers,
     TOPIC_RESOURCE: _topics,

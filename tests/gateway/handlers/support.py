@@ -13,7 +13,7 @@ from kio.index import load_payload_module, load_request_schema
 from kio.static.constants import EntityType
 
 from gateway.config import load_config
-from gateway.handlers.answering.api import Api, RequestContext
+from gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Api, RequestContext
 from gateway.protocol.messages import build, encode_response, written
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine
@@ -53,6 +53,8 @@ class FakePeer:
     """A client connection that ends when a test closes it."""
 
     peer_host = "127.0.0.1"
+    peer_port = 50312
+    software = UNKNOWN_SOFTWARE
     name = "127.0.0.1:50312"
     listener_name = "PLAINTEXT"
     principal = "User:ANONYMOUS"
@@ -161,6 +163,7 @@ async def open_node(
         stop_coordinators(services.coordinators)
         services.partitions.cold_reads.stop()
         services.partitions.recompressor.stop()
+        services.telemetry.stop()
         await metadata_log.close()
         await flusher.idle()
         flusher.stop()

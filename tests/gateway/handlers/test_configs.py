@@ -18,7 +18,7 @@ from gateway.runtime.loop import loggers
 from tests.gateway.handlers.requests import alter, create, describe, replace
 from tests.gateway.handlers.support import Node, open_node, versions
 
-TOPIC, BROKER, LOGGER, GROUP = 2, 4, 8, 32
+TOPIC, BROKER, LOGGER, CLIENT_METRICS, GROUP = 2, 4, 8, 16, 32
 NAME = "gateway.runtime.partitions.flusher"
 
 
@@ -100,7 +100,7 @@ class TestDescribe:
             (LOGGER, "", "invalid_request"),
             (LOGGER, "2", "invalid_request"),
             (LOGGER, "x", "invalid_request"),
-            (16, "m", "invalid_request"),
+            (CLIENT_METRICS, "", "invalid_request"),
             (GROUP, "", "invalid_request"),
             (99, "x", "invalid_request"),
         ],
@@ -290,9 +290,44 @@ class TestListResources:
         await alter(node, GROUP, "g", {LOCK: None})
         assert await self.listed(node, 1, GROUP) == ("none", set())
 
-    async def test_no_client_metrics_are_listed(self, node: Node) -> None:
+    async def test_client_metrics_are_listed(self, node: Node) -> None:
         assert await self.listed(node, 0) == ("none", set())
-        assert await self.listed(node, 1, 16) == ("none", set())
+        await alter(node, CLIENT_METRICS, "s", {"metrics": "*"})
+        assert await self.listed(node, 0) == ("none", {(CLIENT_METRICS, "s")})
+        assert await self.listed(node, 1, CLIENT_METRICS) == ("none", {(CLIENT_METRICS, "s")})
+        await alter(node, CLIENT_METRICS, "s", {"metrics": None})
+        assert await self.listed(node, 0) == ("none", set())
 
     async def test_an_unknown_type_is_refused(self, node: Node) -> None:
         assert await self.listed(node, 1, GROUP, 99) == ("unsupported_version", set())
+
+
+class TestClientMetrics:
+    """Subscriptions of client metrics."""
+
+    async def test_a_subscription_that_does_not_exist_shows_the_defaults(self, node: Node) -> None:
+        result = await describe(node, CLIENT_METRICS, "s", documented=True)
+        assert values(result) == {"interval.ms": "300000", "match": "", "metrics": ""}
+        assert {(entry.config_source, entry.synonyms) for entry in result.configs} == {(5, ())}
+        assert [entry.config_type for entry in result.configs] == [3, 7, 7]
+        assert all(entry.documentation for entry in result.configs)
+
+    async def test_set_values_are_described(self, node: Node) -> None:
+        await alter(node, CLIENT_METRICS, "s", {"metrics": " a , b,a", "interval.ms": " 200 "})
+        result = await describe(node, CLIENT_METRICS, "s", ["metrics", "interval.ms"])
+        assert values(result) == {"interval.ms": "200", "metrics": "a,b"}
+        for entry in result.configs:
+            assert entry.config_source == 7
+            assert [(synonym.value, synonym.source) for synonym in entry.synonyms] == [(entry.value, 7)]
+
+    async def test_replaced_values_are_gone(self, node: Node) -> None:
+        await replace(node, CLIENT_METRICS, "s", {"metrics": "a", "interval.ms": "200"})
+        await replace(node, CLIENT_METRICS, "s", {"match": "client_id=a"})
+        described = values(await describe(node, CLIENT_METRICS, "s"))
+        assert described == {"interval.ms": "300000", "match": "client_id=a", "metrics": ""}
+
+    async def test_subscriptions_are_stored(self, tmp_path: Path) -> None:
+        async with open_node(tmp_path / "data") as first:
+            await alter(first, CLIENT_METRICS, "s", {"metrics": "a"})
+        async with open_node(tmp_path / "data") as second:
+            assert values(await describe(second, CLIENT_METRICS, "s"))["metrics"] == "a"

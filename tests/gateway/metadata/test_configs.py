@@ -143,7 +143,7 @@ class TestIncremental:
             (incremental(8, "1", ("gateway", APPEND, "INFO")), "invalid_request"),
             (incremental(8, "1", ("gateway", 9, "INFO")), "invalid_request"),
             (incremental(8, "2", ("gateway", SET, "INFO")), "invalid_request"),
-            (incremental(16, "s", ("interval.ms", SET, "1000")), "invalid_request"),
+            (incremental(16, "s", ("interval.ms", SET, "1000")), "none"),
             (incremental(0, "x", ("a", SET, "1")), "invalid_request"),
             (incremental(99, "x", ("a", SET, "1")), "invalid_request"),
         ],

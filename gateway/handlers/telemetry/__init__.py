@@ -1,0 +1,1 @@
+"""The handlers of client telemetry (KIP-714)."""

@@ -1,0 +1,194 @@
+"""The telemetry of the clients that ask this gateway: their subscriptions, their pushes, and the series that they pushed.
+
+The subscriptions are in the metadata log, so all gateways have the same ones. The clients and their series are in memory, of this
+gateway alone: a client talks to one gateway at a time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from gateway.config import Config
+from gateway.metadata.image import CLIENT_METRICS_RESOURCE
+from gateway.metadata.records import ConfigRecord, MetadataRecord
+from gateway.runtime.loop.machine import Machine
+from gateway.runtime.telemetry.decoding import Payload, PayloadDecoder
+from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.telemetry.clients import ClientDescription
+from gateway.telemetry.instances import ClientInstance, Instances, lifetime_ms
+from gateway.telemetry.points import Measurements
+from gateway.telemetry.series import PushedSeries, SeriesLimits, SeriesStore
+from gateway.telemetry.subscriptions import Choice, Subscriptions
+
+EXPIRE_EVERY_S: Final = 10.0
+DECOMPRESSED_FACTOR: Final = 4
+"""The metrics of a push may decompress to this many times `telemetry.max.bytes`."""
+_RESERVED_IDS: Final = frozenset({uuid.UUID(int=0), uuid.UUID(int=1)})
+"""The ids that no client has (Kafka's Uuid.RESERVED)."""
+
+
+@dataclass(slots=True)
+class TelemetryCounters:
+    """Counts since the start."""
+
+    pushes: int = 0
+    """Pushes that were accepted."""
+    refused: Counter[str] = field(default_factory=Counter)
+    """Pushes that were refused, by the name of the error in lower case, such as `telemetry_too_large`."""
+    dropped_points: int = 0
+    """Measurements of accepted pushes that were dropped: of series beyond a limit, of kinds that are not kept, or without a value."""
+
+
+class Push(NamedTuple):
+    """The fields of a PushTelemetry request."""
+
+    subscription_id: int
+    is_terminating: bool
+    compression_type: int
+    metrics: bytes
+
+
+class PushOutcome(NamedTuple):
+    """The error code of the answer; `busy_s`: seconds that a thread worked on the push."""
+
+    error: ErrorCode
+    busy_s: float = 0.0
+
+
+class Telemetry:
+    """Answers the two APIs of KIP-714, and keeps what clients pushed."""
+
+    def __init__(
+        self,
+        config: Config,
+        machine: Machine,
+        loop: asyncio.AbstractEventLoop,
+        metadata_log: MetadataLog,
+    ) -> None:
+        self._config = config
+        self._machine = machine
+        self._image = metadata_log.image
+        self._subscriptions = Subscriptions()
+        self._instances = Instances()
+        self._series = SeriesStore()
+        self._decoder = PayloadDecoder(loop, machine)
+        self.counters = TelemetryCounters()
+        for name in self._image.configured(CLIENT_METRICS_RESOURCE):
+            self._take(name)
+        metadata_log.add_listener(self._metadata_changed)
+
+    async def _metadata_changed(self, records: Sequence[MetadataRecord]) -> None:
+        changed = {
+            record.resource_name: None
+            for record in records
+            if isinstance(record, ConfigRecord) and record.resource_type == CLIENT_METRICS_RESOURCE
+        }
+        for name in changed:
+            self._take(name)
+
+    def _take(self, name: str) -> None:
+        self._subscriptions.set(name, self._image.configs(CLIENT_METRICS_RESOURCE, name))
+
+    @property
+    def max_bytes(self) -> int:
+        """The largest push (bytes)."""
+        return self._config.int("telemetry.max.bytes")
+
+    @property
+    def known_clients(self) -> int:
+        """The number of clients that have asked or pushed, are connected, and are not expired."""
+        return len(self._instances)
+
+    @property
+    def series_count(self) -> int:
+        """The number of series that are kept."""
+        return len(self._series)
+
+    def subscription(self, client: ClientDescription) -> Choice | ErrorCode:
+        """Return what the client pushes, or THROTTLING_QUOTA_EXCEEDED when it asks too early."""
+        now_ms = self._now_ms()
+        instance = self._meet(client, now_ms)
+        error = instance.ask(now_ms)
+        return instance.choice if error is ErrorCode.none else error
+
+    async def push(self, client: ClientDescription, push: Push) -> PushOutcome:
+        """Take the metrics that a client pushes."""
+        if client.client_instance_id in _RESERVED_IDS:
+            return self._counted(PushOutcome(ErrorCode.invalid_request))
+        now_ms = self._now_ms()
+        instance = self._meet(client, now_ms)
+        error = instance.push(
+            push.subscription_id,
+            push.compression_type,
+            len(push.metrics),
+            now_ms,
+            is_terminating=push.is_terminating,
+            max_bytes=self.max_bytes,
+        )
+        if error is not ErrorCode.none or not push.metrics:
+            return self._counted(PushOutcome(error))
+        return self._counted(await self._take_metrics(instance, push))
+
+    async def _take_metrics(self, instance: ClientInstance, push: Push) -> PushOutcome:
+        limits = self._series_limits()
+        payload = Payload(
+            push.metrics, push.compression_type, DECOMPRESSED_FACTOR * self.max_bytes, limits.of_client
+        )
+        outcome, busy_s = await self._decoder.decode(payload)
+        if not isinstance(outcome, Measurements):
+            instance.refuse_content(outcome)
+            return PushOutcome(outcome, busy_s)
+        dropped = self._series.fold_in(
+            instance.description, outcome.points, self._now_ms(), lifetime_ms(instance.choice), limits
+        )
+        self.counters.dropped_points += dropped + outcome.dropped
+        return PushOutcome(ErrorCode.none, busy_s)
+
+    def _series_limits(self) -> SeriesLimits:
+        return SeriesLimits(
+            self._config.int("seqgate.telemetry.series.max.per.client"),
+            self._config.int("seqgate.telemetry.series.max"),
+        )
+
+    def _counted(self, outcome: PushOutcome) -> PushOutcome:
+        if outcome.error is ErrorCode.none:
+            self.counters.pushes += 1
+        else:
+            self.counters.refused[outcome.error.name] += 1
+        return outcome
+
+    def _meet(self, client: ClientDescription, now_ms: float) -> ClientInstance:
+        return self._instances.meet(
+            client, self._subscriptions, now_ms, self._config.int("seqgate.telemetry.clients.max")
+        )
+
+    def _now_ms(self) -> float:
+        return self._machine.seconds() * 1000
+
+    def disconnected(self, client_instance_id: uuid.UUID) -> None:
+        """Forget the requests of a client whose connection has closed. Its series stay until they expire, so that the last values
+        of a client that ends are scraped.
+        """
+        self._instances.drop(client_instance_id)
+
+    def expire(self) -> None:
+        """Forget the clients and series whose lifetime has passed."""
+        now_ms = self._now_ms()
+        self._instances.expire(now_ms)
+        self._series.expire(now_ms)
+
+    def pushed_series(self) -> Iterator[PushedSeries]:
+        """Yield the newest value of each series, client by client, so one name comes several times and in any order."""
+        self._series.expire(self._now_ms())
+        return iter(self._series)
+
+    def stop(self) -> None:
+        """End the thread that decodes pushes; further pushes get THROTTLING_QUOTA_EXCEEDED."""
+        self._decoder.stop()

@@ -1,0 +1,198 @@
+"""Decodes pushed metrics: an OTLP `MetricsData` message (protobuf).
+
+What is decoded is bounded: in fields, in measurements, in bytes of a metric, in labels of a measurement, and in characters of names and values. Gauges, sums and histograms with explicit ranges are decoded; exponential histograms and summaries are dropped, because no
+Kafka client pushes any. Source: KIP-714, opentelemetry-proto `metrics.proto`.
+
+Call `decode` in a thread: it may take a tenth of a second. No part of it keeps Python's lock for more than a few milliseconds.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Iterator
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.telemetry.clients import CLIENT_LABELS
+from gateway.telemetry.points import HistogramValue, Kind, Labels, Measurements, Point, SeriesKey
+from gateway.telemetry.protobuf_fields import FieldBudget, MalformedMessage, nested
+
+if TYPE_CHECKING:
+    from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
+
+MAX_MESSAGE_BYTES: Final = 64 << 10
+"""Largest metric, and largest resource. A larger metric is dropped, and counts once; a larger resource refuses the payload."""
+MAX_ATTRIBUTES: Final = 64
+"""Attributes of one measurement, or of one resource, that are looked through for labels."""
+MAX_LABELS: Final = 16
+"""Labels of one measurement; further ones are left out."""
+MAX_NAME_CHARACTERS: Final = 255
+"""Longest name of a metric; a metric with a longer one is dropped."""
+MAX_LABEL_NAME_CHARACTERS: Final = 64
+"""Longest name of a label; a longer one is cut."""
+MAX_TEXT_CHARACTERS: Final = 128
+"""Longest value of a label, help and unit; a longer one is cut."""
+MAX_RANGES: Final = 64
+"""Ranges of one histogram; a histogram with more is dropped."""
+_RESOURCE_METRICS, _RESOURCE, _SCOPE_METRICS, _METRICS = 1, 1, 2, 2
+"""Field numbers: MetricsData.resource_metrics, ResourceMetrics.resource and .scope_metrics, ScopeMetrics.metrics."""
+_DELTA: Final = 1
+"""AGGREGATION_TEMPORALITY_DELTA; 0 is unspecified, 2 is cumulative."""
+_NO_RECORDED_VALUE: Final = 1
+"""The flag of a measurement without a value."""
+_LEFT_OUT: Final = frozenset({*CLIENT_LABELS, "le", "group_member_id"})
+"""Attributes that become no labels: those that the gateway sets, and the member id of the JVM's consumers. The member id changes
+while a client runs, so that each change would begin its counters anew.
+"""
+_NOT_IN_A_LABEL: Final = re.compile(r"[^a-zA-Z0-9_]")
+
+
+class InvalidPayload(ValueError):
+    """The payload is no `MetricsData` message."""
+
+
+def decode(plain: bytes, max_points: int) -> Measurements:
+    """Return the first `max_points` measurements of an uncompressed payload at most. Raises InvalidPayload."""
+    from google.protobuf.message import DecodeError  # noqa: PLC0415 - only a gateway whose clients push needs the import
+
+    decoding = _Decoding(max_points)
+    try:
+        decoding.take_all(memoryview(plain))
+    except (DecodeError, MalformedMessage) as error:
+        raise InvalidPayload(f"the metrics are no OTLP MetricsData message: {error}") from error
+    return Measurements(decoding.points, decoding.dropped)
+
+
+class _Decoding:
+    """The measurements that are decoded so far."""
+
+    def __init__(self, max_points: int) -> None:
+        from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric  # noqa: PLC0415 - see `decode`
+        from opentelemetry.proto.resource.v1.resource_pb2 import Resource  # noqa: PLC0415
+
+        self.points: list[Point] = []
+        self.dropped = 0
+        self._left = max_points
+        """Measurements that may still be decoded, whether they are kept or dropped."""
+        self._budget = FieldBudget()
+        self._resource_of, self._metric_of = Resource.FromString, Metric.FromString
+
+    def take_all(self, payload: memoryview) -> None:
+        for resource in nested(payload, _RESOURCE_METRICS, self._budget):
+            shared = self._shared_labels(resource)
+            for scope in nested(resource, _SCOPE_METRICS, self._budget):
+                for metric in nested(scope, _METRICS, self._budget):
+                    self._take(metric, shared)
+
+    def _shared_labels(self, resource: memoryview) -> dict[str, str]:
+        shared: dict[str, str] = {}
+        for content in nested(resource, _RESOURCE, self._budget):
+            if len(content) > MAX_MESSAGE_BYTES:
+                raise MalformedMessage(
+                    f"a resource has {len(content)} bytes; at most {MAX_MESSAGE_BYTES} are allowed"
+                )
+            # A client sends one resource. Of several the last one counts, so that their labels do not add up.
+            shared = _labels(self._resource_of(bytes(content)).attributes)
+        return shared
+
+    def _take(self, content: memoryview, shared: dict[str, str]) -> None:
+        if not self._left or len(content) > MAX_MESSAGE_BYTES:
+            self.dropped += 1
+            return
+        metric = self._metric_of(bytes(content))
+        data = _data(metric)
+        if data is None:
+            return
+        measured = data.data_points[: self._left]
+        self._left -= len(measured)
+        kept = list(_points(metric, data, measured, shared))
+        self.points += kept
+        self.dropped += len(data.data_points) - len(kept)
+
+
+def _data(metric: Metric) -> Any:
+    """Return the message with the measurements of a metric; None for a metric without any."""
+    content = metric.WhichOneof("data")
+    return None if content is None else getattr(metric, content)
+
+
+def _points(metric: Metric, data: Any, measured: Iterable[Any], shared: dict[str, str]) -> Iterator[Point]:
+    """Yield the measurements that are kept."""
+    content = metric.WhichOneof("data") or ""
+    kind = _kind(content, data)
+    if kind is None or not metric.name or len(metric.name) > MAX_NAME_CHARACTERS:
+        return
+    is_delta = content != "gauge" and data.aggregation_temporality == _DELTA
+    unit, shown = metric.unit[:MAX_TEXT_CHARACTERS], metric.description[:MAX_TEXT_CHARACTERS]
+    for one in measured:
+        value = _histogram(one) if kind is Kind.HISTOGRAM else _number(one)
+        if value is None or (kind is Kind.COUNTER and not _is_count(value)):
+            continue
+        key = SeriesKey(metric.name, kind, _sorted({**shared, **_labels(one.attributes)}))
+        yield Point(key, unit, shown, is_delta, one.time_unix_nano, value)
+
+
+def _kind(content: str, data: Any) -> Kind | None:
+    if content == "sum":
+        return Kind.COUNTER if data.is_monotonic else Kind.GAUGE
+    return {"gauge": Kind.GAUGE, "histogram": Kind.HISTOGRAM}.get(content)
+
+
+def _number(measured: Any) -> float | None:
+    if measured.flags & _NO_RECORDED_VALUE:
+        return None
+    content = measured.WhichOneof("value")
+    return None if content is None else float(getattr(measured, content))
+
+
+def _is_count(value: float | HistogramValue) -> bool:
+    """Return whether a counter can grow by the value."""
+    return isinstance(value, float) and math.isfinite(value) and value >= 0
+
+
+def _histogram(measured: Any) -> HistogramValue | None:
+    if measured.flags & _NO_RECORDED_VALUE or len(measured.bucket_counts) > MAX_RANGES:
+        return None
+    bounds, counts = tuple(measured.explicit_bounds), tuple(measured.bucket_counts)
+    total = measured.sum if math.isfinite(measured.sum) else 0.0
+    if not bounds and not counts:
+        return HistogramValue((), (measured.count,), total, measured.count)
+    is_rising = all(lower < upper for lower, upper in pairwise(bounds))
+    if len(counts) != len(bounds) + 1 or not is_rising or not all(map(math.isfinite, bounds)):
+        return None
+    return HistogramValue(bounds, counts, total, sum(counts))
+
+
+def _labels(attributes: Iterable[Any]) -> dict[str, str]:
+    labels: dict[str, str] = {}
+    for attribute in islice(attributes, MAX_ATTRIBUTES):
+        text = _text(attribute.value)
+        if text is None or not attribute.key:
+            continue
+        name = _label_name(attribute.key)
+        if name not in _LEFT_OUT and (name in labels or len(labels) < MAX_LABELS):
+            labels[name] = text[:MAX_TEXT_CHARACTERS]
+    return labels
+
+
+def _label_name(key: str) -> str:
+    """Return the attribute's key as Prometheus allows it for a label: letters, digits and `_`, no digit first, no `__` first."""
+    name = _NOT_IN_A_LABEL.sub("_", key[:MAX_LABEL_NAME_CHARACTERS])
+    if name[0].isdigit():
+        return f"_{name}"
+    return f"_{name.lstrip('_')}" if name.startswith("__") else name
+
+
+def _text(value: Any) -> str | None:
+    """Return a scalar attribute as text; None for lists, maps and bytes."""
+    content = value.WhichOneof("value")
+    if content == "bool_value":
+        return "true" if value.bool_value else "false"
+    if content in {"string_value", "int_value", "double_value"}:
+        return str(getattr(value, content))
+    return None
+
+
+def _sorted(labels: dict[str, str]) -> Labels:
+    return tuple(sorted(labels.items())[:MAX_LABELS])

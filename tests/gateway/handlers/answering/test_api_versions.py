@@ -1,0 +1,53 @@
+"""ApiVersions tells the gateway what software a client is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.index import load_request_schema
+
+from gateway.handlers import APIS
+from gateway.handlers.answering.api import UNKNOWN_SOFTWARE, ClientSoftware
+from gateway.handlers.answering.api_versions import API_KEY, MAX_SOFTWARE_CHARACTERS
+from gateway.protocol.messages import build
+from tests.gateway.handlers.support import Node, open_node
+
+(API,) = (api for api in APIS if api.key == API_KEY)
+
+
+def say(node: Node, version: int, **fields: str) -> ClientSoftware:
+    """Send ApiVersions; return the software that the connection has then."""
+    request: Any = build(load_request_schema(API_KEY, version), **fields)  # type: ignore[arg-type]
+    assert API.begin is not None
+    assert API.begin(node.context(API, version), request)
+    return node.peer.software
+
+
+@pytest.mark.parametrize(
+    ("version", "name", "expected"),
+    [
+        (4, "apache-kafka-java", ClientSoftware("apache-kafka-java", "4.3.1")),
+        (3, "librdkafka", ClientSoftware("librdkafka", "4.3.1")),
+        (3, "-", UNKNOWN_SOFTWARE),
+        (2, "apache-kafka-java", UNKNOWN_SOFTWARE),
+        (3, "x" * 1000, ClientSoftware("x" * MAX_SOFTWARE_CHARACTERS, "4.3.1")),
+    ],
+)
+async def test_the_software_of_the_client_is_known_afterwards(
+    tmp_path: Path, version: int, name: str, expected: ClientSoftware
+) -> None:
+    async with open_node(tmp_path) as node:
+        assert say(node, version, client_software_name=name, client_software_version="4.3.1") == expected
+
+
+async def test_equal_software_is_stored_once(tmp_path: Path) -> None:
+    async with open_node(tmp_path) as node:
+        fields = {"client_software_name": "a" + "b" * 9, "client_software_version": "1"}
+        assert say(node, 3, **fields) is say(node, 3, **{**fields, "client_software_name": "ab" + "b" * 8})
+
+
+async def test_the_apis_of_telemetry_are_advertised() -> None:
+    served = {api.name: (api.min_version, api.max_version) for api in APIS}
+    assert served["GetTelemetrySubscriptions"] == served["PushTelemetry"] == (0, 0)
