@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Sequence
-from dataclasses import dataclass, fields
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass, field, fields
 from typing import Final, TypeVar
 
 from gateway.cluster.objects.objects import Buffer, Entry, ObjectStore, Refused, StoreFailed
+from gateway.durations import Durations
 
 T = TypeVar("T")
 US_DOLLARS_PER_1000_PUTS: Final = 0.005
@@ -32,6 +34,8 @@ class Counts:
     bytes_down: int = 0
     failures: int = 0
     """Calls that ended with StoreFailed or Refused."""
+    put_times: Durations = field(default_factory=Durations, compare=False)
+    """How long puts took, failed ones included."""
 
     @property
     def us_dollars(self) -> float:
@@ -47,15 +51,21 @@ class Counts:
 class CountedObjects:
     """An `ObjectStore` that passes every call on to another one, and counts it."""
 
-    def __init__(self, objects: ObjectStore, counts: Counts | None = None) -> None:
-        """Take the store to count the calls to, and the counts to add to, if there are any."""
+    def __init__(
+        self,
+        objects: ObjectStore,
+        counts: Counts | None = None,
+        seconds: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        """Take the store to count the calls to, and the counts to add to, if there are any. `seconds` times the puts."""
+        self._seconds = seconds
         self.counts = Counts() if counts is None else counts
         self._objects = objects
 
     async def create(self, key: str, content: bytes | Sequence[Buffer]) -> None:
         """Create the object."""
         self._count_put(content)
-        await self._watched(self._objects.create(key, content))
+        await self._timed(self._objects.create(key, content))
 
     async def get(self, key: str, first: int = 0, size_bytes: int | None = None) -> bytes:
         """Return a range of the content."""
@@ -76,7 +86,7 @@ class CountedObjects:
     async def replace(self, key: str, content: bytes, version: str | None) -> str:
         """Replace this version of the object."""
         self._count_put(content)
-        return await self._watched(self._objects.replace(key, content, version))
+        return await self._timed(self._objects.replace(key, content, version))
 
     async def list(self, prefix: str, after: str = "") -> AsyncIterator[Entry]:
         """Yield the objects under `prefix` whose key is greater than `after`, ascending by key."""
@@ -100,6 +110,13 @@ class CountedObjects:
     async def close(self) -> None:
         """Close the store."""
         await self._objects.close()
+
+    async def _timed(self, put: Awaitable[T]) -> T:
+        begun_s = self._seconds()
+        try:
+            return await self._watched(put)
+        finally:
+            self.counts.put_times.add(self._seconds() - begun_s)
 
     async def _watched(self, call: Awaitable[T]) -> T:
         try:

@@ -65,3 +65,24 @@ def test_the_price_is_amazons() -> None:
 def test_counts_of_two_stores_are_added() -> None:
     both = Counts(puts=1, bytes_up=5) + Counts(puts=2, gets=3, failures=1)
     assert both == Counts(puts=3, gets=3, bytes_up=5, failures=1)
+
+
+async def test_puts_are_timed_failed_ones_included() -> None:
+    below, now_s = SimulatedObjects(faults=QUICK), 0.0
+
+    def seconds() -> float:
+        nonlocal now_s
+        now_s += 1
+        return now_s
+
+    objects = CountedObjects(below, seconds=seconds)
+    await objects.create("a", b"1")
+    await objects.replace("b", b"1", None)
+    await objects.get("a")
+    with pytest.raises(AlreadyThere):
+        await objects.create("a", b"1")
+    below.plan("create", Fate.FAILS_AFTER)
+    with pytest.raises(StoreFailed):
+        await objects.create("c", b"1")
+    times = objects.counts.put_times
+    assert (times.count, times.sum_s) == (objects.counts.puts, 4.0)

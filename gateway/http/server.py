@@ -1,0 +1,195 @@
+"""A small HTTP/1.1 server for short requests and answers: h11 speaks the protocol, asyncio moves the bytes.
+
+Its limits are constants, because only programs of the operator ask here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, NamedTuple
+from urllib.parse import parse_qs, unquote, urlsplit
+
+import h11
+
+logger = logging.getLogger(__name__)
+
+MAX_CLIENTS: Final = 64
+"""Connections at a time; a further one is closed at once."""
+REQUEST_TIMEOUT_S: Final = 30.0
+"""Time for the next whole request, and for the client to take the answer; then the connection is closed."""
+MAX_HEAD_BYTES: Final = 16 * 1024
+"""Bytes of the head of a request."""
+MAX_FIELDS: Final = 50
+"""Fields in the query of a request."""
+_CHUNK_BYTES: Final = 16 * 1024
+READING: Final = ("GET", "HEAD")
+"""The methods of a server that only tells."""
+
+
+class HttpRequest(NamedTuple):
+    """A request: the path without its query, the fields of the query, the headers by their names in lower case, and the host without port
+    that was asked for.
+    """
+
+    path: str
+    fields: Mapping[str, Sequence[str]]
+    headers: Mapping[str, str]
+    host: str
+    method: str = "GET"
+    body: bytes = b""
+
+    @property
+    def accept(self) -> str:
+        """The `Accept` header."""
+        return self.headers.get("accept", "")
+
+
+class HttpAnswer(NamedTuple):
+    """The answer to one request."""
+
+    status: int
+    content_type: str
+    body: bytes
+
+
+Answerer = Callable[[HttpRequest], Awaitable[HttpAnswer]]
+PLAIN: Final = "text/plain; charset=utf-8"
+JSON: Final = "application/json"
+
+
+class HttpServer:
+    """Serves one address until `stop`."""
+
+    def __init__(
+        self, answer: Answerer, *, methods: Sequence[str] = READING, max_body_bytes: int = 0
+    ) -> None:
+        """`answer` returns the answer to a request; an exception of its becomes status 500.
+
+        Requests with another method, or a longer body, are refused.
+        """
+        self._answer = answer
+        self._methods = methods
+        self._max_body_bytes = max_body_bytes
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.Task[None]] = set()
+        self._is_stopped = False
+
+    async def start(self, host: str | None, port: int) -> int:
+        """Listen; return the port. Raises OSError."""
+        self._server = await asyncio.start_server(self._serve, host, port, limit=MAX_HEAD_BYTES)
+        return int(self._server.sockets[0].getsockname()[1])
+
+    async def stop(self) -> None:
+        """Close the address, and drop the requests in progress."""
+        self._is_stopped = True  # a connection that was accepted may begin only now
+        if self._server is None:
+            return
+        self._server.close()
+        for client in list(self._clients):
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        self._server = None
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        if len(self._clients) >= MAX_CLIENTS or self._is_stopped:
+            writer.transport.abort()
+            return
+        self._clients.add(task)
+        try:
+            await self._exchange(reader, writer)
+        except (OSError, TimeoutError, h11.ProtocolError, asyncio.CancelledError):
+            writer.transport.abort()  # the client has left, is slow or speaks no HTTP, or the gateway stops
+        finally:
+            self._clients.discard(task)
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer requests one after another until one side has enough."""
+        protocol = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD_BYTES)
+        while True:
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                try:
+                    request = await self._next_request(protocol, reader)
+                except h11.RemoteProtocolError as error:
+                    await _refuse(protocol, writer, error)
+                    return
+            if request is None:
+                return
+            head, body = request
+            answer = await self._answer_of(head, body)
+            async with asyncio.timeout(REQUEST_TIMEOUT_S):
+                await _send(protocol, writer, answer, has_body=head.method != b"HEAD")
+            if protocol.our_state is h11.MUST_CLOSE or protocol.their_state is not h11.DONE:
+                return
+            protocol.start_next_cycle()
+
+    async def _answer_of(self, request: h11.Request, body: bytes | None) -> HttpAnswer:
+        method = request.method.decode("ascii")
+        if method not in self._methods:
+            return HttpAnswer(405, PLAIN, f"only {' and '.join(self._methods)} are answered here\n".encode())
+        if body is None:
+            return HttpAnswer(413, PLAIN, b"the body of the request is too long\n")
+        headers = {name.decode("ascii"): value.decode("latin-1") for name, value in request.headers}
+        try:
+            target = urlsplit(request.target.decode("ascii"))
+            fields = parse_qs(target.query, keep_blank_values=True, max_num_fields=MAX_FIELDS)
+            host = urlsplit(f"//{headers.get('host', '')}").hostname or ""
+        except ValueError:
+            return HttpAnswer(400, PLAIN, b"the target of the request is malformed\n")
+        try:
+            return await self._answer(HttpRequest(unquote(target.path), fields, headers, host, method, body))
+        except Exception:
+            logger.exception("the HTTP request for %s failed", target.path)
+            return HttpAnswer(500, PLAIN, b"the request failed in the gateway; its log says why\n")
+
+    async def _next_request(
+        self, protocol: h11.Connection, reader: asyncio.StreamReader
+    ) -> tuple[h11.Request, bytes | None] | None:
+        """Return the next whole request and its body, None for a body that is too long; None when the client has hung up.
+
+        Raises h11.RemoteProtocolError.
+        """
+        request = None
+        body = bytearray()
+        while True:
+            event = protocol.next_event()
+            if event is h11.NEED_DATA:
+                protocol.receive_data(await reader.read(_CHUNK_BYTES))
+            elif isinstance(event, h11.Request):
+                request = event
+            elif isinstance(event, h11.Data):
+                # Bytes beyond the limit are read and dropped, so that the client gets its answer.
+                body += event.data[: self._max_body_bytes + 1 - len(body)]
+            elif isinstance(event, h11.EndOfMessage):
+                assert request is not None
+                return request, bytes(body) if len(body) <= self._max_body_bytes else None
+            elif isinstance(event, h11.ConnectionClosed) or event is h11.PAUSED:
+                return None
+
+
+async def _refuse(
+    protocol: h11.Connection, writer: asyncio.StreamWriter, error: h11.RemoteProtocolError
+) -> None:
+    if protocol.our_state in {h11.IDLE, h11.SEND_RESPONSE}:
+        answer = HttpAnswer(error.error_status_hint, PLAIN, b"the request is malformed\n")
+        await _send(protocol, writer, answer, has_body=True)
+
+
+async def _send(
+    protocol: h11.Connection, writer: asyncio.StreamWriter, answer: HttpAnswer, *, has_body: bool
+) -> None:
+    headers = [
+        ("content-type", answer.content_type),
+        ("content-length", str(len(answer.body))),
+        ("cache-control", "no-store"),
+        ("x-content-type-options", "nosniff"),
+    ]
+    writer.write(protocol.send(h11.Response(status_code=answer.status, headers=headers)) or b"")
+    if has_body:
+        writer.write(protocol.send(h11.Data(data=answer.body)) or b"")
+    writer.write(protocol.send(h11.EndOfMessage()) or b"")
+    await writer.drain()

@@ -1,0 +1,137 @@
+"""The values of all metrics as text, in the format that the client asks for."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any, Final, NamedTuple, TypeVar
+
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    InfoMetricFamily,
+)
+from prometheus_client.core import (
+    Metric as Family,
+)
+from prometheus_client.exposition import choose_encoder
+
+from gateway.durations import BOUNDS_S, Durations
+from gateway.metrics.metric import Kind, Metric, Sample
+from gateway.metrics.pushed import pushed_families
+from gateway.metrics.sources import Sources
+from gateway.metrics.table import SUBJECTS
+
+STEP: Final = 500
+"""Values that are read at once, which takes less than a millisecond. Slices of other work are longer, because they come less often."""
+T = TypeVar("T")
+_END: Final = b"# EOF\n"
+"""The last line of the OpenMetrics format."""
+_FAMILIES: Final[dict[Kind, Callable[..., Any]]] = {
+    Kind.COUNTER: CounterMetricFamily,
+    Kind.GAUGE: GaugeMetricFamily,
+    Kind.HISTOGRAM: HistogramMetricFamily,
+    Kind.INFO: InfoMetricFamily,
+}
+
+
+class Text(NamedTuple):
+    """The text for one request, and its content type."""
+
+    content_type: str
+    body: bytes
+
+
+async def text_of(sources: Sources, accept: str) -> Text:
+    """Return the values of all metrics. `accept` is the header of the request that names the wanted formats.
+
+    The event loop reads the values in slices, and a thread writes them as text, so that requests wait for neither.
+    """
+    encoder, content_type = _encoder(accept)
+    pieces: list[bytes] = []
+    for subject in SUBJECTS:
+        samples = await _read(subject.read(sources))
+        pieces.append(
+            await asyncio.to_thread(_written, encoder, partial(_families, subject.metrics, samples))
+        )
+    pushed = await _read(sources.services.telemetry.pushed_series())
+    pieces.append(await asyncio.to_thread(_written, encoder, partial(pushed_families, pushed)))
+    pieces.append(await asyncio.to_thread(_written, encoder, process_families))
+    is_open = any(piece.endswith(_END) for piece in pieces)
+    body = b"".join(piece.removesuffix(_END) for piece in pieces)
+    return Text(content_type, body + _END if is_open else body)
+
+
+async def _read(values: Iterable[T | None]) -> list[T]:
+    """Return the values but None. Requests run after every STEP of them."""
+    found: list[T] = []
+    for number, value in enumerate(values):
+        if value is not None:
+            found.append(value)
+        if number % STEP == STEP - 1:
+            await asyncio.sleep(0)
+    return found
+
+
+def _encoder(accept: str) -> tuple[Callable[..., bytes], str]:
+    try:
+        return choose_encoder(accept)
+    except Exception:  # noqa: BLE001 - prometheus_client raises any error for a version that is no number
+        return choose_encoder("")
+
+
+class _Registry:
+    """The families of one subject, as the encoders of prometheus_client take them."""
+
+    def __init__(self, collect: Callable[[], Iterable[Family]]) -> None:
+        self.collect = collect
+
+
+def _written(encoder: Callable[..., bytes], collect: Callable[[], Iterable[Family]]) -> bytes:
+    return encoder(_Registry(collect))
+
+
+def _families(metrics: Iterable[Metric], samples: Iterable[Sample]) -> Iterator[Family]:
+    """Yield the metrics that have values, in the order of the table."""
+    by_metric: dict[Metric, list[Sample]] = {}
+    for sample in samples:
+        by_metric.setdefault(sample.metric, []).append(sample)
+    for metric in metrics:
+        found = by_metric.get(metric)
+        if found:
+            yield _family(metric, found)
+
+
+def _family(metric: Metric, samples: Iterable[Sample]) -> Family:
+    # An info has its labels as its value.
+    labels = None if metric.kind is Kind.INFO else metric.labels
+    family = _FAMILIES[metric.kind](metric.family, metric.doc, labels=labels)
+    for sample in samples:
+        if metric.kind is Kind.INFO:
+            family.add_metric((), dict(zip(metric.labels, sample.labels, strict=True)))
+        elif isinstance(sample.value, Durations):
+            family.add_metric(sample.labels, _buckets(sample.value), sample.value.sum_s)
+        else:
+            family.add_metric(sample.labels, sample.value)
+    found: Family = family
+    return found
+
+
+def _buckets(durations: Durations) -> list[tuple[str, float]]:
+    """Return the cumulative counts, each with its upper bound."""
+    total = 0.0
+    buckets = []
+    for bound, count in zip((*map(repr, BOUNDS_S), "+Inf"), durations.counts, strict=True):
+        total += count
+        buckets.append((bound, total))
+    return buckets
+
+
+def process_families() -> Iterator[Family]:
+    """Yield what prometheus_client tells of every process: memory, CPU time, file handles, garbage collection."""
+    from prometheus_client import GC_COLLECTOR, PLATFORM_COLLECTOR, PROCESS_COLLECTOR  # noqa: PLC0415 - they read the process
+
+    for collector in (PROCESS_COLLECTOR, PLATFORM_COLLECTOR, GC_COLLECTOR):
+        yield from collector.collect()
