@@ -7,6 +7,8 @@ from typing import Any, Final
 
 from gateway.admin.backlog import live as backlog
 from gateway.admin.backlog.messages import BacklogRequest
+from gateway.admin.backup import live as backups
+from gateway.admin.backup.messages import StageBackupRequest
 from gateway.admin.gateways import live as gateways
 from gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
 from gateway.admin.groups import live as groups
@@ -18,6 +20,8 @@ from gateway.admin.groups.messages import (
     ResetOffsetsRequest,
 )
 from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.logs import live as logs
+from gateway.admin.logs.messages import LogLinesRequest
 from gateway.admin.names import live as names
 from gateway.admin.names import stopped as stopped_names
 from gateway.admin.names.messages import NamesRequest
@@ -54,6 +58,8 @@ from gateway.admin.transactions.messages import (
 from gateway.admin.users import live as users
 from gateway.admin.users import stopped as stopped_users
 from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
+from gateway.admin.verdicts import live as verdicts
+from gateway.admin.verdicts.messages import ListVerdictsRequest
 
 
 def _always(_: Request[Any]) -> bool:
@@ -65,8 +71,10 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(GatewaysRequest, gateways.gateways),
     Operation(MoveRequest, gateways.move, changes=_always),
     Operation(DrainRequest, gateways.drain, changes=_always),
+    Operation(StageBackupRequest, backups.stage, changes=_always),
     Operation(ReopenRequest, partitions.reopen, changes=_always),
     Operation(ListProducersRequest, producers.list_producers, is_partial=True),
+    Operation(ListVerdictsRequest, verdicts.list_verdicts, is_partial=True),
     Operation(NamesRequest, names.list_names, stopped_names.list_names, is_partial=True),
     Operation(BacklogRequest, backlog.backlog_of, is_partial=True),
     Operation(ListBlocksRequest, pids.list_blocks, stopped_pids.list_blocks),
@@ -94,6 +102,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(SweepRequest, sweep.begin, changes=lambda request: request.remove),
     Operation(SweepResultRequest, sweep.result),
     Operation(ListTasksRequest, sweep.tasks),
+    Operation(LogLinesRequest, logs.log_lines),
     Operation(ListUsersRequest, users.list_users, stopped_users.list_users),
     Operation(AddUserRequest, users.add_user, stopped_users.add_user, changes=_always),
     Operation(RemoveUserRequest, users.remove_user, stopped_users.remove_user, changes=_always),

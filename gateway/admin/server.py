@@ -83,16 +83,29 @@ class ControlServer:
     async def stop(self) -> None:
         """Stop answering, and drop the requests in progress."""
         if self._server is None:
+            await self._close_blocks()
             return
         self._server.close()
         for client in list(self._clients):
             client.cancel()
         await asyncio.gather(*self._clients, return_exceptions=True)
         self._server = None
-        if self._gateway is not None and self._gateway.blocks.close is not None:
-            await self._gateway.blocks.close()
+        await self._close_blocks()
         with contextlib.suppress(OSError):
             self.path.unlink(missing_ok=True)
+
+    async def _close_blocks(self) -> None:
+        """Close the store of producer-id blocks, if a command or a view has opened it."""
+        if self._gateway is not None and self._gateway.blocks.close is not None:
+            await self._gateway.blocks.close()
+
+    def live_gateway(self) -> LiveGateway:
+        """Return the gateway as operations see it. Call this once the gateway has started, because it notes the first producer ids."""
+        from gateway.admin.answering import live_gateway  # noqa: PLC0415 - a start is mostly imports
+
+        if self._gateway is None:
+            self._gateway = live_gateway(self._services, self._source, self._traffic, self._started_at_ms)
+        return self._gateway
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
@@ -129,8 +142,6 @@ class ControlServer:
         except asyncio.IncompleteReadError:
             return Answer(error="a request is one line and ends with a newline")
         # Imported with the first command: a start is mostly imports.
-        from gateway.admin.answering import answer, live_gateway  # noqa: PLC0415
+        from gateway.admin.answering import answer  # noqa: PLC0415
 
-        if self._gateway is None:
-            self._gateway = live_gateway(self._services, self._source, self._traffic, self._started_at_ms)
-        return await answer(self._gateway, line, writer.get_extra_info("socket"))
+        return await answer(self.live_gateway(), line, writer.get_extra_info("socket"))

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections.abc import Iterator
+from itertools import chain
+from typing import Final
 
 from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
@@ -14,10 +16,14 @@ from gateway.admin.producers.messages import (
     ProducerPage,
     ProducerRow,
 )
+from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, TopicPartitions
 from gateway.runtime.services import PartitionServices
 from seq_validator import ProducerEntry
+
+ENTRIES_AT_ONCE: Final = 5_000
+"""Producers that are compared before requests may run."""
 
 
 async def list_producers(gateway: LiveGateway, request: ListProducersRequest) -> ProducerPage:
@@ -30,7 +36,7 @@ async def list_producers(gateway: LiveGateway, request: ListProducersRequest) ->
         lowest = -1
         if request.after is not None and request.after[:2] == (partition.topic, partition.index):
             lowest = request.after[2]
-        entries = _entries(partition, lowest, request.limit + 1 - len(rows))
+        entries = await _entries(partition, lowest, request.limit + 1 - len(rows))
         rows.extend(_row(partition, entry, now_ms) for entry in entries)
         if len(rows) > request.limit:
             break
@@ -62,10 +68,17 @@ def _wanted(partitions: Partitions, request: ListProducersRequest) -> Iterator[P
     return partitions_after(topics, TopicPartitions.all, request.partition, request.after)
 
 
-def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:
-    """Return the first `count` producers whose ids are above `lowest`, by id."""
-    entries = (entry for entry in partition.log.producers if entry.producer_id > lowest)
-    return heapq.nsmallest(count, entries, key=lambda entry: entry.producer_id)
+async def _entries(partition: Partition, lowest: int, count: int) -> list[ProducerEntry]:
+    """Return the first `count` producers whose ids are above `lowest`, by id.
+
+    Let requests in between: a partition may remember a million producers.
+    """
+    entries = list(partition.log.producers)
+    found: list[ProducerEntry] = []
+    async for first in in_slices(range(0, len(entries), ENTRIES_AT_ONCE)):
+        later = [entry for entry in entries[first : first + ENTRIES_AT_ONCE] if entry.producer_id > lowest]
+        found = heapq.nsmallest(count, chain(found, later), key=lambda entry: entry.producer_id)
+    return found
 
 
 def _row(partition: Partition, entry: ProducerEntry, now_ms: int) -> ProducerRow:

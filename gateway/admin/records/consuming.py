@@ -11,6 +11,7 @@ from kafka.admin import OffsetSpec
 
 from gateway.admin.records.start import Start, first_offset
 from gateway.admin.remote.cluster import Cluster, topic_partition
+from gateway.admin.remote.opening import opened
 from gateway.admin.request import ControlError
 
 POLL_MS: Final = 500
@@ -40,7 +41,8 @@ def consume(
             raise ControlError(f"topic {topic} has no partition {partition}, only 0 to {count - 1}")
     places = [topic_partition(topic, partition) for partition in partitions or range(count)]
     first, ends = _span(cluster, places, start, committed=committed)
-    consumer = KafkaConsumer(
+    consumer = opened(
+        KafkaConsumer,
         **cluster.client_settings(),
         group_id=None,
         enable_auto_commit=False,

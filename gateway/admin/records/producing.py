@@ -14,6 +14,7 @@ from gateway.admin.records.messages import ProducedPartition, ProducedReport
 from gateway.admin.records.texts import ProducedRecord
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import sentence
+from gateway.admin.remote.opening import opened
 from gateway.admin.request import ControlError
 
 LARGEST_REQUEST_BYTES: Final = 100 << 20
@@ -35,7 +36,8 @@ def produce(
 ) -> ProducedReport:
     """Send records in order, each stored exactly once, and wait for the acknowledgements; `at_once`: do not gather batches."""
     (found,) = cluster.topics([topic])
-    producer = KafkaProducer(
+    producer = opened(
+        KafkaProducer,
         **cluster.client_settings(),
         acks="all",
         enable_idempotence=True,

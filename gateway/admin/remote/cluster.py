@@ -16,6 +16,7 @@ from gateway.admin.remote.addresses import shown_address
 from gateway.admin.remote.client_security import OPEN, ClientSecurity
 from gateway.admin.remote.connection import BrokerAddress, check_connection
 from gateway.admin.remote.errors import no_topic, sentence
+from gateway.admin.remote.opening import opened
 from gateway.admin.request import ControlError
 
 CLIENT_ID: Final = "seqgate"
@@ -76,7 +77,8 @@ def connected(addresses: Sequence[tuple[str, int]], security: ClientSecurity = O
     reached = _first_that_listens([BrokerAddress(*address, security) for address in addresses])
     shown = tuple(shown_address(*address) for address in addresses)
     try:
-        admin = KafkaAdminClient(
+        admin = opened(
+            KafkaAdminClient,
             bootstrap_servers=[reached.shown],
             client_id=CLIENT_ID,
             bootstrap_timeout_ms=BOOTSTRAP_TIMEOUT_MS,

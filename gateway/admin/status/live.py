@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 from pathlib import Path
 
 from gateway.admin.damage.rows import cut_row, damaged_row
@@ -25,7 +26,7 @@ def status(gateway: LiveGateway, _: StatusRequest) -> Status:
     state = services.coordinators.producer_ids.state()
     prefetched = 0 if state.prefetched is None else state.prefetched.size
     return Status(
-        version=_version(),
+        version=gateway_version(),
         pid=os.getpid(),
         node_id=services.node.node_id,
         cluster_id=services.node.cluster_id,
@@ -73,7 +74,9 @@ def _certificates(node: NodeServices) -> list[Certificate]:
     ]
 
 
-def _version() -> str:
+@cache
+def gateway_version() -> str:
+    """Return the version of the installed package."""
     from importlib import metadata  # noqa: PLC0415 - slow to import, and few clients ask for the status
 
     try:

@@ -15,6 +15,7 @@ from kafka.admin import OffsetSpec, TransactionState
 from kafka.errors import TransactionalIdNotFoundError
 
 from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.opening import opened
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.messages import (
     AbortTransactionRequest,
@@ -164,8 +165,11 @@ def _check_is_open(found: Any, request: AbortTransactionRequest) -> None:
 
 def _fence(cluster: Cluster, name: str, timeout_ms: int) -> None:
     """Initialize a new producer of the id, which fences the old producer and aborts its open transaction."""
-    producer = KafkaProducer(
-        **cluster.client_settings(), transactional_id=name, transaction_timeout_ms=timeout_ms
+    producer = opened(
+        KafkaProducer,
+        **cluster.client_settings(),
+        transactional_id=name,
+        transaction_timeout_ms=timeout_ms,
     )
     try:
         producer.init_transactions()

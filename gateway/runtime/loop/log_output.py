@@ -15,6 +15,7 @@ from typing import Final
 
 from gateway.runtime.loop import loggers
 from gateway.runtime.loop.log_rate_limit import AUDIT, LineLimit
+from gateway.runtime.loop.recent_lines import RecentLines
 
 TEXT, JSON = "text", "json"
 FORMATS: Final = (TEXT, JSON)
@@ -86,7 +87,9 @@ def handler_for(line_format: str, file: str | None, now_s: Callable[[], float]) 
 
 def begin(level: str, line_format: str, file: str | None) -> None:
     """Send all log lines of this process from `level` up to stderr or to `file`. Raises OSError."""
-    logging.basicConfig(handlers=[handler_for(line_format, file, time.monotonic)])
+    recent = RecentLines()
+    recent.addFilter(LineLimit(time.monotonic))
+    logging.basicConfig(handlers=[handler_for(line_format, file, time.monotonic), recent])
     loggers.set_start_level(level)
 
 

@@ -1,0 +1,1 @@
+"""The newest log lines of a gateway."""

@@ -1,0 +1,15 @@
+"""The newest log lines of a running gateway."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.logs.messages import LogLine, LogLinesRequest, LogPage
+from gateway.runtime.loop.recent_lines import LINES_KEPT, recent_lines
+
+
+def log_lines(_: LiveGateway, request: LogLinesRequest) -> LogPage:
+    """Return the newest lines with a number above `after`."""
+    newest = islice((line for line in reversed(recent_lines()) if line.number > request.after), request.limit)
+    return LogPage([LogLine(*line) for line in newest][::-1], LINES_KEPT)

@@ -1,0 +1,1 @@
+"""The newest batches that were not stored, and why."""

@@ -1,0 +1,74 @@
+"""A client of kafka-python that can't be made leaves nothing behind."""
+
+from __future__ import annotations
+
+import socket
+import socketserver
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from kafka import KafkaConsumer, KafkaProducer
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from gateway.admin.remote.opening import opened
+from gateway.testing import Broker
+
+TIMEOUT_S = 30.0
+
+
+class Speechless(socketserver.BaseRequestHandler):
+    """Reads what comes, answers nothing, and notes when the client has gone."""
+
+    request: socket.socket
+    present = 0
+    changed = threading.Condition()
+
+    def handle(self) -> None:
+        with self.changed:
+            Speechless.present += 1
+        try:
+            while self.request.recv(1 << 16):
+                pass
+        except OSError:
+            pass
+        finally:
+            with self.changed:
+                Speechless.present -= 1
+                self.changed.notify_all()
+
+
+@pytest.fixture(scope="module")
+def speechless() -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Speechless) as server:
+        server.daemon_threads = True
+        running = threading.Thread(target=server.serve_forever, args=(0.01,))
+        running.start()
+        yield f"127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        running.join()
+
+
+@pytest.mark.parametrize("kind", [KafkaAdminClient, KafkaConsumer, KafkaProducer])
+def test_a_client_that_gets_no_answer_leaves_no_thread_and_no_connection(
+    speechless: str, kind: Callable[..., Any]
+) -> None:
+    threads = set(threading.enumerate())
+    with pytest.raises(KafkaError):
+        opened(kind, bootstrap_servers=[speechless], bootstrap_timeout_ms=200)
+    left = {thread.name for thread in set(threading.enumerate()) - threads}
+    assert not any(name.startswith("kafka") for name in left), left
+    with Speechless.changed:
+        assert Speechless.changed.wait_for(lambda: Speechless.present == 0, TIMEOUT_S)
+
+
+def test_a_client_that_gets_answers_works() -> None:
+    with Broker() as broker:
+        broker.create_topic("t")
+        admin = opened(KafkaAdminClient, bootstrap_servers=[broker.bootstrap])
+        try:
+            assert admin.list_topics() == ["t"]
+        finally:
+            admin.close()
