@@ -1,0 +1,65 @@
+"""Composes the console's web application."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Mount
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp
+
+from gateway.console.console import Console
+from gateway.console.pages import PAGES
+from gateway.console.security.hosts import Hosts
+from gateway.console.web.login import login_routes
+from gateway.console.web.middleware import Guard
+from gateway.console.web.places import Desk
+from gateway.console.web.rendering import STATIC, Renderer
+from gateway.console.web.visiting import Sent, stranger
+from gateway.console.web.waiting import Work
+
+_TITLES: Final = {404: "There is no such page", 405: "This address takes no such request"}
+
+
+def application(console: Console, on_start: Callable[[], None] = lambda: None) -> ASGIApp:
+    """Return the web application of a console; `on_start` is called when it runs."""
+    work = Work()
+    desk = Desk(console, Renderer(PAGES), work)
+
+    @asynccontextmanager
+    async def running(_: Starlette) -> AsyncIterator[None]:
+        console.sampler.start()
+        on_start()
+        yield
+        work.close()
+        console.close()
+
+    async def no_page(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        title = _TITLES.get(error.status_code, "This did not work")
+        sentence = "Check the address, or choose a page from the navigation."
+        if error.status_code not in _TITLES:
+            sentence = error.detail
+        visit = stranger(console, request, Sent())
+        return desk.failed(request, visit, sentence, status=error.status_code, title=title)
+
+    async def mistake(request: Request, _: Exception) -> Response:
+        sentence = "The console has a mistake in its program. Its log has the details."
+        return desk.failed(request, stranger(console, request, Sent()), sentence, status=500)
+
+    pages = Starlette(
+        routes=[
+            *login_routes(desk),
+            *desk.routes(PAGES),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        exception_handlers={HTTPException: no_page, Exception: mistake},
+        lifespan=running,
+    )
+    return Guard(pages, Hosts(console.options.listen[0], console.options.public_names))

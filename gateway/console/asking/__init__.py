@@ -1,0 +1,1 @@
+"""Asks the cluster over the Kafka protocol, as the person who is logged in."""

@@ -1,0 +1,165 @@
+"""One topic of a cluster: its partitions with leaders, offsets and sizes. Raises ControlError or an error of kafka-python."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+from uuid import UUID
+
+from kafka.admin import OffsetSpec
+from kafka.errors import KafkaError
+from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
+from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
+from kio.schema.metadata.v12.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v12.response import MetadataResponse
+from kio.schema.types import TopicName
+from kio.static.primitive import i32
+
+from gateway.admin.remote.cluster import Cluster, topic_partition
+from gateway.admin.remote.errors import no_topic, refusal
+from gateway.admin.remote.requests import ask_broker
+from gateway.admin.request import ControlError
+from gateway.console.asking.topic_list import TIMEOUT_S, topic_lines
+
+_UNKNOWN_TOPIC: Final = 3
+_INVALID_TOPIC: Final = 17
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionPlace:
+    """A partition and where it is. `leader` is None where no broker leads it."""
+
+    partition: int
+    leader: int | None
+    leader_epoch: int
+    replicas: tuple[int, ...]
+    in_sync: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicPlaces:
+    """A topic, its partitions by number, and the brokers' addresses by node id."""
+
+    name: str
+    topic_id: str
+    is_internal: bool
+    partitions: tuple[PartitionPlace, ...]
+    brokers: Mapping[int, tuple[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionFigures:
+    """The offsets and the size of a partition; None where no leader tells them."""
+
+    log_start_offset: int | None
+    log_end_offset: int | None
+    size_bytes: int | None
+
+
+def topic_places(cluster: Cluster, name: str) -> TopicPlaces:
+    """Return a topic with the places of its partitions."""
+    asked = MetadataRequestTopic(topic_id=None, name=TopicName(name))
+    request = MetadataRequest(
+        topics=(asked,), allow_auto_topic_creation=False, include_topic_authorized_operations=False
+    )
+    answer = ask_broker(cluster.reached, request, MetadataResponse, timeout_s=TIMEOUT_S)
+    (found,) = answer.topics
+    code = found.error_code.value
+    if code in {_UNKNOWN_TOPIC, _INVALID_TOPIC}:
+        names = [line.name for line in topic_lines(cluster)]
+        raise no_topic(name, names, may_be_hidden=bool(cluster.reached.security.mechanism))
+    refused = refusal(code)
+    if refused is not None:
+        raise ControlError(f"topic {name}: {refused}")
+    return TopicPlaces(
+        name=name,
+        topic_id=_shown_id(found.topic_id),
+        is_internal=found.is_internal,
+        partitions=tuple(
+            sorted((_place(row) for row in found.partitions), key=lambda place: place.partition)
+        ),
+        brokers={int(broker.node_id): (broker.host, int(broker.port)) for broker in answer.brokers},
+    )
+
+
+def _place(row: Any) -> PartitionPlace:
+    return PartitionPlace(
+        partition=int(row.partition_index),
+        leader=int(row.leader_id) if row.leader_id >= 0 and not row.error_code.value else None,
+        leader_epoch=int(row.leader_epoch),
+        replicas=tuple(int(node_id) for node_id in row.replica_nodes),
+        in_sync=tuple(int(node_id) for node_id in row.isr_nodes),
+    )
+
+
+def _shown_id(topic_id: UUID | None) -> str:
+    """Return a topic id as Kafka's tools print it."""
+    return "" if topic_id is None else urlsafe_b64encode(topic_id.bytes).decode().rstrip("=")
+
+
+def partition_figures(
+    cluster: Cluster, topic: TopicPlaces, places: Sequence[PartitionPlace]
+) -> dict[int, PartitionFigures]:
+    """Return offsets and sizes of some partitions of a topic."""
+    led = [place.partition for place in places if place.leader is not None]
+    starts, ends = offsets(cluster, topic.name, led)
+    sizes = _sizes(cluster, topic, places)
+    return {
+        place.partition: PartitionFigures(
+            starts.get(place.partition), ends.get(place.partition), sizes.get(place.partition)
+        )
+        for place in places
+    }
+
+
+def offsets(cluster: Cluster, topic: str, partitions: Sequence[int]) -> tuple[dict[int, int], dict[int, int]]:
+    """Return the log start offsets and the log end offsets; none where a leader does not answer."""
+    if not partitions:
+        return {}, {}
+    wanted = [topic_partition(topic, partition) for partition in partitions]
+    try:
+        starts = cluster.admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.EARLIEST))
+        ends = cluster.admin.list_partition_offsets(dict.fromkeys(wanted, OffsetSpec.LATEST))
+    except KafkaError:
+        return {}, {}
+    return (
+        {place.partition: int(starts[place].offset) for place in wanted},
+        {place.partition: int(ends[place].offset) for place in wanted},
+    )
+
+
+def _sizes(cluster: Cluster, topic: TopicPlaces, places: Sequence[PartitionPlace]) -> dict[int, int]:
+    """Return the bytes of partitions at their leaders; nothing for leaders that don't answer or refuse."""
+    led_by: dict[int, list[int]] = {}
+    for place in places:
+        if place.leader is not None:
+            led_by.setdefault(place.leader, []).append(place.partition)
+    found: dict[int, int] = {}
+    for leader, partitions in led_by.items():
+        if leader in topic.brokers:
+            found |= _sizes_at(cluster, topic, leader, partitions)
+    return found
+
+
+def _sizes_at(cluster: Cluster, topic: TopicPlaces, leader: int, partitions: Sequence[int]) -> dict[int, int]:
+    asked = DescribableLogDirTopic(
+        topic=TopicName(topic.name), partitions=tuple(i32(partition) for partition in partitions)
+    )
+    try:
+        answer = ask_broker(
+            cluster.reached.other(*topic.brokers[leader]),
+            DescribeLogDirsRequest(topics=(asked,)),
+            DescribeLogDirsResponse,
+            timeout_s=TIMEOUT_S,
+        )
+    except ControlError:
+        return {}
+    return {
+        int(row.partition_index): int(row.partition_size)
+        for directory in answer.results
+        for found in directory.topics
+        for row in found.partitions
+        if found.name == topic.name and not row.is_future_key
+    }

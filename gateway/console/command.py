@@ -1,0 +1,128 @@
+"""`seqgate console`: the web page for people."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.admin.options import CommandConfig, stop
+from gateway.admin.remote.addresses import DEFAULT_ADDRESS, parse_addresses
+from gateway.admin.request import ControlError
+
+DEFAULT_LISTEN = "127.0.0.1:8080"
+
+Key = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-key",
+        metavar="FILE",
+        help="The private key of --tls-certificate, in PEM.",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+Certificate = Annotated[
+    Path | None,
+    typer.Option(
+        "--tls-certificate",
+        metavar="FILE",
+        help="Serve HTTPS with this certificate, in PEM.",
+        exists=True,
+        dir_okay=False,
+        show_default=False,
+    ),
+]
+
+
+def console(
+    bootstrap: Annotated[
+        str,
+        typer.Option(
+            "--bootstrap",
+            metavar="HOST:PORT",
+            help="The cluster to show, Seqgate or Apache Kafka; several addresses are separated by commas.",
+        ),
+    ] = DEFAULT_ADDRESS,
+    metrics: Annotated[
+        str | None,
+        typer.Option(
+            "--metrics",
+            metavar="URL",
+            help="The gateway's metrics listener (seqgate.metrics.listener), such as http://127.0.0.1:9644. Without it, pages lack what "
+            "the Kafka protocol does not tell.",
+            show_default=False,
+        ),
+    ] = None,
+    listen: Annotated[
+        str, typer.Option("--listen", metavar="HOST:PORT", help="The address to serve browsers on.")
+    ] = DEFAULT_LISTEN,
+    command_config: CommandConfig = None,
+    public_names: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--public-name",
+            metavar="HOST",
+            help="A further host name under which browsers reach the console, such as that of a proxy; may be repeated.",
+            show_default=False,
+        ),
+    ] = None,
+    certificate: Certificate = None,
+    key: Key = None,
+    insecure: Annotated[
+        bool,
+        typer.Option(
+            "--insecure", help="Also listen beyond this machine where the cluster's listener has no logins."
+        ),
+    ] = False,
+) -> None:
+    """Serve a web page that shows and changes a cluster, until Ctrl-C or SIGTERM.
+
+    \b
+    For example:
+      seqgate console
+      seqgate console --bootstrap gateway:9092 --metrics http://gateway:9644
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    if (certificate is None) != (key is None):
+        raise stop("give --tls-certificate and --tls-key together", code=2)
+    addresses = _addresses(bootstrap, "--bootstrap")
+    (listening,) = _addresses(listen, "--listen", may_be_any_port=True)
+    try:
+        from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
+        from gateway.console.options import ConsoleOptions  # noqa: PLC0415 - slow to import
+        from gateway.console.running import run  # noqa: PLC0415 - needs seqgate[console]
+
+        run(
+            ConsoleOptions(
+                bootstrap=addresses,
+                listen=listening,
+                security=read_client_security(command_config),
+                metrics_url=metrics,
+                public_names=frozenset(public_names or ()),
+                is_insecure=insecure,
+                certificate=None if certificate is None else str(certificate),
+                certificate_key=None if key is None else str(key),
+            )
+        )
+    except ModuleNotFoundError as error:
+        raise stop(
+            f"the package {error.name}, which the console needs, is not installed; run: pip install 'seqgate[console]'"
+        ) from None
+    except ControlError as error:
+        raise stop(str(error)) from None
+
+
+def _addresses(text: str, option: str, *, may_be_any_port: bool = False) -> tuple[tuple[str, int], ...]:
+    """Return the addresses of an option; a wrong one ends the command with a usage error."""
+    host, colon, port = text.rpartition(":")
+    if may_be_any_port and colon and port == "0":
+        return ((host.strip("[]"), 0),)
+    try:
+        found = parse_addresses(text)
+    except ValueError as error:
+        raise stop(f"{option}: {error}", code=2) from None
+    if may_be_any_port and len(found) != 1:
+        raise stop(f"{option}: {text!r} must be one address", code=2)
+    return found

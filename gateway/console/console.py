@@ -1,0 +1,56 @@
+"""The parts that all pages of a console share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gateway.console.asking.connections import Connections
+from gateway.console.asking.way_in import WayIn
+from gateway.console.contents.schemas import Schemas
+from gateway.console.metrics.listener import MetricsListener
+from gateway.console.metrics.sampler import Sampler
+from gateway.console.options import ConsoleOptions
+from gateway.console.security.login_limit import LoginLimit
+from gateway.console.security.notices import Notices
+from gateway.console.security.sessions import Sessions
+from gateway.console.security.tokens import FormTokens
+
+
+@dataclass(frozen=True, slots=True)
+class Console:
+    """A running console. `listener` is None without --metrics."""
+
+    options: ConsoleOptions
+    way_in: WayIn
+    connections: Connections
+    listener: MetricsListener | None
+    sampler: Sampler
+    sessions: Sessions
+    tokens: FormTokens
+    notices: Notices
+    login_limit: LoginLimit
+    schemas: Schemas
+
+    @classmethod
+    def of(cls, options: ConsoleOptions) -> Console:
+        """Compose a console. Nothing connects yet. Raises ValueError for a wrong --metrics."""
+        connections = Connections(options.bootstrap)
+        listener = None if options.metrics_url is None else MetricsListener(options.metrics_url)
+        way_in = WayIn(options.bootstrap, options.security)
+        return cls(
+            options=options,
+            way_in=way_in,
+            connections=connections,
+            listener=listener,
+            sampler=Sampler(listener, connections, way_in, options.security),
+            sessions=Sessions(),
+            tokens=FormTokens(),
+            notices=Notices(),
+            login_limit=LoginLimit(),
+            schemas=Schemas(),
+        )
+
+    def close(self) -> None:
+        """Stop sampling and close the connections."""
+        self.sampler.stop()
+        self.connections.close()

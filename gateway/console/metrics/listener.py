@@ -1,0 +1,110 @@
+"""The client of the gateway's metrics listener (`seqgate.metrics.listener`). Raises ControlError."""
+
+from __future__ import annotations
+
+import http.client
+import urllib.parse
+from collections.abc import Sequence
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from gateway.admin.request import ControlError, Request
+
+TIMEOUT_S: Final = 5.0
+MOST_BYTES: Final = 64 << 20
+"""The largest answer that is read; a larger one is an error."""
+_OK: Final = 200
+_UNAVAILABLE: Final = 503
+
+A = TypeVar("A")
+
+
+class _Refusal(msgspec.Struct):
+    """The answer of the listener to a question that it refuses."""
+
+    error: str = "the listener refused the question"
+
+
+class MetricsListener:
+    """Asks the metrics listener of one gateway. Thread-safe: each question has a connection of its own."""
+
+    def __init__(self, url: str) -> None:
+        """Prepare for the listener at `url`, such as http://127.0.0.1:9644. Raises ValueError with a sentence."""
+        parts = urllib.parse.urlsplit(url if "://" in url else f"http://{url}")
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise ValueError(f"{url!r} must be a URL such as http://127.0.0.1:9644")
+        self.url = urllib.parse.urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
+        self._parts = parts
+
+    def metrics(self) -> str:
+        """Return the metrics as Prometheus' text."""
+        _, body = self._get("/metrics", (_OK,))
+        return body.decode(errors="replace")
+
+    def readiness(self) -> tuple[bool, str]:
+        """Return whether the gateway says that it is ready, and its words."""
+        status, body = self._get("/readyz", (_OK, _UNAVAILABLE))
+        return status == _OK, body.decode(errors="replace").strip()
+
+    def view(self, request: Request[A]) -> A:
+        """Return the answer to a request of the control socket that only reads."""
+        fields = msgspec.to_builtins(request)
+        fields.pop("operation")
+        answer: A = self._decoded(request.operation_name(), fields, request.answer_type())
+        return answer
+
+    def view_named(self, operation: str, **fields: Any) -> Any:
+        """Return the answer to an operation by its name, as plain dictionaries and lists."""
+        return self._decoded(operation, fields, Any)
+
+    def _decoded(self, operation: str, fields: dict[str, Any], kind: Any) -> Any:
+        query = urllib.parse.urlencode(
+            [(name, _text(one)) for name, value in fields.items() for one in _values(value)]
+        )
+        _, body = self._get(f"/view/{urllib.parse.quote(operation, safe='')}?{query}", (_OK,))
+        try:
+            return msgspec.json.decode(body, type=kind)
+        except msgspec.MsgspecError as error:
+            raise ControlError(f"the answer of {self.url} to {operation} has another form: {error}") from None
+
+    def _get(self, path: str, accepted: tuple[int, ...]) -> tuple[int, bytes]:
+        connect = http.client.HTTPSConnection if self._parts.scheme == "https" else http.client.HTTPConnection
+        connection = connect(self._parts.hostname or "", self._parts.port, timeout=TIMEOUT_S)
+        try:
+            connection.request("GET", self._parts.path.rstrip("/") + path)
+            response = connection.getresponse()
+            body = response.read(MOST_BYTES + 1)
+        except (OSError, http.client.HTTPException) as error:
+            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+            raise ControlError(
+                f"the metrics listener at {self.url} does not answer: {reason}; set seqgate.metrics.listener of the gateway, "
+                "and give its address by --metrics"
+            ) from None
+        finally:
+            connection.close()
+        if len(body) > MOST_BYTES:
+            raise ControlError(f"the answer of {self.url} is larger than {MOST_BYTES >> 20} MiB")
+        if response.status not in accepted:
+            raise ControlError(_refusal(body, response.status))
+        return response.status, body
+
+
+def _values(value: Any) -> Sequence[Any]:
+    """Return the values of a field: a list has several, and None has none."""
+    if isinstance(value, list | tuple):
+        return value
+    return () if value is None else (value,)
+
+
+def _text(value: Any) -> str:
+    if value is None:
+        return "null"
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _refusal(body: bytes, status: int) -> str:
+    try:
+        return msgspec.json.decode(body, type=_Refusal).error
+    except msgspec.MsgspecError:
+        return f"the metrics listener answers with status {status}"

@@ -1,0 +1,121 @@
+"""How much of a topic its groups have not read, and what its quota does about it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, NamedTuple
+
+from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
+from gateway.console.answers import Answer, Data, View
+from gateway.console.asking.topic_settings import topic_settings
+from gateway.console.page import Feed, Look, Page, Section
+from gateway.console.visit import Visit
+
+BYTES: Final = "backlog.quota.bytes"
+AGE: Final = "backlog.quota.ms"
+POLICY: Final = "backlog.quota.policy"
+TTL: Final = "message.ttl.ms"
+ROWS: Final = 100
+"""Groups of all partitions of a page."""
+MOST_ROWS: Final = 10_000
+"""Groups that the chart adds up; it lacks those of further partitions."""
+BYTES_SERIES: Final = "backlog_bytes"
+AGE_SERIES: Final = "backlog_age_ms"
+
+
+class LimitedTopic(NamedTuple):
+    """A topic with a quota or a TTL; None where a limit is not set."""
+
+    name: str
+    quota_bytes: int | None
+    quota_ms: int | None
+    policy: str
+    ttl_ms: int | None
+
+
+def backlog(visit: Visit) -> Answer:
+    """Show the topics with a limit, and the backlog of one topic."""
+    topic = visit.text("topic") or None
+    with visit.cluster() as cluster:
+        settings = topic_settings(cluster, (BYTES, AGE, POLICY, TTL))
+    after = visit.optional_number("after", -1)
+    found: BacklogPage | None = None
+    if topic is not None and visit.has_metrics:
+        found = visit.ask_gateway(BacklogRequest(topic, after, limit=ROWS))
+    return View(
+        "backlog.html",
+        {
+            "topics": limited(settings),
+            "all_topics": sorted(settings),
+            "topic": topic,
+            "found": found,
+            "begins": after is not None,
+            "after": after,
+            "next": None if found is None or found.complete else found.partitions[-1].partition,
+        },
+    )
+
+
+def limited(settings: Mapping[str, Mapping[str, str]]) -> list[LimitedTopic]:
+    """Return the topics that have a limit, by name."""
+    rows = [
+        LimitedTopic(
+            name,
+            _limit(values.get(BYTES)),
+            _limit(values.get(AGE)),
+            values.get(POLICY, ""),
+            _limit(values.get(TTL)),
+        )
+        for name, values in sorted(settings.items())
+    ]
+    return [row for row in rows if (row.quota_bytes, row.quota_ms, row.ttl_ms) != (None, None, None)]
+
+
+def _limit(text: str | None) -> int | None:
+    """Return a limit; None for -1, which means none, and where the cluster does not know the setting."""
+    return None if text is None or text.startswith("-") else int(text)
+
+
+def figures(visit: Visit) -> Answer:
+    """Return the backlog of a topic since a time."""
+    topic = visit.text("topic")
+
+    def read() -> dict[str, float | None]:
+        rows = visit.ask_gateway(BacklogRequest(topic, limit=MOST_ROWS)).partitions
+        ages = [row.age_ms for row in rows if row.age_ms is not None]
+        return {BYTES_SERIES: sum(row.backlog_bytes for row in rows), AGE_SERIES: max(ages, default=0)}
+
+    history = visit.console.sampler.watches.history(f"backlog {visit.user!r} {topic!r}", read)
+    times, series = history.since(visit.number("after", 0), (BYTES_SERIES, AGE_SERIES))
+    return Data({"times": times, "series": series, "error": None})
+
+
+def partitions(visit: Visit) -> Answer:
+    """Return what the table shows of each partition now, for the island."""
+    page = visit.ask_gateway(
+        BacklogRequest(visit.text("topic"), visit.optional_number("after", -1), limit=ROWS)
+    )
+    rows: dict[str, dict[str, Any]] = {
+        str(row.partition): {
+            "bytes": row.backlog_bytes,
+            "age_ms": row.age_ms,
+            "slowest": row.slowest,
+            "verdict": row.verdict,
+            "refused": row.refused,
+        }
+        for row in page.partitions
+    }
+    return Data({"rows": rows, "waiting": page.waiting_requests, "waiting_bytes": page.waiting_bytes})
+
+
+PAGE: Final = Page(
+    title="Backlog",
+    path="/backlog",
+    section=Section.CLIENTS,
+    key="b",
+    places=(
+        Look("/backlog", backlog, waits_for="the settings of the topics"),
+        Feed("/api/backlog", figures),
+        Feed("/api/backlog/partitions", partitions),
+    ),
+)

@@ -1,0 +1,85 @@
+"""The delayed records: how many wait, and in which topics records can wait."""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from gateway.admin.request import ControlError
+from gateway.console.answers import Answer, Data, View
+from gateway.console.asking.topic_settings import topic_settings
+from gateway.console.metrics import rates
+from gateway.console.metrics.exposition import samples
+from gateway.console.page import Feed, Look, Page, Section
+from gateway.console.paging import page_of
+from gateway.console.visit import Visit
+
+HEADER: Final = "delivery.delay.header"
+LONGEST: Final = "delivery.delay.max.ms"
+HOLD: Final = "delivery.delay.hold.ms"
+LIMIT: Final = "seqgate.delayed.records.max"
+_METRICS: Final = ("seqgate_delayed_records", "seqgate_limit_max")
+
+
+class DelayingTopic(NamedTuple):
+    """A topic with a header for delays."""
+
+    name: str
+    header: str
+    longest_ms: int | None
+    hold_ms: int | None
+
+
+def delayed(visit: Visit) -> Answer:
+    """Show the topics with a header for delays, and how many records wait."""
+    with visit.cluster() as cluster:
+        settings = topic_settings(cluster, (HEADER, LONGEST, HOLD))
+    topics = [
+        DelayingTopic(name, values[HEADER], _number(values.get(LONGEST)), _number(values.get(HOLD)))
+        for name, values in sorted(settings.items())
+        if values.get(HEADER)
+    ]
+    rows, paging = page_of(topics, visit.number("page", 1, 1))
+    return View(
+        "delayed.html",
+        {"rows": rows, "paging": paging, "waiting": None, "most": None, "trouble": None, **_counted(visit)},
+    )
+
+
+def _number(text: str | None) -> int | None:
+    return None if text is None else int(text)
+
+
+def _counted(visit: Visit) -> dict[str, Any]:
+    """Return how many records wait, and how many may; nothing without --metrics, and why where the listener fails."""
+    listener = visit.console.listener
+    if listener is None:
+        return {}
+    try:
+        found = samples(listener.metrics(), _METRICS)
+    except ControlError as error:
+        return {"trouble": str(error)}
+    waiting = [sample.value for sample in found if sample.name == "seqgate_delayed_records"]
+    most = [sample.value for sample in found if sample.labels.get("setting") == LIMIT]
+    return {
+        "waiting": int(sum(waiting)) if waiting else None,
+        "most": int(most[0]) if most else None,
+    }
+
+
+def figures(visit: Visit) -> Answer:
+    """Return how many records have waited since a time."""
+    sampler = visit.console.sampler
+    times, series = sampler.history.since(visit.number("after", 0), (rates.DELAYED,))
+    return Data({"times": times, "series": series, "error": sampler.error})
+
+
+PAGE: Final = Page(
+    title="Delayed records",
+    path="/delayed",
+    section=Section.DATA,
+    key="d",
+    places=(
+        Look("/delayed", delayed, waits_for="the settings of the topics"),
+        Feed("/api/delayed", figures),
+    ),
+)

@@ -1,0 +1,38 @@
+// Asks the console for JSON.
+
+/** An error whose message is a sentence for the person. */
+export class FeedError extends Error {}
+
+/**
+ * Returns the JSON of an address. Throws FeedError.
+ * @param {string} path
+ * @param {AbortSignal} [signal]
+ */
+export async function feed(path, signal) {
+  let response;
+  try {
+    response = await fetch(path, { signal, headers: { Accept: "application/json" }, cache: "no-store" });
+  } catch (error) {
+    if (error instanceof DOMException && error.name === "AbortError") throw error;
+    throw new FeedError("The console does not answer. It may have ended.");
+  }
+  const value = await response.json().catch(() => ({ error: `The console answers with status ${response.status}.` }));
+  if (!response.ok) throw new FeedError(value.error ?? "The console refused the question.");
+  return value;
+}
+
+/**
+ * Calls a function again and again while the page is visible. Returns a function that ends this.
+ * @param {() => Promise<void>} call
+ * @param {number} everyMs
+ */
+export function repeat(call, everyMs) {
+  let timer = 0;
+  let ended = false;
+  const next = async () => {
+    if (!document.hidden) await call();
+    if (!ended) timer = window.setTimeout(next, everyMs);
+  };
+  next();
+  return () => { ended = true; window.clearTimeout(timer); };
+}

@@ -1,0 +1,98 @@
+// The newest lines of the gateway's log, live: filter by level and text, pause, folded tracebacks.
+import { feed, repeat } from "../feed.js";
+import { localTime } from "../times.js";
+
+const EVERY_MS = 1000;
+const MOST_LINES = 2000;
+const LEVELS = ["DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"];
+const BADGES = { WARNING: "warn", ERROR: "bad", CRITICAL: "bad" };
+
+/** @typedef {{ number: number, time_ms: number, level: string, logger: string, message: string, error: string | null }} Line */
+
+/** @param {HTMLElement} element */
+export function start(element) {
+  const part = (/** @type {string} */ name) => /** @type {HTMLElement} */ (element.querySelector(name));
+  const level = /** @type {HTMLSelectElement} */ (part("[name=level]"));
+  const text = /** @type {HTMLInputElement} */ (part("[name=filter]"));
+  const list = part("[data-lines]");
+  const pause = part("[data-pause]");
+  const trouble = part("[data-trouble]");
+  let after = 0;
+  let isPaused = false;
+
+  const filter = () => {
+    const lowest = LEVELS.indexOf(level.value);
+    const wanted = text.value.toLowerCase();
+    let shown = 0;
+    for (const item of /** @type {Iterable<HTMLElement>} */ (list.children)) {
+      item.hidden = LEVELS.indexOf(item.dataset.level ?? "") < lowest || !(item.dataset.text ?? "").includes(wanted);
+      if (!item.hidden) shown += 1;
+    }
+    part("[data-count]").textContent = `${shown} of ${list.children.length} lines`;
+    part("[data-none]").hidden = shown > 0 || list.children.length === 0;
+    const query = new URLSearchParams({ level: level.value, ...(text.value ? { filter: text.value } : {}) });
+    history.replaceState(null, "", `${location.pathname}?${query}`);
+  };
+  const update = async () => {
+    if (isPaused) return;
+    try {
+      const found = await feed(`${element.dataset.source}?after=${after}`);
+      trouble.hidden = true;
+      if (found.restarted) { list.prepend(restart()); after = 0; }
+      const lines = found.lines.filter((/** @type {Line} */ line) => line.number > after);
+      if (!lines.length) return;
+      list.prepend(...lines.map(row).reverse());
+      after = lines[lines.length - 1].number;
+      while (list.children.length > MOST_LINES) list.lastElementChild?.remove();
+      filter();
+    } catch (error) {
+      trouble.textContent = error instanceof Error ? error.message : String(error);
+      trouble.hidden = false;
+    }
+  };
+
+  pause.addEventListener("click", () => {
+    isPaused = !isPaused;
+    pause.textContent = isPaused ? "Continue" : "Pause";
+    pause.setAttribute("aria-pressed", String(isPaused));
+    if (!isPaused) update();
+  });
+  level.addEventListener("change", filter);
+  text.addEventListener("input", filter);
+  element.querySelector("form")?.addEventListener("submit", (event) => event.preventDefault());
+  repeat(update, EVERY_MS);
+}
+
+/** Returns the element of a line. @param {Line} line */
+function row(line) {
+  const item = document.createElement("li");
+  item.dataset.level = LEVELS.includes(line.level) ? line.level : "INFO";
+  item.dataset.text = `${line.logger} ${line.message} ${line.error ?? ""}`.toLowerCase();
+  const at = piece("time", "", localTime(new Date(line.time_ms)));
+  at.setAttribute("datetime", new Date(line.time_ms).toISOString());
+  item.append(at, piece("span", `badge ${BADGES[line.level] ?? ""}`, line.level), piece("span", "muted", line.logger));
+  item.append(piece("span", "message", line.message));
+  if (line.error) {
+    const folded = document.createElement("details");
+    const lines = line.error.split("\n");
+    folded.append(piece("summary", "", lines[lines.length - 1] || "Traceback"), piece("pre", "", line.error));
+    item.append(folded);
+  }
+  return item;
+}
+
+function restart() {
+  const item = document.createElement("li");
+  item.dataset.level = "CRITICAL";
+  item.dataset.text = "";
+  item.append(piece("strong", "", "The gateway has started again."));
+  return item;
+}
+
+/** @param {string} kind @param {string} className @param {string} text */
+function piece(kind, className, text) {
+  const made = document.createElement(kind);
+  if (className) made.className = className.trim();
+  made.textContent = text;
+  return made;
+}

@@ -1,0 +1,51 @@
+// Keeps parts of the page fresh: reads the page again, and takes the elements of the same ids from it.
+// data-also names further elements beside the island's own, data-every the seconds between two readings. People who listen hear what
+// has changed when an element has aria-live.
+import { startIslands } from "../console.js";
+import { repeat } from "../feed.js";
+import { showTimes } from "../times.js";
+
+const EVERY_S = "5";
+
+/** @param {HTMLElement} element */
+export function start(element) {
+  const ids = [element.id, ...(element.dataset.also ?? "").split(" ").filter(Boolean)];
+  /** @type {Map<string, string>} */ const shown = new Map();
+  let isFirst = true;
+  repeat(async () => {
+    if (isFirst) { isFirst = false; return; }
+    const fresh = await page();
+    for (const id of ids) replace(document.getElementById(id), fresh?.getElementById(id), shown);
+  }, Number(element.dataset.every ?? EVERY_S) * 1000);
+}
+
+/**
+ * Replaces what an element shows, unless somebody is at work in it, or it shows the same already.
+ * @param {HTMLElement | null} old @param {HTMLElement | null | undefined} fresh @param {Map<string, string>} shown
+ */
+function replace(old, fresh, shown) {
+  if (!old || !fresh || old.contains(document.activeElement) || isSelected(old)) return;
+  const text = fresh.textContent ?? "";
+  if (shown.get(old.id) === text) return;
+  shown.set(old.id, text);
+  old.replaceChildren(...fresh.childNodes);
+  showTimes(old);
+  startIslands(old);
+}
+
+/** @param {HTMLElement} element */
+function isSelected(element) {
+  const selection = getSelection();
+  return selection !== null && !selection.isCollapsed && selection.containsNode(element, true);
+}
+
+/** Returns the page as the server shows it now; null while the page waits or the console does not answer. */
+async function page() {
+  try {
+    const response = await fetch(location.href, { cache: "no-store", headers: { Accept: "text/html" } });
+    if (!response.ok || response.redirected) return null;
+    return new DOMParser().parseFromString(await response.text(), "text/html");
+  } catch {
+    return null;
+  }
+}

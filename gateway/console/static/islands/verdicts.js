@@ -1,0 +1,64 @@
+// Adds the newest verdicts to their table.
+import { feed, repeat } from "../feed.js";
+import { showProblem } from "../feed-problem.js";
+import { showTimes } from "../times.js";
+
+const EVERY_MS = 2000;
+const MOST_ROWS = 100;
+
+/** @param {HTMLElement} element */
+export function start(element) {
+  const body = /** @type {HTMLElement} */ (element.querySelector("tbody"));
+  const template = /** @type {HTMLTemplateElement} */ (element.querySelector("template"));
+  const nothing = /** @type {HTMLElement} */ (element.querySelector(".nothing"));
+  let number = Number(element.dataset.number);
+  repeat(async () => {
+    try {
+      const source = element.dataset.source ?? "";
+      const found = await feed(`${source}${source.includes("?") ? "&" : "?"}number=${number}`);
+      for (const verdict of found.verdicts.reverse()) {
+        number = Math.max(number, verdict.number);
+        body.prepend(rowOf(template, verdict));
+        nothing.hidden = true;
+      }
+      while (body.children.length > MOST_ROWS) body.lastElementChild?.remove();
+      showProblem(element, null);
+    } catch (error) {
+      showProblem(element, error);
+    }
+  }, EVERY_MS);
+}
+
+/** Returns a row with the values of a verdict. @param {HTMLTemplateElement} template @param {any} verdict */
+function rowOf(template, verdict) {
+  const row = /** @type {HTMLElement} */ (template.content.firstElementChild?.cloneNode(true));
+  const cell = (/** @type {string} */ name) => row.querySelector(`[data-cell="${name}"]`);
+  const put = (/** @type {string} */ name, /** @type {any} */ value) => {
+    const found = cell(name);
+    if (found) found.textContent = value === null ? "–" : String(value);
+  };
+  for (const name of ["epoch", "sequences", "offset", "client_id", "short", "meaning", "advice"]) put(name === "client_id" ? "client" : name, verdict[name]);
+  put("message", verdict.message ? `The client got: ${verdict.message}` : "");
+  const badge = cell("outcome")?.firstElementChild;
+  if (badge) {
+    badge.textContent = verdict.outcome;
+    badge.className = `badge ${verdict.outcome === "duplicate" ? "warn" : "bad"}`;
+  }
+  const time = document.createElement("time");
+  time.setAttribute("datetime", new Date(verdict.time_ms).toISOString());
+  cell("time")?.append(time);
+  link(cell("partition"), "/producers", { topic: verdict.topic, partition: verdict.partition }, `${verdict.topic}-${verdict.partition}`);
+  if (verdict.producer_id === null) put("producer", null);
+  else link(cell("producer"), "/producers/one", { topic: verdict.topic, partition: verdict.partition, id: verdict.producer_id }, String(verdict.producer_id));
+  showTimes(row);
+  return row;
+}
+
+/** @param {Element | null} cell @param {string} path @param {Record<string, any>} query @param {string} text */
+function link(cell, path, query, text) {
+  if (!cell) return;
+  const anchor = document.createElement("a");
+  anchor.href = `${path}?${new URLSearchParams(query)}`;
+  anchor.textContent = text;
+  cell.replaceChildren(anchor);
+}

@@ -1,0 +1,30 @@
+// The events of a strip as rows of a table: the strip's alternative in text.
+import { localTime } from "./times.js";
+
+const MOST_ROWS = 300;
+const MARKS = { accepted: "▮ accepted", duplicate: "◆ duplicate", refused: "✕ refused" };
+
+/** @param {string} text @param {string} [style] */
+function cell(text, style) {
+  const element = document.createElement("td");
+  element.textContent = text;
+  if (style) element.className = style;
+  return element;
+}
+
+/** Fills the body of a table, the newest event first. @param {HTMLElement} body @param {any[]} events */
+export function fillEvents(body, events) {
+  const rows = events.slice(-MOST_ROWS).reverse().map((event) => {
+    const row = document.createElement("tr");
+    const known = (/** @type {number | null} */ value) => (value === null || value < 0 ? "–" : String(value));
+    const sequences = event.first < 0 ? known(event.last) : `${event.first}–${event.last}`;
+    const kind = MARKS[/** @type {keyof typeof MARKS} */ (event.kind)] + (event.outcome ? ` with ${event.outcome}` : "");
+    row.append(cell(localTime(new Date(event.time)), "nowrap"), cell(kind, "event-kind"));
+    row.append(cell(sequences, "number"), cell(known(event.records), "number"), cell(known(event.offset), "number"), cell(known(event.epoch), "number"));
+    return row;
+  });
+  if (rows.length && rows.length !== Number(body.dataset.rows)) {
+    body.dataset.rows = String(rows.length);
+    body.replaceChildren(...rows);
+  }
+}

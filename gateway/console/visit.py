@@ -1,0 +1,139 @@
+"""A visit: one request of one person to a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Final, TypeVar
+
+from gateway.admin.remote.client_security import ClientSecurity
+from gateway.admin.remote.cluster import Cluster
+from gateway.admin.request import ControlError, Request
+from gateway.console.asking.rights import may_describe_cluster
+from gateway.console.console import Console
+
+CONFIRMED: Final = "confirmed"
+"""The field of a form with which the person confirms a change."""
+_LONGEST_NUMBER: Final = 20
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True)
+class Upload:
+    """A file that came with a form."""
+
+    file_name: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Visit:
+    """A request with all that a page may use.
+
+    `security` is how this person connects to the cluster, `user` the login name, empty without logins. `path` are the values in the
+    address, `query` those after the question mark, `form` those of a form that was sent; each name maps to its values.
+    """
+
+    console: Console
+    security: ClientSecurity
+    session_id: str
+    address: str
+    path: Mapping[str, str] = field(default_factory=dict)
+    query: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    form: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    uploads: Mapping[str, Upload] = field(default_factory=dict)
+
+    @property
+    def user(self) -> str:
+        """The name with which the person logged in; empty without logins."""
+        return self.security.username
+
+    @property
+    def is_confirmed(self) -> bool:
+        """Whether the person has confirmed the change."""
+        return self.text(CONFIRMED) == "yes"
+
+    @contextmanager
+    def cluster(self) -> Iterator[Cluster]:
+        """Yield the cluster, connected as the person. Raises ControlError, also in place of errors of kafka-python."""
+        with self.console.connections.lend(self.security) as cluster:
+            yield cluster
+
+    def ask_gateway(self, request: Request[A]) -> A:
+        """Return the answer of the metrics listener to a request of the control socket that only reads.
+
+        Raises ControlError without --metrics, and for a person who lacks the right to describe the cluster.
+        """
+        self.check_metrics()
+        assert self.console.listener is not None
+        return self.console.listener.view(request)
+
+    def ask_gateway_by_name(self, operation: str, **fields: Any) -> Any:
+        """Return the answer as `ask_gateway` does, as plain dictionaries and lists, for an operation without messages here."""
+        self.check_metrics()
+        assert self.console.listener is not None
+        return self.console.listener.view_named(operation, **fields)
+
+    def readiness(self) -> tuple[bool, str]:
+        """Return whether the gateway says that it is ready, and its words. Raises ControlError as `ask_gateway` does."""
+        self.check_metrics()
+        assert self.console.listener is not None
+        return self.console.listener.readiness()
+
+    def metrics_text(self) -> str:
+        """Return all metrics of the gateway as Prometheus' text. Raises ControlError as `ask_gateway` does."""
+        self.check_metrics()
+        assert self.console.listener is not None
+        return self.console.listener.metrics()
+
+    @property
+    def has_metrics(self) -> bool:
+        """Whether the console has the gateway's metrics listener."""
+        return self.console.listener is not None
+
+    def check_metrics(self) -> None:
+        """Raise ControlError without --metrics, and for a person who lacks the right to describe the cluster."""
+        if self.console.listener is None:
+            raise ControlError(
+                "only the gateway's metrics listener knows this; set seqgate.metrics.listener of the gateway, and start the console "
+                "with --metrics http://127.0.0.1:9644"
+            )
+        if self.user and not self._may_describe_cluster():
+            raise ControlError(
+                f"user {self.user} lacks the right to describe the cluster (DESCRIBE on CLUSTER); seqgate acls add gives rights"
+            )
+
+    def _may_describe_cluster(self) -> bool:
+        with self.cluster() as cluster:
+            return may_describe_cluster(cluster)
+
+    def text(self, name: str, default: str = "") -> str:
+        """Return a value of the path, or the last value of a field of the form or the query."""
+        if name in self.path:
+            return self.path[name]
+        for values in (self.form, self.query):
+            if values.get(name):
+                return values[name][-1]
+        return default
+
+    def number(self, name: str, default: int, lowest: int = 0, highest: int = (1 << 63) - 1) -> int:
+        """Return a field as an integer; `default` where it is missing or empty. Raises ControlError."""
+        text = self.text(name).strip()
+        return default if not text else _number(name, text, lowest, highest)
+
+    def optional_number(self, name: str, lowest: int = 0, highest: int = (1 << 63) - 1) -> int | None:
+        """Return a field as an integer; None where it is missing or empty. Raises ControlError."""
+        text = self.text(name).strip()
+        return None if not text else _number(name, text, lowest, highest)
+
+
+def _number(name: str, text: str, lowest: int, highest: int) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) < _LONGEST_NUMBER):
+        raise ControlError(f"{name} must be a number, not {text[:40]!r}")
+    number = int(text)
+    if not lowest <= number <= highest:
+        raise ControlError(f"{name} must be between {lowest} and {highest}, not {number}")
+    return number

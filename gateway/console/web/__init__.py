@@ -1,0 +1,1 @@
+"""HTTP: headers, templates, and the way from a request to a page and back."""

@@ -1,0 +1,100 @@
+"""The pages to log in and out."""
+
+from __future__ import annotations
+
+import math
+from typing import Final
+
+import anyio.to_thread
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from gateway.admin.request import ControlError
+from gateway.console.answers import View
+from gateway.console.security.sessions import new_id
+from gateway.console.visit import Visit
+from gateway.console.web.cookies import set_session_id
+from gateway.console.web.headers import NOT_STORED
+from gateway.console.web.places import Desk
+from gateway.console.web.visiting import FormRefused, Sent, form_of, stranger
+
+_SEE_OTHER: Final = 303
+_TOO_MANY: Final = 429
+_FORBIDDEN: Final = 403
+
+
+def login_routes(desk: Desk) -> list[Route]:
+    """Return the routes of the login."""
+
+    async def show(request: Request) -> Response:
+        return await _form(desk, request, stranger(desk.console, request, Sent()))
+
+    async def log_in(request: Request) -> Response:
+        try:
+            sent = await form_of(desk.console, request)
+        except FormRefused:
+            visit = stranger(desk.console, request, Sent())
+            return await _form(desk, request, visit, "The form was too old. Log in again.", _FORBIDDEN)
+        return await _log_in(desk, request, stranger(desk.console, request, sent))
+
+    async def log_out(request: Request) -> Response:
+        try:
+            await form_of(desk.console, request)
+        except FormRefused:
+            return RedirectResponse("/", _SEE_OTHER, headers=NOT_STORED)
+        visit = stranger(desk.console, request, Sent())
+        ended = desk.console.sessions.end(visit.session_id)
+        if ended is not None:
+            await anyio.to_thread.run_sync(desk.console.connections.forget, ended)
+        response = RedirectResponse("/login", _SEE_OTHER, headers=NOT_STORED)
+        set_session_id(response, request, desk.console.options, new_id())
+        return response
+
+    return [
+        Route("/login", show, methods=["GET"]),
+        Route("/login", log_in, methods=["POST"]),
+        Route("/logout", log_out, methods=["POST"]),
+    ]
+
+
+async def _form(
+    desk: Desk, request: Request, visit: Visit, error: str | None = None, status: int = 200
+) -> Response:
+    try:
+        needs_login = bool(await anyio.to_thread.run_sync(desk.console.way_in.mechanisms))
+    except ControlError as failed:
+        return desk.failed(request, visit, str(failed))
+    values = {
+        "error": error,
+        "to": _own_path(visit.text("to")),
+        "username": visit.text("username"),
+        "needs_login": needs_login,
+    }
+    return desk.sent(request, visit, View("login.html", values, status))
+
+
+async def _log_in(desk: Desk, request: Request, visit: Visit) -> Response:
+    username, password = visit.text("username").strip(), visit.text("password")
+    if not username or not password:
+        return await _form(desk, request, visit, "Give a user name and a password.")
+    limit = desk.console.login_limit
+    wait_s = limit.wait_s(username, visit.address)
+    if wait_s > 0:
+        sentence = f"There were too many failed logins. Try again in {math.ceil(wait_s)} s."
+        return await _form(desk, request, visit, sentence, _TOO_MANY)
+    try:
+        security = await anyio.to_thread.run_sync(desk.console.way_in.log_in, username, password)
+    except ControlError as error:
+        limit.count_failure(username, visit.address)
+        return await _form(desk, request, visit, str(error), _FORBIDDEN)
+    desk.console.sessions.end(visit.session_id)
+    response = RedirectResponse(_own_path(visit.text("to")), _SEE_OTHER, headers=NOT_STORED)
+    set_session_id(response, request, desk.console.options, desk.console.sessions.begin(security))
+    return response
+
+
+def _own_path(text: str) -> str:
+    """Return a path of this console; `/` in place of anything that may lead to another site."""
+    is_own = text.startswith("/") and not text.startswith(("//", "/\\")) and text.isprintable()
+    return text if is_own else "/"

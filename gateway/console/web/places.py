@@ -1,0 +1,204 @@
+"""Turns the addresses of pages into routes: runs the function of an address and sends its answer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from gateway.admin.request import ControlError
+from gateway.console.answers import Answer, Confirmation, Data, Download, Redirect, View
+from gateway.console.console import Console
+from gateway.console.page import Change, Feed, Function, Look, Page, Place
+from gateway.console.paths import address
+from gateway.console.security.tokens import FIELD
+from gateway.console.visit import CONFIRMED, Visit
+from gateway.console.web.cookies import set_session_id
+from gateway.console.web.headers import NOT_STORED
+from gateway.console.web.rendering import Renderer
+from gateway.console.web.visiting import FormRefused, LoginNeeded, Sent, form_of, stranger, visit_of
+from gateway.console.web.waiting import PATIENCE_S, Work
+
+NOTICE: Final = "notice"
+"""The field of an address with the id of a notice."""
+_SEE_OTHER: Final = 303
+_BAD_REQUEST: Final = 400
+_FORBIDDEN: Final = 403
+_UNAUTHORIZED: Final = 401
+
+Handler = Callable[[Request], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True)
+class Desk:
+    """The parts with which requests are answered."""
+
+    console: Console
+    renderer: Renderer
+    work: Work
+
+    def routes(self, pages: tuple[Page, ...]) -> list[Route]:
+        """Return the routes of all pages."""
+        return [self._route(place) for page in pages for place in page.places]
+
+    def _route(self, place: Place) -> Route:
+        match place:
+            case Look():
+                return Route(place.path, self._looking(place), methods=["GET"])
+            case Feed():
+                return Route(place.path, self._feeding(place), methods=["GET"])
+            case Change():
+                return Route(place.path, self._changing(place), methods=["POST"])
+
+    def _looking(self, place: Look) -> Handler:
+        async def look(request: Request) -> Response:
+            try:
+                visit = await visit_of(self.console, request, Sent())
+            except LoginNeeded:
+                return self.to_login(request)
+            except ControlError as error:
+                return self.failed(request, stranger(self.console, request, Sent()), str(error))
+            key = f"{visit.session_id} {visit.user} {request.url.path}?{request.url.query}"
+            try:
+                running = self.work.resume(key) or self.work.begin(lambda: place.function(visit))
+                done, _ = await asyncio.wait([asyncio.wrap_future(running.future)], timeout=PATIENCE_S)
+                if not done:
+                    self.work.keep(key, running)
+                    return self._waiting(request, visit, place, running.began)
+                return self.sent(request, visit, done.pop().result())
+            except ControlError as error:
+                return self.failed(request, visit, str(error))
+
+        return look
+
+    def _waiting(self, request: Request, visit: Visit, place: Look, began: float) -> Response:
+        waited_s = int(asyncio.get_running_loop().time() - began)
+        response = self._html(
+            request, visit, View("waiting.html", {"waits_for": place.waits_for, "waited_s": waited_s})
+        )
+        response.headers["Refresh"] = "1"
+        return response
+
+    def _feeding(self, place: Feed) -> Handler:
+        async def feed(request: Request) -> Response:
+            try:
+                visit = await visit_of(self.console, request, Sent())
+                answer = await self._answer(place.function, visit)
+            except LoginNeeded:
+                return _json({"error": "your session has ended; log in again"}, _UNAUTHORIZED)
+            except ControlError as error:
+                return _json({"error": str(error)}, _BAD_REQUEST)
+            return self.sent(request, visit, answer)
+
+        return feed
+
+    def _changing(self, place: Change) -> Handler:
+        async def change(request: Request) -> Response:
+            try:
+                sent = await form_of(self.console, request)
+                visit = await visit_of(self.console, request, sent)
+            except FormRefused:
+                sentence = "The form is too old or comes from another site. Open the page again, and send the form again."
+                return self.failed(
+                    request, stranger(self.console, request, Sent()), sentence, status=_FORBIDDEN
+                )
+            except LoginNeeded:
+                return self.to_login(request)
+            except ControlError as error:
+                return self.failed(request, stranger(self.console, request, Sent()), str(error))
+            try:
+                return self.sent(request, visit, await self._answer(place.function, visit))
+            except ControlError as error:
+                return self.failed(request, visit, str(error), status=_BAD_REQUEST)
+
+        return change
+
+    async def _answer(self, function: Function, visit: Visit) -> Answer:
+        return await asyncio.wrap_future(self.work.begin(lambda: function(visit)).future)
+
+    def sent(self, request: Request, visit: Visit, answer: Answer) -> Response:
+        """Return an answer as HTTP."""
+        match answer:
+            case View():
+                return self._html(request, visit, answer)
+            case Data():
+                return _json(answer.value)
+            case Redirect():
+                return self._redirect(visit, answer)
+            case Confirmation():
+                return self._html(request, visit, _question(request, visit, answer))
+            case Download():
+                return StreamingResponse(
+                    answer.chunks,
+                    media_type=answer.content_type,
+                    headers={
+                        "Content-Disposition": f'attachment; filename="{_file_name(answer.file_name)}"',
+                        **NOT_STORED,
+                    },
+                )
+
+    def _redirect(self, visit: Visit, answer: Redirect) -> Response:
+        path = answer.path
+        if answer.notice is not None:
+            notice_id = self.console.notices.keep(visit.session_id, answer.notice)
+            path += f"{'&' if '?' in path else '?'}{NOTICE}={notice_id}"
+        return RedirectResponse(path, _SEE_OTHER, headers=NOT_STORED)
+
+    def _html(self, request: Request, visit: Visit, view: View) -> HTMLResponse:
+        notice = self.console.notices.take(visit.session_id, request.query_params.get(NOTICE, ""))
+        text = self.renderer.page(view.template, view.values, visit, request.url.path, notice)
+        response = HTMLResponse(text, view.status, headers=NOT_STORED)
+        set_session_id(response, request, self.console.options, visit.session_id)
+        return response
+
+    def failed(
+        self,
+        request: Request,
+        visit: Visit,
+        sentence: str,
+        *,
+        status: int = 200,
+        title: str = "This did not work",
+    ) -> Response:
+        """Return the page that shows why a request failed."""
+        values = {"sentence": sentence, "title": title, "again": _path(request)}
+        return self._html(request, visit, View("failed.html", values, status))
+
+    def to_login(self, request: Request) -> Response:
+        """Lead the browser to the login page, and back afterwards."""
+        back = _path(request) if request.method == "GET" else "/"
+        return RedirectResponse(address("/login", to=back), _SEE_OTHER, headers=NOT_STORED)
+
+
+def _path(request: Request) -> str:
+    """Return the path of a request with its query."""
+    return f"{request.url.path}?{request.url.query}" if request.url.query else request.url.path
+
+
+def _question(request: Request, visit: Visit, asked: Confirmation) -> View:
+    """Return the page that asks for a confirmation; its form sends the same fields again."""
+    kept = [
+        (name, value)
+        for name, values in visit.form.items()
+        for value in values
+        if name not in {FIELD, CONFIRMED, "typed"}
+    ]
+    values: Mapping[str, Any] = {"asked": asked, "kept": kept, "target": request.url.path}
+    return View("confirmation.html", values)
+
+
+def _json(value: Any, status: int = 200) -> Response:
+    return Response(msgspec.json.encode(value), status, headers=NOT_STORED, media_type="application/json")
+
+
+def _file_name(text: str) -> str:
+    """Return a name that is safe in a header and on a disk."""
+    return "".join(
+        letter if letter.isascii() and (letter.isalnum() or letter in "._-") else "_" for letter in text
+    )

@@ -1,0 +1,84 @@
+"""Runs the console of `seqgate serve --console` as a process beside the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from typing import Final
+
+from gateway.homes.home import StartFailed
+
+logger = logging.getLogger(__name__)
+
+LISTEN: Final = "127.0.0.1:8080"
+"""The address of the console, unless another program has its port."""
+ANY_PORT: Final = "127.0.0.1:0"
+STOP_TIMEOUT_S: Final = 5.0
+_NEEDED: Final = ("starlette", "uvicorn", "jinja2")
+
+
+def check_installed() -> None:
+    """Check that the packages of the console are there, before the gateway starts. Raises StartFailed."""
+    for package in _NEEDED:
+        if find_spec(package) is None:
+            raise StartFailed(
+                f"the package {package}, which --console needs, is not installed; run: pip install 'seqgate[console]'"
+            )
+
+
+class ConsoleProcess:
+    """The console of one gateway. The gateway serves on without it when it ends by itself."""
+
+    def __init__(self, bootstrap: str, metrics_url: str) -> None:
+        """Take the addresses of the gateway that the console shows."""
+        self._options = ("--bootstrap", bootstrap, "--metrics", metrics_url)
+        self._process: asyncio.subprocess.Process | None = None
+        self._watching: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Start the console, which prints its address when it answers."""
+        listen = LISTEN if await _is_free(LISTEN) else ANY_PORT
+        command: Sequence[str] = (
+            sys.executable,
+            "-P",  # a folder called gateway in the working directory is not the package
+            "-m",
+            "gateway",
+            "console",
+            "--listen",
+            listen,
+            *self._options,
+        )
+        self._process = await asyncio.create_subprocess_exec(*command, stdin=asyncio.subprocess.DEVNULL)
+        self._watching = asyncio.create_task(self._watch(self._process))
+
+    async def stop(self) -> None:
+        """End the console, and wait for its end."""
+        if self._process is None or self._watching is None:
+            return
+        self._watching.cancel()
+        with contextlib.suppress(ProcessLookupError):
+            self._process.terminate()
+            try:
+                await asyncio.wait_for(self._process.wait(), STOP_TIMEOUT_S)
+            except TimeoutError:
+                self._process.kill()
+                await self._process.wait()
+
+    async def _watch(self, process: asyncio.subprocess.Process) -> None:
+        code = await process.wait()
+        logger.warning("the console has ended with exit code %d; the gateway serves on without it", code)
+
+
+async def _is_free(address: str) -> bool:
+    """Return whether nobody listens on an address."""
+    host, _, port = address.rpartition(":")
+    try:
+        _, writer = await asyncio.open_connection(host, int(port))
+    except OSError:
+        return True
+    writer.close()
+    return False

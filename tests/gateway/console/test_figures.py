@@ -1,0 +1,115 @@
+"""Figures for charts: read from metrics, turned into rates, kept in a ring."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.admin.request import ControlError
+from gateway.console.metrics.end_offsets import new_records
+from gateway.console.metrics.exposition import buckets, quantile, samples
+from gateway.console.metrics.history import MOST_SERIES, History
+from gateway.console.metrics.listener import MetricsListener
+from gateway.console.metrics.rates import (
+    BYTES_IN,
+    DUPLICATES,
+    PRODUCE_P99,
+    RECORDS,
+    REFUSALS,
+    Reading,
+    figures,
+)
+from gateway.console.metrics.watches import MOST_WATCHES, Watches
+from tests.support.metrics_stub import metrics_stub
+
+TEXT = """\
+# TYPE seqgate_topic_records_total counter
+seqgate_topic_records_total{topic="a"} 10
+seqgate_topic_records_total{topic="b"} 5
+seqgate_producer_refused_batches_total{error="INVALID_PRODUCER_EPOCH"} 1
+seqgate_producer_refused_batches_total{error="OUT_OF_ORDER_SEQUENCE_NUMBER"} 2
+seqgate_request_duration_seconds_bucket{api="Produce",le="0.001"} 50
+seqgate_request_duration_seconds_bucket{api="Produce",le="+Inf"} 100
+seqgate_request_duration_seconds_bucket{api="Fetch",le="+Inf"} 7
+seqgate_unknown_total 99
+"""
+
+
+def test_only_the_wanted_metrics_are_read() -> None:
+    found = samples(TEXT)
+    assert sum(sample.value for sample in found if sample.name == "seqgate_topic_records_total") == 15
+    assert not any("unknown" in sample.name for sample in found)
+    assert buckets(found, "seqgate_request_duration_seconds", api="Produce") == {0.001: 50, float("inf"): 100}
+
+
+def test_counters_become_rates_and_a_restart_counts_from_zero() -> None:
+    before = Reading(10.0, {"seqgate_topic_records_total": 100, "seqgate_topic_bytes_total": 1000})
+    after = Reading(12.0, {"seqgate_topic_records_total": 300, "seqgate_topic_bytes_total": 50})
+    found = figures(before, after)
+    assert (found[RECORDS], found[BYTES_IN]) == (100, 25)
+    assert found[PRODUCE_P99] is None
+    assert DUPLICATES not in found
+
+
+def test_labels_are_summed() -> None:
+    found = figures(Reading(0.0), Reading.of(1.0, samples(TEXT)))
+    assert (found[RECORDS], found[REFUSALS]) == (15, 3)
+
+
+@pytest.mark.parametrize(
+    ("after", "share", "value"),
+    [
+        ({0.001: 50, 0.002: 100, float("inf"): 100}, 0.75, 0.0015),
+        ({0.001: 0, float("inf"): 10}, 0.99, 0.001),
+        ({0.001: 0, float("inf"): 0}, 0.99, None),
+        ({}, 0.99, None),
+    ],
+)
+def test_a_quantile_lies_inside_its_bucket(
+    after: dict[float, float], share: float, value: float | None
+) -> None:
+    assert quantile({}, after, share) == value
+
+
+def test_a_series_that_begins_late_has_gaps_before() -> None:
+    history = History(points=3)
+    history.add(1, {"a": 1.0})
+    history.add(2, {"a": 2.0, "b": 5.0})
+    assert history.since(0, ["a", "b", "c"]) == (
+        [1, 2],
+        {"a": [1.0, 2.0], "b": [None, 5.0], "c": [None, None]},
+    )
+    assert history.since(1, ["a"]) == ([2], {"a": [2.0]})
+    for time_ms in (3, 4, 5):
+        history.add(time_ms, {"a": 0.0})
+    assert history.since(0, ["a", "b"]) == ([3, 4, 5], {"a": [0.0] * 3, "b": [None] * 3})
+
+
+def test_series_and_watches_are_bounded() -> None:
+    history = History(points=2)
+    history.add(1, {str(number): 1.0 for number in range(MOST_SERIES + 10)})
+    assert sum(history.last(str(number)) is not None for number in range(MOST_SERIES + 10)) == MOST_SERIES
+    watches = Watches()
+    for number in range(MOST_WATCHES + 5):
+        watches.history(f"group {number}", dict)
+    assert len(watches.due()) == MOST_WATCHES
+
+
+def test_new_partitions_count_with_their_next_reading() -> None:
+    assert new_records({("a", 0): 5}, {("a", 0): 9, ("a", 1): 100}) == 4
+    assert new_records({("a", 0): 9}, {("a", 0): 5}) == 0
+
+
+def test_the_listener_is_asked_and_its_refusals_are_sentences() -> None:
+    with metrics_stub() as stub:
+        listener = MetricsListener(stub.url)
+        stub.views["verdicts"] = {"rows": []}
+        assert listener.view_named("verdicts", topic="a", partition=0, producer_id=None) == {"rows": []}
+        assert stub.asked == [("verdicts", {"topic": "a", "partition": "0"})]
+        with pytest.raises(ControlError, match="no operation lost"):
+            listener.view_named("lost")
+        stub.ready = (503, "starting")
+        assert listener.readiness() == (False, "starting")
+    with pytest.raises(ControlError, match=r"does not answer: .*; set seqgate\.metrics\.listener"):
+        listener.metrics()
+    with pytest.raises(ValueError, match="must be a URL"):
+        MetricsListener("ftp://x")

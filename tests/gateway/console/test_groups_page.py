@@ -1,0 +1,174 @@
+"""The list of groups, and the page of one group."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.console.asking import group_list
+from tests.conftest import AS_THE_PEER
+from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
+from tests.support.gateway_process import GatewayProcess, free_port
+from tests.support.group_members import (
+    commit_offsets,
+    hold_offset,
+    join_share_group,
+    join_streams_group,
+    member,
+    send_offsets,
+)
+from tests.support.wire import Wire
+from tests.system.commands.clients import create_topic, next_producer_id, produce
+
+NASTY = "<script>alert(1)</script>\"'&\u202egro\nup"
+RECORDS = 10
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    """A gateway with the topics `orders` (ten records in partition 0) and `returns`, and with a metrics listener."""
+    settings = {**AS_THE_PEER, "seqgate.metrics.listener": f"127.0.0.1:{free_port()}"}
+    with GatewayProcess(tmp_path_factory.mktemp("groups") / "data", settings=settings) as process:
+        create_topic(process.bootstrap, "orders", 2)
+        create_topic(process.bootstrap, "returns", 1)
+        produce(process.bootstrap, "orders", 0, next_producer_id(process.bootstrap), 0, RECORDS)
+        yield process
+
+
+@pytest.fixture(scope="module")
+def console(gateway: GatewayProcess) -> Iterator[ConsoleClient]:
+    url = f"http://{gateway.settings['seqgate.metrics.listener']}"
+    with console_client(gateway.bootstrap, metrics_url=url) as client:
+        yield client
+
+
+def fresh(console: ConsoleClient) -> None:
+    """Let the console forget the list of groups that it has kept for some seconds."""
+    group_list.group_lists.forget()
+    group_list.figures.forget()
+
+
+def test_groups_of_all_kinds_are_listed(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "kind-simple", "orders", {0: 4, 1: 0})
+    with (
+        member(gateway.bootstrap, "kind-classic", "orders"),
+        member(gateway.bootstrap, "kind-consumer", "orders", protocol="consumer"),
+        Wire(gateway.bootstrap) as share,
+        Wire(gateway.bootstrap) as streams,
+    ):
+        join_share_group(share, "kind-share", "orders", "desk-1")
+        join_streams_group(streams, "kind-streams", "orders", "app-1")
+        fresh(console)
+        page = text_of(console.page("/groups?filter=KIND-"))
+        assert "kind-classic classic Stable 1 0 0" in page
+        assert "kind-consumer consumer Stable 1 0 0" in page
+        assert "kind-share share Stable 1" in page
+        assert "kind-streams streams" in page
+        assert "kind-simple simple Empty 0 2 6" in page
+        listed = text_of(console.page("/groups?filter=kind-&kind=share"))
+        assert "kind-share" in listed
+        assert "kind-classic" not in listed
+        by_lag = console.page("/groups?filter=kind-&sort=-lag")
+        assert by_lag.index(">kind-simple<") < by_lag.index(">kind-classic<")
+        for kind, host in (
+            ("classic", "reader"),
+            ("consumer", "reader"),
+            ("share", "wire"),
+            ("streams", "wire"),
+        ):
+            found = text_of(console.page(f"/groups/view?group=kind-{kind}"))
+            assert f"Type {kind}" in found
+            assert host in found
+            assert "127.0.0.1" in found
+    assert "No group matches" in text_of(console.page("/groups?filter=kind-&state=NoSuchState"))
+
+
+def test_one_group_shows_offsets_members_and_links(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "shown", "orders", {0: 4})
+    commit_offsets(gateway.bootstrap, "shown", "returns", {0: 0})
+    with member(gateway.bootstrap, "shown", "orders", client_id="till <b>7</b>"):
+        page = console.page("/groups/view?group=shown")
+        assert title_of(page) == '<span class="kind">Group</span> shown'
+        assert "orders 0 4 0 10 6" in text_of(page)
+        assert 'href="/records/orders?partition=0&amp;offset=4"' in page
+        assert "till &lt;b&gt;7&lt;/b&gt;" in page
+        assert "<b>7</b>" not in page
+        only = text_of(console.page("/groups/view?group=shown&topic=returns")).partition("Partitions topic")[
+            2
+        ]
+        assert "orders 0 4" not in only
+    assert "there is no group show; the nearest name is shown" in text_of(
+        console.page("/groups/view?group=show")
+    )
+
+
+def test_the_groups_of_a_topic(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "of-orders", "orders", {0: 1})
+    commit_offsets(gateway.bootstrap, "of-returns", "returns", {0: 0})
+    fresh(console)
+    page = text_of(console.page("/groups?topic=returns"))
+    assert "of-returns" in page
+    assert "of-orders" not in page
+
+
+def test_names_are_text_and_never_html(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, NASTY, "orders", {0: 1})
+    fresh(console)
+    path = "/groups/view?group=%3Cscript%3Ealert(1)%3C%2Fscript%3E%22%27%26%E2%80%AEgro%0Aup"
+    reset = path.replace("view", "reset")
+    for address in ("/groups", path, reset, f"{reset}&target=earliest"):
+        main = console.page(address).partition("<main")[2]
+        assert "<script>" not in main, address
+        assert "&lt;script&gt;alert(1)" in main, address
+    assert path.replace("(", "%28").replace(")", "%29") in console.page("/groups")
+
+
+def test_offsets_of_open_transactions(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    with Wire(gateway.bootstrap) as wire:
+        producer = hold_offset(wire, "till", "held", "orders", 7)
+        assert "orders 0 7 till" in text_of(console.page("/groups/view?group=held"))
+        wire.call("end_txn", 3, transactional_id="till", committed=True, **producer)
+
+
+def test_the_lag_is_sampled_while_somebody_looks(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "lags", "orders", {0: 3})
+    feed = "/api/groups/lag?group=lags&topic=orders"
+    assert console.data(feed)["series"]["lag"] == []
+    console.console.sampler.sample()
+    with Wire(gateway.bootstrap) as wire:
+        send_offsets(wire, "lags", "orders", {0: 9})
+    console.console.sampler.sample()
+    found = console.data(feed)
+    assert 7.0 in found["series"]["lag"]
+    assert found["series"]["topic:orders"][-1] == 1.0
+
+
+def test_a_group_with_members_stays(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    with member(gateway.bootstrap, "stays", "orders"):
+        refused = console.send("/groups/delete", {"group": "stays"}, status=400)
+        assert "group stays is in use: state Stable; stop its consumers" in text_of(refused)
+
+
+def test_a_group_is_deleted_after_its_name_was_typed(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "old", "orders", {0: 1})
+    asked = console.send("/groups/delete", {"group": "old"})
+    assert "Delete group old?" in asked
+    again = console.send("/groups/delete", {"group": "old", "confirmed": "yes", "typed": "ol"})
+    assert "Delete group old?" in again
+    done = console.confirmed("/groups/delete", {"group": "old"}, typed="old")
+    assert "Group old is deleted." in done
+    assert "there is no group old" in text_of(console.page("/groups/view?group=old"))
+
+
+def test_a_group_that_nobody_can_type_is_deleted(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "two\nlines", "orders", {0: 1})
+    done = console.confirmed("/groups/delete", {"group": "two\nlines"}, typed="delete")
+    assert "is deleted." in text_of(done)
+
+
+def test_a_wrong_token_deletes_nothing(console: ConsoleClient, gateway: GatewayProcess) -> None:
+    commit_offsets(gateway.bootstrap, "guarded", "orders", {0: 1})
+    fields = {"group": "guarded", "confirmed": "yes", "typed": "guarded"}
+    console.send("/groups/delete", fields, token="0" * 64, status=403)
+    assert "orders 0 1" in text_of(console.page("/groups/view?group=guarded"))

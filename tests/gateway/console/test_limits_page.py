@@ -1,0 +1,36 @@
+"""The page of limits."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.console.metrics.exposition import Sample
+from gateway.console.pages.limits import MOST, USED, Limit, limits_of
+from gateway.metrics.subjects import limits as shown
+
+
+def sample(name: str, setting: str, value: float) -> Sample:
+    return Sample(name, {"setting": setting}, value)
+
+
+def test_the_nearest_limit_comes_first_and_those_without_a_limit_last() -> None:
+    found = limits_of(
+        [
+            sample(USED, "a.max", 1),
+            sample(USED, "b.bytes", 90),
+            sample(USED, "c.max", 1_000_000),
+            sample(MOST, "a.max", 10),
+            sample(MOST, "b.bytes", 100),
+        ]
+    )
+    assert found == [Limit("b.bytes", 90, 100), Limit("a.max", 1, 10), Limit("c.max", 1_000_000, None)]
+    assert [(limit.is_near, limit.is_bytes) for limit in found] == [
+        (True, True),
+        (False, False),
+        (False, False),
+    ]
+
+
+@pytest.mark.parametrize(("name", "metric"), [(USED, shown.USED), (MOST, shown.MOST)])
+def test_the_names_are_those_that_a_gateway_shows(name: str, metric: object) -> None:
+    assert getattr(metric, "name", None) == name

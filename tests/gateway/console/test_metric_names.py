@@ -1,0 +1,16 @@
+"""The metrics that the charts read are those that a gateway shows."""
+
+from __future__ import annotations
+
+import pytest
+
+from gateway.console.metrics.exposition import WANTED
+from gateway.metrics.metric import Kind
+from gateway.metrics.table import METRICS
+
+
+@pytest.mark.parametrize("name", WANTED)
+def test_the_gateway_shows_the_metric(name: str) -> None:
+    family = name.removesuffix("_bucket")
+    assert family in METRICS
+    assert (METRICS[family].kind is Kind.HISTOGRAM) == name.endswith("_bucket")

@@ -1,0 +1,128 @@
+"""Chromium for tests of the console: a browser that asks nobody but the console, and axe-core in its pages."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from tests.support.setup_peers import axe_core, chromium_program
+
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+)
+WIDE = (1280, 900)
+NARROW = (390, 844)
+TIMEOUT_MS = 20_000
+SCREENSHOTS = "CONSOLE_SCREENSHOTS"
+"""The variable of the environment with a directory for the pictures of the docs; without it tests keep none."""
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """Yield a browser."""
+    program = chromium_program()
+    assert program is not None, "Chromium is missing; run: make peers"
+    expect.set_options(timeout=TIMEOUT_MS)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=list(FLAGS))
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+class Watched:
+    """A page of the browser that notes scripts' errors and requests to other hosts."""
+
+    def __init__(self, page: Page, base: str) -> None:
+        self.page = page
+        self._base = base
+        self.errors: list[str] = []
+        self.foreign: list[str] = []
+        page.set_default_timeout(TIMEOUT_MS)
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.on("console", lambda message: self._note(message.type, message.text))
+        page.on("request", lambda request: self._ask(request.url))
+
+    def _note(self, kind: str, text: str) -> None:
+        if kind in {"error", "warning"}:
+            self.errors.append(text)
+
+    def _ask(self, url: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme in {"http", "https"} and parts.netloc != urlsplit(self._base).netloc:
+            self.foreign.append(url)
+
+    def open(self, path: str) -> Page:
+        """Open a page of the console, and wait until it no longer says that it waits."""
+        self.page.goto(self._base + path)
+        self.page.wait_for_selector("main:not(:has(.waiting))")
+        self.page.wait_for_load_state()  # a page that came after "waiting" runs its scripts now
+        return self.page
+
+    def check(self) -> None:
+        """Fail on a script's error, on a request to another host, and on what axe-core finds."""
+        faults = [*self.errors, *self.foreign, *accessibility_faults(self.page)]
+        assert not faults, "\n".join(faults)
+
+    @property
+    def keeps_pictures(self) -> bool:
+        """Whether the environment names a directory for pictures."""
+        return SCREENSHOTS in os.environ
+
+    def picture(self, name: str) -> None:
+        """Keep a picture for the docs, where the environment names a directory."""
+        folder = os.environ.get(SCREENSHOTS)
+        if folder:
+            self.page.screenshot(path=Path(folder) / f"{name}.png")
+
+    def pictures(self, name: str) -> None:
+        """Keep a picture for the docs in each colour scheme: NAME.png and NAME-dark.png."""
+        self.picture(name)
+        if self.keeps_pictures:
+            self.page.emulate_media(color_scheme="dark")
+            self.picture(f"{name}-dark")
+            self.page.emulate_media(color_scheme="light")
+
+
+@contextmanager
+def watched(
+    browser: Browser, base: str, *, dark: bool = False, size: tuple[int, int] = WIDE
+) -> Iterator[Watched]:
+    """Yield a page in a browser profile of its own."""
+    context = browser.new_context(
+        viewport={"width": size[0], "height": size[1]},
+        color_scheme="dark" if dark else "light",
+        reduced_motion="reduce",
+        timezone_id="Europe/Berlin",
+        locale="en-GB",
+    )
+    try:
+        yield Watched(context.new_page(), base)
+    finally:
+        context.close()
+
+
+def accessibility_faults(page: Page) -> list[str]:
+    """Return what axe-core finds wrong with a page, one line for each element."""
+    page.evaluate(axe_core().read_text(encoding="utf-8"))
+    found: Any = page.evaluate("async () => (await axe.run()).violations")
+    return [
+        f"{fault['id']} ({fault['impact']}): {fault['help']}: {json.dumps(node['target'])} {node['html'][:200]}"
+        for fault in found
+        for node in fault["nodes"]
+    ]

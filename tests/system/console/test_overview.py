@@ -1,0 +1,108 @@
+"""The overview in a browser: figures over time, and what is wrong first."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import pytest
+from playwright.sync_api import Browser, expect
+
+from gateway.admin.client import ask
+from gateway.admin.status.messages import StatusRequest
+from tests.support.chromium import NARROW, TIMEOUT_MS, watched
+from tests.support.console_process import console_process
+from tests.support.gateway_process import GatewayProcess
+from tests.support.metrics_stub import MetricsStub, metrics_stub
+
+
+def status_of(gateway: GatewayProcess) -> Any:
+    """Return the status of a gateway, as its metrics listener would."""
+    return msgspec.to_builtins(ask(gateway.data_dir, StatusRequest()))
+
+
+def metrics(seconds: int) -> str:
+    """Return the metrics of a gateway that has run for some seconds."""
+    buckets = "".join(
+        f'seqgate_request_duration_seconds_bucket{{api="Produce",le="{bound}"}} {count * seconds}\n'
+        for bound, count in (("0.001", 90), ("0.002", 100), ("+Inf", 100))
+    )
+    return (
+        f'seqgate_topic_records_total{{topic="orders"}} {1000 * seconds}\n'
+        f'seqgate_topic_bytes_total{{topic="orders"}} {1024 * 1024 * seconds}\n'
+        f"seqgate_producer_duplicate_batches_total {seconds}\n"
+        f'seqgate_producer_refused_batches_total{{error="INVALID_PRODUCER_EPOCH"}} {2 * seconds}\n'
+        f"seqgate_connections 7\n{buckets}"
+    )
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[MetricsStub]:
+    with metrics_stub() as listener:
+        yield listener
+
+
+@pytest.fixture(scope="module")
+def base(
+    gateway: GatewayProcess, stub: MetricsStub, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    folder = tmp_path_factory.mktemp("process")
+    with console_process(folder, gateway.bootstrap, "--metrics", stub.url) as address:
+        yield address
+
+
+def counted(passed_s: float) -> int:
+    """Return a count that grows faster and slower."""
+    return int(30 * passed_s - 40 * math.cos(passed_s / 4)) + 50
+
+
+def test_a_picture_of_the_overview(
+    browser: Browser, base: str, stub: MetricsStub, gateway: GatewayProcess
+) -> None:
+    """Keep a picture with figures that move, where pictures are kept."""
+    begin = time.monotonic()
+    stub.metrics = lambda: metrics(counted(time.monotonic() - begin))
+    stub.views["status"] = status_of(gateway)
+    with watched(browser, base) as window:
+        page = window.open("/")
+        expect(page.get_by_text("Producer ids left")).to_be_visible()
+        expect(page.get_by_text("Nothing is wrong")).to_be_visible()
+        if window.keeps_pictures:
+            page.wait_for_selector('figure[data-points="24"]', timeout=90_000)
+        window.pictures("console-overview")
+    del stub.views["status"]
+
+
+def test_charts_show_figures_per_second(browser: Browser, base: str, stub: MetricsStub) -> None:
+    with watched(browser, base) as window:
+        page = window.open("/")
+        chart = page.locator("figure").filter(has_text="Records stored/s")
+        seconds = itertools.count(10, 100)
+        stub.metrics = lambda: metrics(next(seconds))
+        expect(chart.locator("canvas")).to_be_visible()
+        expect(chart.locator("output")).to_have_text(re.compile(r"^[\d,.]*[1-9]"))
+        refusals = page.locator("figure").filter(has_text="Duplicates and refusals")
+        expect(refusals.locator("output")).to_have_text(
+            re.compile(r"duplicates [\d,.]*[1-9].* refused [\d,.]*[1-9]")
+        )
+        latency = page.locator("figure").filter(has_text="Produce time")
+        expect(latency.locator("output")).to_have_text("1.9 ms")
+        window.check()
+
+
+def test_what_is_wrong_stands_first_also_on_an_open_page(
+    browser: Browser, base: str, stub: MetricsStub
+) -> None:
+    with watched(browser, base, size=NARROW) as window:
+        page = window.open("/")
+        stub.ready = (503, "a flush failed")
+        first = page.get_by_role("region", name="What is wrong").locator(".notice").first
+        expect(first).to_contain_text("a flush failed", timeout=TIMEOUT_MS)
+        expect(page.get_by_text("Nothing is wrong")).to_be_hidden()
+        window.check()
+    stub.ready = (200, "ready")
