@@ -1,0 +1,1 @@
+"""`seqgate faults`: orders faults from a gateway that runs with --test-control."""

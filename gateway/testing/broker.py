@@ -1,0 +1,130 @@
+"""A broker in a thread of a test's own process, on a free port.
+
+with Broker() as broker:
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Self
+
+from gateway.config import load_config
+from gateway.testing.broker_thread import BrokerThread
+from gateway.testing.clock import BrokerClock
+from gateway.testing.data_directory import DataDirectory, bootstrap_of
+from gateway.testing.exactly_once import explain_differences
+from gateway.testing.settings import SETTINGS
+from gateway.testing.stored import StoredProducer, StoredRecord
+
+
+class Broker:
+    """A broker with one data directory. It can be stopped and started again, and keeps its port and its data.
+
+    `faults` lets requests fail, `clock` moves its time. Call all methods from threads of the test.
+    """
+
+    def __init__(self, directory: Path | None = None, settings: Mapping[str, str] | None = None) -> None:
+        """Prepare the broker; `settings` override SETTINGS. Raises ConfigError for a wrong setting.
+
+        Without a `directory` the data is in a temporary one, which `close` removes.
+        """
+        self._data = DataDirectory(directory)
+        chosen = {"listeners": "PLAINTEXT://127.0.0.1:0", **SETTINGS, **(settings or {})}
+        config = load_config(None, {}, [f"{name}={value}" for name, value in chosen.items()])
+        self._thread = BrokerThread(config, lambda: self._data.path)
+        self._inside = self._thread.faulty.inside
+        self.faults = self._thread.faulty.faults
+        self.clock = BrokerClock(self._thread.advance)
+
+    @property
+    def directory(self) -> Path:
+        """The data directory."""
+        return self._data.path
+
+    @property
+    def bootstrap(self) -> str:
+        """The address for clients, HOST:PORT. Raises RuntimeError before the first start."""
+        return bootstrap_of(self._thread.port)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the broker is started."""
+        return self._thread.is_running
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # --- its life
+
+    def start(self) -> None:
+        """Start, and return when clients can connect. Raises StartFailed; RuntimeError if the broker runs already."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Stop cleanly, and return when all data is written; a stopped broker stays stopped. Raises what the stop raises."""
+        self._thread.stop()
+
+    def restart(self) -> None:
+        """Stop cleanly and start again, on the same port with the same data. Faults stay."""
+        self.stop()
+        self.start()
+
+    def kill(self) -> None:
+        """End at once, as kill -9 does: what was written stays, connections break. `start` recovers the data."""
+        self._thread.kill()
+
+    def power_cut(self) -> None:
+        """End at once, and lose every record that was not flushed, as when the machine loses its power.
+
+        With SETTINGS nothing is flushed before an answer. Set `log.flush.interval.messages` to "1" for a broker that loses no
+        acknowledged record. Raises RuntimeError if the broker does not run.
+        """
+        self._thread.power_cut()
+
+    def reset(self) -> None:
+        """Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker keeps its port; connections break."""
+        self._thread.reset()
+
+    def close(self) -> None:
+        """Stop, and remove a temporary directory."""
+        try:
+            self.stop()
+        finally:
+            self._data.remove_temporary()
+
+    # --- looking inside
+
+    def create_topic(self, name: str, partitions: int = 1, configs: Mapping[str, str] | None = None) -> None:
+        """Create a topic. Raises ValueError if the broker refuses it, for example because it exists already."""
+        self._thread.run(lambda: self._inside.create_topic(name, partitions, configs or {}))
+
+    def topics(self) -> list[str]:
+        """Return the names of the topics, internal ones left out."""
+        return self._thread.run(self._inside.topics)
+
+    def records(self, topic: str) -> list[StoredRecord]:
+        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no such topic."""
+        return self._thread.run(lambda: self._inside.records(topic))
+
+    def producers(self, topic: str) -> list[StoredProducer]:
+        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no such topic."""
+        return self._thread.run(lambda: self._inside.producers(topic))
+
+    def groups(self) -> dict[str, str]:
+        """Return the state of each group, by its id."""
+        return self._thread.run(self._inside.groups)
+
+    def assert_exactly_once(self, topic: str, expected: Iterable[bytes | None]) -> None:
+        """Check that the topic holds these values, each exactly once, in each partition in the order in which they were sent.
+
+        Raises AssertionError, which names the lost, doubled, unexpected and reordered records.
+        """
+        complaint = explain_differences(self.records(topic), expected)
+        if complaint is not None:
+            raise AssertionError(f"topic {topic}: {complaint}")

@@ -1,0 +1,277 @@
+"""The requests of the test control: a method, a path with names in braces, and the function that answers."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final, Literal, TypeVar
+from urllib.parse import unquote
+
+import msgspec
+
+from gateway.testing.broken_parts import BrokenParts
+from gateway.testing.broker_thread import BrokerThread
+from gateway.testing.control import values
+from gateway.testing.control.orders import Order, Orders
+from gateway.testing.exactly_once import explain_differences
+from gateway.testing.inside import Inside
+
+T = TypeVar("T")
+
+
+class NewTopic(msgspec.Struct, forbid_unknown_fields=True):
+    """A topic to create."""
+
+    name: str
+    partitions: int = 1
+    configs: dict[str, str] = {}
+
+
+class Advance(msgspec.Struct, forbid_unknown_fields=True):
+    """A time by which to move the clock."""
+
+    days: float = 0
+    hours: float = 0
+    minutes: float = 0
+    seconds: float = 0
+    milliseconds: float = 0
+
+
+class Restart(msgspec.Struct, forbid_unknown_fields=True):
+    """The way in which the broker ends before it starts again."""
+
+    after: Literal["stop", "kill", "power_cut"] = "stop"
+
+
+class Expected(msgspec.Struct, forbid_unknown_fields=True):
+    """The values of a topic in the order in which they were sent."""
+
+    values: list[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What a route works on."""
+
+    broker: BrokerThread
+    orders: Orders
+    names: Sequence[str]
+    body: bytes
+
+    @property
+    def inside(self) -> Inside:
+        """The look into the gateway, for `run`."""
+        return self.broker.faulty.inside
+
+    @property
+    def parts(self) -> BrokenParts:
+        """The parts that can be broken, for `run`."""
+        return self.broker.faulty.parts
+
+    def run(self, work: Callable[[], Awaitable[T]]) -> T:
+        """Run a coroutine in the broker's event loop. Raises NotNow if the broker does not run."""
+        return self.broker.run(work)
+
+    @property
+    def name(self) -> str:
+        """The first name in the path."""
+        return self.names[0]
+
+    @property
+    def number(self) -> int:
+        """The first name in the path, which must be a number. Raises LookupError."""
+        if not self.name.isdecimal():
+            raise LookupError(f"{self.name!r} is no number")
+        return int(self.name)
+
+    def read(self, kind: type[T]) -> T:
+        """Return the body. Raises ValueError."""
+        return msgspec.json.decode(self.body or b"{}", type=kind)
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """One kind of request; `body` is the type of its JSON. `answer` waits for the broker, in a thread that may wait."""
+
+    method: str
+    path: str
+    does: str
+    answer: Callable[[Asked], Any]
+    body: type[Any] | None = None
+
+    def match(self, method: str, path: str) -> list[str] | None:
+        """Return the names in the path of a request; None for a request of another route."""
+        own, given = self.path.split("/"), path.split("/")
+        if method != self.method or len(own) != len(given):
+            return None
+        names = []
+        for mine, other in zip(own, given, strict=True):
+            if mine.startswith("{"):
+                names.append(unquote(other))
+            elif mine != other:
+                return None
+        return names
+
+
+def _broker(asked: Asked) -> Any:
+    return {"bootstrap": asked.broker.advertised, "pid": os.getpid(), "running": asked.broker.is_running}
+
+
+def _order(asked: Asked) -> Any:
+    return asked.orders.place(asked.read(Order)).as_row()
+
+
+def _list(asked: Asked) -> Any:
+    return [each.as_row() for each in asked.orders.all()]
+
+
+def _one(asked: Asked) -> Any:
+    return asked.orders.get(asked.number).as_row()
+
+
+def _end(asked: Asked) -> Any:
+    return asked.orders.end(asked.number).as_row()
+
+
+def _end_all(asked: Asked) -> Any:
+    ended = _list(asked)
+    asked.orders.end_all()
+    return ended
+
+
+def _advance(asked: Asked) -> Any:
+    try:
+        by = timedelta(**msgspec.structs.asdict(asked.read(Advance)))
+    except OverflowError:
+        raise ValueError(f"the clock can't move by more than {timedelta.max}") from None
+    if by < timedelta():
+        raise ValueError(f"the clock only moves forward, not by {by}")
+    asked.broker.advance(by.total_seconds())
+    return {"ahead_seconds": asked.broker.faulty.machine.ahead_s}
+
+
+def _topics(asked: Asked) -> Any:
+    return asked.run(asked.inside.topics)
+
+
+def _create_topic(asked: Asked) -> Any:
+    new = asked.read(NewTopic)
+    asked.run(lambda: asked.inside.create_topic(new.name, new.partitions, new.configs))
+    return msgspec.to_builtins(new)
+
+
+def _records(asked: Asked) -> Any:
+    return [values.record_row(record) for record in asked.run(lambda: asked.inside.records(asked.name))]
+
+
+def _producers(asked: Asked) -> Any:
+    return [row._asdict() for row in asked.run(lambda: asked.inside.producers(asked.name))]
+
+
+def _exactly_once(asked: Asked) -> Any:
+    expected = [values.read(value) for value in asked.read(Expected).values]
+    complaint = explain_differences(asked.run(lambda: asked.inside.records(asked.name)), expected)
+    return {"exactly_once": complaint is None, "complaint": complaint}
+
+
+def _groups(asked: Asked) -> Any:
+    return asked.run(asked.inside.groups)
+
+
+def _expire(asked: Asked) -> Any:
+    return {"partitions": asked.run(lambda: asked.parts.expire_producer(asked.number))}
+
+
+def _fence(asked: Asked) -> Any:
+    asked.run(lambda: asked.parts.fence(asked.name))
+    return {"transactional_id": asked.name}
+
+
+def _reset(asked: Asked) -> Any:
+    asked.orders.end_all()
+    asked.broker.reset()
+    return _broker(asked)
+
+
+def _stop(asked: Asked) -> Any:
+    asked.broker.stop()
+    return _broker(asked)
+
+
+def _start(asked: Asked) -> Any:
+    asked.broker.start()
+    return _broker(asked)
+
+
+def _restart(asked: Asked) -> Any:
+    ends: Mapping[str, Callable[[], None]] = {
+        "stop": asked.broker.stop,
+        "kill": asked.broker.kill,
+        "power_cut": asked.broker.power_cut,
+    }
+    ends[asked.read(Restart).after]()
+    return _start(asked)
+
+
+def _kill(_: Asked) -> Any:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _power_cut(asked: Asked) -> Any:
+    asked.broker.power_cut()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+ROUTES: Final = (
+    Route(
+        "GET",
+        "/broker",
+        "Return the address for clients, the id of the process, and whether the broker runs.",
+        _broker,
+    ),
+    Route(
+        "POST",
+        "/reset",
+        "Begin anew: no topics, groups, producers, transactions or faults, and the time of day. The broker keeps its address.",
+        _reset,
+    ),
+    Route("POST", "/stop", "Stop the broker cleanly. The test control still answers.", _stop),
+    Route("POST", "/start", "Start a broker that is stopped, with its data, at the same address.", _start),
+    Route(
+        "POST",
+        "/restart",
+        "End the broker, and start it with its data at the same address. Faults stay.",
+        _restart,
+        Restart,
+    ),
+    Route("POST", "/faults", "Order a fault.", _order, Order),
+    Route("GET", "/faults", "Return all faults, and how often each has struck.", _list),
+    Route("GET", "/faults/{id}", "Return a fault, and how often it has struck.", _one),
+    Route("DELETE", "/faults/{id}", "End a fault, and repair what it broke.", _end),
+    Route("DELETE", "/faults", "End all faults and forget them; return them as they were.", _end_all),
+    Route("POST", "/clock", "Move the broker's clock and timers forward.", _advance, Advance),
+    Route("GET", "/topics", "Return the names of the topics.", _topics),
+    Route("POST", "/topics", "Create a topic.", _create_topic, NewTopic),
+    Route("GET", "/topics/{topic}/records", "Return the committed records of a topic.", _records),
+    Route("GET", "/topics/{topic}/producers", "Return the producers that a topic remembers.", _producers),
+    Route(
+        "POST",
+        "/topics/{topic}/exactly-once",
+        "Compare a topic with the values that were sent: lost, doubled, unexpected, reordered.",
+        _exactly_once,
+        Expected,
+    ),
+    Route("GET", "/groups", "Return the state of each group.", _groups),
+    Route("POST", "/producers/{id}/expire", "Forget a producer in all partitions.", _expire),
+    Route("POST", "/transactional-ids/{id}/fence", "Fence the producer of a transactional id.", _fence),
+    Route("POST", "/kill", "Kill the process, as kill -9 does. There is no answer.", _kill),
+    Route(
+        "POST",
+        "/power-cut",
+        "Kill the process and lose all records that were not flushed. There is no answer.",
+        _power_cut,
+    ),
+)

@@ -1,0 +1,89 @@
+"""Looks into a running broker, and does there what needs no client. All methods run in the broker's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from uuid import UUID
+
+from gateway.coordinator.group.any_group import all_groups
+from gateway.gateway import Gateway
+from gateway.handlers.answering.fresh_ids import fresh_topic_id
+from gateway.metadata.topics import NewTopic, create_topics
+from gateway.runtime.partitions.partition import Partition
+from gateway.testing.clock import ShiftedLoop, ShiftedMachine
+from gateway.testing.power import DurablePart
+from gateway.testing.stored import StoredProducer, StoredRecord, committed_records, producers_of
+
+
+class Inside:
+    """The gateway that runs when a method is called."""
+
+    def __init__(self, gateway: Callable[[], Gateway]) -> None:
+        self._gateway = gateway
+
+    async def create_topic(self, name: str, partitions: int, configs: Mapping[str, str]) -> None:
+        """Create a topic. Raises ValueError if the broker refuses it, for example because it exists already."""
+        services = self._gateway().services
+        new = NewTopic(name=name, num_partitions=partitions, configs=[*configs.items()])
+        results = await services.topics.metadata_log.commit(
+            lambda image: create_topics(
+                image,
+                [new],
+                fresh_ids=[fresh_topic_id()],
+                config=services.node.config,
+                node_id=services.node.node_id,
+            )
+        )
+        error = results[0].error
+        if error is not None:
+            reason = error.message or error.error_code.name.upper()
+            raise ValueError(f"topic {name!r} can't be created: {reason}")
+        # The first use flushes a log for its directory's sake. After that, what a power cut leaves is no chance.
+        list(self._partitions(name))
+        await services.partitions.flusher.idle()
+
+    async def topics(self) -> list[str]:
+        """Return the names of the topics, internal ones left out."""
+        registry = self._gateway().services.partitions.registry
+        return sorted(name for name in registry.by_name if not name.startswith("__"))
+
+    async def records(self, topic: str) -> list[StoredRecord]:
+        """Return the committed records of a topic, by partition and offset. Raises LookupError if there is no such topic."""
+        return [record for each in self._partitions(topic) for record in committed_records(each)]
+
+    async def producers(self, topic: str) -> list[StoredProducer]:
+        """Return the producers that the partitions of a topic remember. Raises LookupError if there is no such topic."""
+        return [row for each in self._partitions(topic) for row in producers_of(each)]
+
+    async def groups(self) -> dict[str, str]:
+        """Return the state of each group, by its id."""
+        shards = self._gateway().services.coordinators.groups.loaded_shards()
+        return {group.group_id: group.state_text for shard in shards for group in all_groups(shard)}
+
+    async def advance(self, by_s: float) -> None:
+        """Move the clock and the timers forward; return when what is due has begun."""
+        gateway, loop = self._gateway(), asyncio.get_running_loop()
+        assert isinstance(gateway.machine, ShiftedMachine)
+        assert isinstance(loop, ShiftedLoop)
+        gateway.machine.ahead_s += by_s
+        loop.ahead_s += by_s
+        gateway.services.coordinators.transactions.abort_overdue()
+        # Timers that are due run in the turn after the next one.
+        for _ in range(2):
+            await asyncio.sleep(0)
+
+    def durable_parts(self) -> list[DurablePart]:
+        """Return what a power cut would leave of each log now."""
+        return [DurablePart.of(each.log) for each in self._gateway().services.partitions.registry]
+
+    def topic_name(self, topic_id: UUID) -> str | None:
+        """Return the name of the topic with an id; None if there is none."""
+        topic = self._gateway().services.partitions.registry.by_id.get(topic_id)
+        return None if topic is None else topic.name
+
+    def _partitions(self, topic: str) -> list[Partition]:
+        registry = self._gateway().services.partitions.registry
+        if topic not in registry.by_name:
+            raise LookupError(f"there is no topic {topic!r}")
+        return list(registry.by_name[topic].all())

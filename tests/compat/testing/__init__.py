@@ -1,0 +1,1 @@
+"""Client libraries meet the faults that a test orders."""

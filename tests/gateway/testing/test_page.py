@@ -1,0 +1,27 @@
+"""docs/testing.md names everything that a test may use; `tests/docs` runs its examples."""
+
+from __future__ import annotations
+
+import re
+
+from gateway.testing import Broker, Faults
+from tests.support.gateway_process import REPOSITORY
+
+PAGE = (REPOSITORY / "docs" / "testing.md").read_text()
+
+
+def test_the_page_names_every_fault_and_every_method() -> None:
+    prose = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
+    named = set(re.findall(r"\w+", " ".join(re.findall(r"`[^`]+`", prose))))
+    public = {name for kind in (Broker, Faults) for name in vars(kind) if not name.startswith("_")}
+    assert public - named <= {
+        "partition_watched",
+        "disk_watched",
+        "order",
+        "may_strike",
+        "strike",
+        "is_running",
+        "directory",
+        "close",
+        "bootstrap",
+    }
