@@ -1,0 +1,140 @@
+"""`seqgate certify`: runs an application's producer through fault scripts."""
+
+from __future__ import annotations
+
+import logging
+import os
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.admin.options import AsJson, stop
+
+
+def certify(
+    command: Annotated[
+        str | None,
+        typer.Option(
+            "--command",
+            metavar="COMMAND",
+            help="The command that starts the application. Words may hold placeholders (docs/certify.md).",
+            show_default=False,
+        ),
+    ] = None,
+    lists: Annotated[bool, typer.Option("--list", help="Print the scripts, and run nothing.")] = False,
+    scripts: Annotated[
+        str | None,
+        typer.Option(
+            "--scripts",
+            metavar="NAME,...",
+            help="Run these scripts only. [default: all thirty]",
+            show_default=False,
+        ),
+    ] = None,
+    records: Annotated[
+        int, typer.Option("--records", metavar="N", help="Records of each run.", min=20)
+    ] = 200,
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="TOPIC", help="The topic that the application writes to.")
+    ] = "certify",
+    partitions: Annotated[
+        int, typer.Option("--partitions", metavar="N", help="Partitions of the topic.", min=1)
+    ] = 1,
+    timeout: Annotated[
+        float,
+        typer.Option("--timeout", metavar="SECONDS", help="Time after which a run counts as hung.", min=1),
+    ] = 60.0,
+    request_timeout: Annotated[
+        float,
+        typer.Option(
+            "--request-timeout",
+            metavar="SECONDS",
+            help="The request timeout of the application's client: late answers come after it.",
+            min=0.1,
+        ),
+    ] = 2.0,
+    seed: Annotated[int, typer.Option("--seed", metavar="N", help="The seed of the random scripts.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(
+            "--jobs",
+            metavar="N",
+            help="Runs at a time. [default: one for each processor, at most 4]",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    allow_giving_up: Annotated[
+        bool,
+        typer.Option("--allow-giving-up", help="A reported failure is good enough, whatever the script is."),
+    ] = False,
+    reports: Annotated[
+        list[Path] | None,
+        typer.Option(
+            "--report",
+            metavar="FILE",
+            help="Write the report into this file: JUnit's XML if its name ends in .xml, otherwise JSON; may be repeated.",
+            dir_okay=False,
+            show_default=False,
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Run an application's producer through thirty fault scripts, and report what it loses, doubles or reorders.
+
+    The application reads values from its standard input, sends each to the topic as it reads it, and ends with exit code 0
+    when all are acknowledged (docs/certify.md). It finds the address and the topic in SEQGATE_BOOTSTRAP and SEQGATE_TOPIC.
+    Each run has a broker of its own.
+
+    The exit code is 0 if the application passed every script.
+
+    \b
+    For example:
+      seqgate certify --command "python orders.py"
+      seqgate certify --command "java -jar orders.jar" --report certify.xml
+      seqgate certify --command ./orders --scripts broker-killed,power-cut
+    """  # noqa: D301 - \b keeps the lines of the list apart
+    from gateway.certify import certification, printing, report  # noqa: PLC0415 - slow to import
+    from gateway.certify.run import Setup  # noqa: PLC0415 - slow to import
+    from gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
+
+    if lists:
+        printing.print_scripts()
+        return
+    if command is None:
+        raise stop("--command is missing: name the command that starts the application", code=2)
+    for path in reports or ():
+        if not path.parent.is_dir():
+            raise stop(f"--report: there is no directory {path.parent}", code=2)
+    try:
+        chosen = SCRIPTS if scripts is None else named([name.strip() for name in scripts.split(",")])
+    except ValueError as error:
+        raise stop(f"--scripts: {error}", code=2) from None
+    # The brokers run in this process, and log what the scripts do to them.
+    logging.getLogger().addHandler(logging.NullHandler())
+    setup = Setup(command, topic, records, partitions, timeout, request_timeout, seed)
+    try:
+        certificate = certification.certify(
+            setup,
+            chosen,
+            jobs=jobs or min(4, os.cpu_count() or 1),
+            report=(lambda _: None) if as_json else printing.print_outcome,
+        )
+    except certification.NotReady as error:
+        raise stop(str(error)) from None
+    except ValueError as error:
+        raise stop(str(error), code=2) from None
+    try:
+        for path in reports or ():
+            report.write(path, certificate, may_give_up=allow_giving_up)
+    except OSError as error:
+        raise stop(f"--report: {error}") from None
+    if as_json:
+        from gateway.admin.printing import print_json  # noqa: PLC0415 - slow to import
+
+        print_json(report.as_json(certificate, may_give_up=allow_giving_up))
+    else:
+        printing.print_summary(certificate)
+    if not certificate.is_good(may_give_up=allow_giving_up):
+        raise typer.Exit(1)
