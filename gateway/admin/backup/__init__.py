@@ -1,0 +1,1 @@
+"""`seqgate backup`: making, listing, verifying and restoring backups."""

@@ -1,0 +1,261 @@
+"""`seqgate backup`: makes, lists, verifies and restores backups."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gateway.admin.backup.messages import BackupRow, Restored, StageBackupRequest, Verified
+from gateway.admin.backup.sizes import size_bytes, size_in_words
+from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table, shown
+from gateway.admin.request import ControlError
+from gateway.backup.pace import Pace
+
+app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
+
+HELP = """Copy the data directory while the gateway runs, verify the copies, and restore them.
+
+A backup has the state of one moment, for all partitions together: every record that was acknowledged before the command began is
+in it. It is a directory of plain files.
+"""
+
+Target = Annotated[
+    Path, typer.Argument(metavar="DIRECTORY", help="The directory that has the backups.", show_default=False)
+]
+Backup = Annotated[
+    Path,
+    typer.Argument(
+        metavar="BACKUP", help="A backup: DIRECTORY/NAME, as `create` prints it.", show_default=False
+    ),
+]
+Rate = Annotated[
+    str | None,
+    typer.Option(
+        "--rate",
+        metavar="SIZE",
+        help="Read at most so much per second: 512K, 50M, 1G. [default: no limit]",
+        show_default=False,
+    ),
+]
+
+
+@app.command("create")
+def create(
+    directory: Target,
+    rate: Rate = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Copy every file, also those that an earlier backup has already.")
+    ] = False,
+    keep: Annotated[
+        int | None,
+        typer.Option(
+            "--keep",
+            metavar="N",
+            help="Afterwards keep only the N newest backups of this data directory. [default: all]",
+            min=1,
+            show_default=False,
+        ),
+    ] = None,
+    data_dir: DataDir = None,
+    config_file: ConfigFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Make a backup in DIRECTORY, while the gateway runs or while it is stopped.
+
+    The gateway gives its files second names in .backup of the data directory, as they are at one moment, and serves its clients
+    meanwhile; this command then copies them. Files that the backup before has already are shared with it by hard links, so that a
+    backup takes only the room of what changed. Deleted segments keep their room on the gateway's disk until the command ends.
+
+    Refused for the data directory of several running workers (--workers), and for the cache of a bucket (--cluster).
+
+    Exits with 1 when no backup was made.
+    """
+    bytes_per_s = _rate(rate)
+    with asking(config_file, data_dir) as client, _progress() as report:
+        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+
+        pace = Pace(bytes_per_s, lambda done: report(f"{size_in_words(done)} copied"))
+        created = work.create(client.data_dir, StageBackupRequest(), directory, pace, is_full=full, keep=keep)
+    if as_json:
+        print_json(created)
+        return
+    row = created.backup
+    shared = row.size_bytes - row.copied_bytes
+    print_lines(
+        f"{shown(row.path)}: {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}; "
+        f"{size_in_words(row.copied_bytes)} copied, {size_in_words(shared)} shared with the backup before.",
+        *(f"{name} was removed." for name in created.removed),
+    )
+
+
+@app.command("list")
+def list_backups(directory: Target, as_json: AsJson = False) -> None:
+    """List the backups in DIRECTORY, the oldest first, with those that were never finished.
+
+    Reads the manifests only: `seqgate backup verify` reads everything.
+    """
+    with _reporting_errors():
+        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+
+        rows = work.list_backups(directory)
+    if as_json:
+        print_json(rows)
+    elif not rows:
+        print_lines(f"{directory} has no backups.")
+    else:
+        _print_backups(rows)
+
+
+@app.command("verify")
+def verify(backup: Backup, rate: Rate = None, as_json: AsJson = False) -> None:
+    """Read a backup whole, and compare every file with the checksum that it had when it was copied.
+
+    Exits with 1 when a file is missing or damaged, or when the backup was never finished.
+    """
+    bytes_per_s = _rate(rate)
+    with _reporting_errors(), _progress() as report:
+        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+
+        verified = work.verify(backup, _paces(bytes_per_s, report, "verified"))
+    if as_json:
+        print_json(verified)
+    else:
+        _print_verified(verified)
+    raise typer.Exit(1 if verified.damaged else 0)
+
+
+@app.command("restore")
+def restore(
+    backup: Backup,
+    data_dir: Annotated[
+        Path,
+        typer.Option(
+            "--data-dir",
+            metavar="DIRECTORY",
+            help="The data directory to make: a new or an empty one.",
+            show_default=False,
+        ),
+    ],
+    rate: Rate = None,
+    as_json: AsJson = False,
+) -> None:
+    """Copy a backup into a new data directory, on which a gateway can start.
+
+    Every file is compared with its checksum; a damaged backup restores nothing. The next producer id is moved far beyond those of the
+    backup, so that no id is handed out twice. Restart all producers and consumers, and never run the original beside the restored
+    gateway: both are the same cluster.
+
+    Exits with 1 when nothing was restored.
+    """
+    bytes_per_s = _rate(rate)
+    with _reporting_errors(), _progress() as report:
+        from gateway.admin.backup import work  # noqa: PLC0415 - slow to import
+
+        restored = work.restore(backup, data_dir, _paces(bytes_per_s, report, "restored"))
+    if as_json:
+        print_json(restored)
+    else:
+        _print_restored(restored)
+
+
+def _rate(text: str | None) -> int | None:
+    try:
+        return None if text is None else size_bytes(text)
+    except ValueError as error:
+        raise stop(f"--rate: {error}", code=2) from None
+
+
+@contextmanager
+def _reporting_errors() -> Iterator[None]:
+    try:
+        yield
+    except ControlError as error:
+        raise stop(str(error)) from None
+
+
+@contextmanager
+def _progress() -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows how far the command is, on a terminal only; the line is gone afterwards."""
+    is_shown = sys.stderr.isatty()
+
+    def report(text: str) -> None:
+        if is_shown:
+            print(f"\r\x1b[K{text}", end="", file=sys.stderr, flush=True)
+
+    try:
+        yield report
+    finally:
+        report("")
+
+
+def _paces(bytes_per_s: int | None, report: Callable[[str], None], done_word: str) -> Callable[[int], Pace]:
+    """Return what makes the pace of a command that reads a whole backup, once the bytes of the backup are known."""
+
+    def pace(total_bytes: int) -> Pace:
+        total = size_in_words(total_bytes)
+        return Pace(bytes_per_s, lambda done: report(f"{size_in_words(done)} of {total} {done_word}"))
+
+    return pace
+
+
+def _print_backups(rows: list[BackupRow]) -> None:
+    print_table(
+        [
+            Column("backup"),
+            Column("state of"),
+            Column("partitions", number=True),
+            Column("files", number=True),
+            Column("size", number=True),
+            Column("copied", number=True),
+            Column(""),
+        ],
+        [
+            (
+                shown(row.path),
+                moment(row.taken_ms),
+                count(row.partitions),
+                count(row.files),
+                size_in_words(row.size_bytes),
+                size_in_words(row.copied_bytes),
+                "" if row.complaint is None else "not usable",
+            )
+            for row in rows
+        ],
+    )
+    print_lines(*(row.complaint for row in rows if row.complaint is not None))
+
+
+def _print_verified(verified: Verified) -> None:
+    row = verified.backup
+    if not verified.damaged:
+        print_lines(
+            f"{shown(row.path)} is sound: {counted(row.files, 'file')}, {size_in_words(row.size_bytes)}."
+        )
+        return
+    print_table(
+        [Column("file"), Column("reason")],
+        [(shown(damage.path), damage.reason) for damage in verified.damaged],
+    )
+    print_lines(
+        f"{shown(row.path)} can't be restored: {counted(len(verified.damaged), 'file')} damaged or missing. Use another backup."
+    )
+
+
+def _print_restored(restored: Restored) -> None:
+    row = restored.backup
+    ids = (
+        "Producer ids come from Redis, which must not be older than the backup."
+        if restored.next_producer_id is None
+        else f"New producers get ids from {restored.next_producer_id} on."
+    )
+    print_lines(
+        f"{restored.data_dir} has {counted(row.partitions, 'partition')} as of {moment(row.taken_ms)}. {ids}",
+        f"Start it: seqgate serve --data-dir {restored.data_dir}",
+        "Restart all producers and consumers, and do not run the original beside it.",
+    )

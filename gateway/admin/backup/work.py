@@ -1,0 +1,162 @@
+"""Creates, lists, verifies and restores backups, for the commands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+from gateway.admin.backup.messages import (
+    BackupRow,
+    CreatedBackup,
+    DamagedFile,
+    Restored,
+    StageBackupRequest,
+    Verified,
+)
+from gateway.admin.backup.staging import staged_in
+from gateway.admin.pids.messages import MoveNextRequest
+from gateway.admin.pids.stopped import move_next
+from gateway.admin.request import ControlError
+from gateway.admin.status.live import gateway_version
+from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.stored_data import metadata_directory, read_image
+from gateway.admin.system_errors import in_words
+from gateway.backup import creation, restoring
+from gateway.backup.errors import BackupError
+from gateway.backup.manifest import Manifest
+from gateway.backup.pace import Pace
+from gateway.backup.repository import Repository
+from gateway.backup.verification import damage_of, open_backup
+from gateway.config import Config, load_config
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
+from log import IncompatibleFormat, LogError, Storage
+
+LEAST_GAP: Final = 1_000_000_000_000
+"""The fewest producer ids between those that a backup knows and those that the restored gateway hands out."""
+IDS_PER_MS: Final = 1_000
+"""Producer ids for each millisecond of the clock: a later restore of one backup begins above the ids of an earlier one."""
+_FAILURES = (BackupError, IncompatibleFormat, LogError, OSError)
+
+
+def create(
+    data_dir: Path, request: StageBackupRequest, target: Path, pace: Pace, *, is_full: bool, keep: int | None
+) -> CreatedBackup:
+    """Make a backup of a data directory in the directory `target`; a running gateway gets the request. Raises ControlError."""
+    storage = Storage()
+    if target.resolve().is_relative_to(data_dir.resolve()):
+        raise ControlError(f"{target} is in the data directory; name a directory on another disk")
+    repository = Repository(storage, str(target))
+    try:
+        repository.create()
+        try:
+            with staged_in(storage, data_dir, request) as staged:
+                created = creation.create(
+                    storage,
+                    str(data_dir),
+                    staged,
+                    repository,
+                    pace,
+                    release=gateway_version(),
+                    is_full=is_full,
+                    keep=keep,
+                )
+        finally:
+            repository.close()
+    except _FAILURES as error:
+        raise ControlError(f"the backup failed: {in_words(error)}") from error
+    return CreatedBackup(_row(created.path, created.manifest), created.removed)
+
+
+def list_backups(target: Path) -> list[BackupRow]:
+    """Return the backups in a directory, the oldest first, with those that can't be used. Raises ControlError."""
+    storage = Storage()
+    repository = Repository(storage, str(target))
+    rows = []
+    try:
+        for name in sorted([*repository.names(), *repository.partial()]):
+            path = f"{target}/{name}"
+            try:
+                rows.append(_row(path, open_backup(storage, path)))
+            except BackupError as error:
+                rows.append(_unusable(path, str(error)))
+    except OSError as error:
+        raise ControlError(f"{target} can't be listed: {in_words(error)}") from error
+    return rows
+
+
+def verify(backup: Path, pace: Callable[[int], Pace]) -> Verified:
+    """Read a backup whole and compare it with its manifest. Raises ControlError."""
+    storage = Storage()
+    try:
+        manifest = open_backup(storage, str(backup))
+        found = damage_of(storage, str(backup), manifest, pace(manifest.size_bytes))
+        damaged = [DamagedFile(damage.path, damage.reason) for damage in found]
+    except _FAILURES as error:
+        raise ControlError(in_words(error)) from error
+    return Verified(_row(str(backup), manifest), damaged)
+
+
+def restore(backup: Path, data_dir: Path, pace: Callable[[int], Pace]) -> Restored:
+    """Copy a backup into an empty data directory, and move its producer ids. Raises ControlError."""
+    storage = Storage()
+    next_id: int | None = None
+
+    def prepare() -> None:
+        nonlocal next_id
+        next_id = _move_ids(data_dir, load_config(overrides=[f"node.id={manifest.node_id}"]))
+
+    try:
+        manifest = open_backup(storage, str(backup))
+        restoring.restore(storage, str(backup), manifest, str(data_dir), pace(manifest.size_bytes), prepare)
+    except _FAILURES as error:
+        raise ControlError(f"nothing is restored: {in_words(error)}") from error
+    return Restored(_row(str(backup), manifest), str(data_dir.absolute()), next_id)
+
+
+def _move_ids(data_dir: Path, config: Config) -> int | None:
+    """Let the restored gateway hand out no id that the original has handed out since the backup. Raises ControlError.
+
+    Returns the next id; None where the ids come from Redis, which knows them all.
+    """
+    image = read_image(metadata_directory(data_dir))
+    if not image.producer_id_blocks and (data_dir / SEEN_FILE).exists():
+        return None
+    now_ms = time.time_ns() // 1_000_000
+    wanted = max(image.next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
+    moved = move_next(StoppedGateway(data_dir, config, now_ms), MoveNextRequest(wanted))
+    return moved.current
+
+
+def _row(path: str, manifest: Manifest) -> BackupRow:
+    return BackupRow(
+        path=path,
+        taken_ms=manifest.taken_ms,
+        is_live=manifest.is_live,
+        cluster_id=manifest.cluster_id,
+        directory_id=manifest.directory_id,
+        node_id=manifest.node_id,
+        release=manifest.release,
+        partitions=manifest.partitions,
+        files=len(manifest.files),
+        size_bytes=manifest.size_bytes,
+        copied_bytes=manifest.copied_bytes,
+    )
+
+
+def _unusable(path: str, complaint: str) -> BackupRow:
+    return BackupRow(
+        path=path,
+        taken_ms=-1,
+        is_live=False,
+        cluster_id="",
+        directory_id="",
+        node_id="",
+        release="",
+        partitions=0,
+        files=0,
+        size_bytes=0,
+        copied_bytes=0,
+        complaint=complaint,
+    )

@@ -1,0 +1,166 @@
+"""Backups as files: what a manifest may say, full disks, lost links, and the pace."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.backup.creation import Created, create
+from gateway.backup.errors import BackupError
+from gateway.backup.manifest import NAME, CopiedFile, Manifest, encode, read
+from gateway.backup.pace import Pace
+from gateway.backup.repository import Repository
+from gateway.backup.restoring import restore
+from log import LogDirectory, Storage
+from log.staging import stage_stopped
+from tests.log.support import NOW_MS, batch
+from tests.properties.backup_life import CONFIG
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """A stopped data directory with one log, and what is staged of it."""
+    path = tmp_path / "data"
+    directory = LogDirectory.open(path, Storage(), node_id=1, now_ms=lambda: NOW_MS, config=CONFIG)
+    directory.create("orders", uuid.UUID(int=5), 0, CONFIG).append(batch(3), now_ms=NOW_MS)
+    directory.close(clean=True)
+    return path
+
+
+class FullDisk(Storage):
+    """A disk with some free bytes, which fails a write after as many."""
+
+    def __init__(self, free_bytes: int, writes: int = 1 << 30) -> None:
+        super().__init__()
+        self._free_bytes = free_bytes
+        self._writes = writes
+
+    def free_bytes(self, path: str) -> int:
+        return self._free_bytes
+
+    def write(self, file: Any, buffers: Any, position: int) -> int:
+        self._writes -= 1
+        if self._writes < 0:
+            raise OSError(28, "No space left on device", file.path)
+        return super().write(file, buffers, position)
+
+
+class WithoutLinks(Storage):
+    """A file system that knows no hard links."""
+
+    def link(self, source: str, target: str) -> None:
+        raise OSError(1, "Operation not permitted", source)
+
+
+def back_up(data: Path, target: Path, storage: Storage | None = None) -> Created:
+    staged = stage_stopped(Storage(), str(data), NOW_MS, ())
+    repository = Repository(storage or Storage(), str(target))
+    repository.create()
+    try:
+        return create(repository.storage, str(data), staged, repository, Pace(), release="1")
+    finally:
+        repository.close()
+
+
+def test_no_room_is_told_before_anything_is_copied(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(BackupError, match="has 1,000 bytes free, and the backup needs"):
+        back_up(data, tmp_path / "backups", FullDisk(1_000))
+    assert [path.name for path in (tmp_path / "backups").iterdir()] == [".lock"]
+
+
+def test_a_disk_that_fills_up_leaves_no_half_backup(data: Path, tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No space left"):
+        back_up(data, tmp_path / "backups", FullDisk(1 << 40, writes=2))
+    assert [path.name for path in (tmp_path / "backups").iterdir()] == [".lock"]
+
+
+def test_unchanged_files_are_shared_only_where_links_exist(data: Path, tmp_path: Path) -> None:
+    first = back_up(data, tmp_path / "backups")
+    shared = back_up(data, tmp_path / "backups")
+    assert shared.manifest.copied_bytes == 0
+    assert shared.manifest.files == first.manifest.files
+    copied = back_up(data, tmp_path / "backups", WithoutLinks())
+    assert copied.manifest.copied_bytes == first.manifest.copied_bytes > 0
+    log = "data/orders-0/00000000000000000000.log"
+    inodes = [Path(made.path, log).stat().st_ino for made in (first, shared, copied)]
+    assert inodes[0] == inodes[1] != inodes[2]
+
+
+def test_a_restore_without_room(data: Path, tmp_path: Path) -> None:
+    made = back_up(data, tmp_path / "backups")
+    with pytest.raises(BackupError, match="bytes free"):
+        restore(FullDisk(1_000), made.path, made.manifest, str(tmp_path / "new"), Pace(), lambda: None)
+    with pytest.raises(OSError, match="No space left"):
+        restore(
+            FullDisk(1 << 40, writes=2), made.path, made.manifest, str(tmp_path / "new"), Pace(), lambda: None
+        )
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_the_file_that_makes_a_data_directory_comes_last(data: Path, tmp_path: Path) -> None:
+    made = back_up(data, tmp_path / "backups")
+    new = tmp_path / "new"
+
+    def fail() -> None:
+        assert (new / "orders-0").is_dir()
+        assert not (new / "meta.properties").exists()
+        raise BackupError("stop here")
+
+    with pytest.raises(BackupError, match="stop here"):
+        restore(Storage(), made.path, made.manifest, str(new), Pace(), fail)
+    assert list(new.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["../etc/passwd", "a/../../b", "/etc/passwd", "a/b/c", "", "a//b"])
+def test_no_manifest_leads_out_of_the_data_directory(tmp_path: Path, path: str) -> None:
+    content = encode(manifest_of(path))
+    (tmp_path / NAME).write_bytes(content)
+    with pytest.raises(BackupError, match="not in the data directory"):
+        read(Storage(), str(tmp_path))
+
+
+def test_a_later_version_is_refused(tmp_path: Path) -> None:
+    content = msgspec.json.encode({"version": 2, "anything": []})
+    sealed = {"sha256": hashlib.sha256(content).hexdigest(), "manifest": msgspec.Raw(content)}
+    (tmp_path / NAME).write_bytes(msgspec.json.encode(sealed))
+    with pytest.raises(BackupError, match="has version 2; this release reads version 1"):
+        read(Storage(), str(tmp_path))
+
+
+def manifest_of(path: str) -> Manifest:
+    return Manifest(
+        release="1",
+        cluster_id="c",
+        directory_id="d",
+        node_id="1",
+        directory_version="4",
+        taken_ms=NOW_MS,
+        is_live=True,
+        partitions=1,
+        copied_bytes=1,
+        files=[CopiedFile(path, 1, "", 1, 1)],
+    )
+
+
+def test_the_pace_waits_for_as_long_as_the_rate_asks() -> None:
+    now = [100.0]
+    slept: list[float] = []
+    reports: list[int] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    pace = Pace(1_000, reports.append, lambda: now[0], sleep)
+    for _ in range(4):
+        pace.spend(500)
+    assert slept == [0.5] * 4
+    assert reports == [1_000, 1_500, 2_000]
+    now[0] += 10
+    pace.spend(500)
+    assert len(slept) == 4, "a disk that was slower than the rate is not slowed down further"
