@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import logging
 import os
 import shlex
-import signal
 import socket
 import stat
 import sys
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Coroutine
 from importlib import import_module
 from typing import Any
 
 import uvloop
 
 from gateway.config import Config, Listener
+from gateway.console_process import ConsoleProcess, check_installed
 from gateway.gateway import Gateway
 from gateway.homes.home import Ended, StartFailed
 from gateway.homes.worker_home import WorkerHome, ready_of
@@ -26,7 +25,7 @@ from gateway.process import keep_freed_memory, raise_open_files_limit
 from gateway.runtime.loop import log_output
 from gateway.server.addresses import check_address
 from gateway.starting import start_until
-from gateway.workers.forking import STOPPING
+from gateway.stop_signals import signals_taken
 from gateway.workers.link import SupervisorLink
 from gateway.workers.seat import Seat, report
 
@@ -42,12 +41,17 @@ scan them all the time.
 """
 
 
-def run(config: Config, *, guide: bool = False) -> None:
-    """Run a gateway until SIGINT or SIGTERM. Raises StartFailed, and Ended when the gateway must not serve any more."""
+def run(config: Config, *, guide: bool = False, console: bool = False) -> None:
+    """Run a gateway until SIGINT or SIGTERM, with a `console` beside it if wanted.
+
+    Raises StartFailed, and Ended when the gateway must not serve any more.
+    """
     prepare_process(config)
     for listener in config.listeners:
         check_listener(listener)
-    uvloop.run(_serve(config, guide))
+    if console:
+        check_installed()
+    uvloop.run(_serve(config, guide, console=console))
 
 
 def run_worker(config: Config, seat: Seat) -> int:
@@ -109,7 +113,12 @@ def _begin_logging(config: Config) -> None:
 
 
 async def _serve(
-    config: Config, guide: bool, seat: Seat | None = None, connection: socket.socket | None = None
+    config: Config,
+    guide: bool,
+    seat: Seat | None = None,
+    connection: socket.socket | None = None,
+    *,
+    console: bool = False,
 ) -> None:
     stopping = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -118,7 +127,7 @@ async def _serve(
     if connection is not None:
         link = await SupervisorLink.open(connection)
         loop.create_task(link.lost()).add_done_callback(lambda _: stopping.set())
-    with _signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
+    with signals_taken(lambda: loop.call_soon_threadsafe(stopping.set)):
         stopped = loop.create_task(stopping.wait())
         if not await start_until(stopped, gateway):
             return
@@ -131,7 +140,8 @@ async def _serve(
         elif link is not None:
             link.send(ready_of(gateway.services))
         else:
-            _announce(gateway, guide)
+            announce(gateway, guide)
+        beside = await console_of(gateway) if console else None
         loading = loop.call_later(COMMANDS_LOADED_AFTER_S, loop.run_in_executor, None, load_commands)
         ended = loop.create_task(gateway.home.ended())
         await asyncio.wait((ended, stopped), return_when=asyncio.FIRST_COMPLETED)
@@ -140,28 +150,21 @@ async def _serve(
             await ended
         ended.cancel()
         logger.info("stopping")
+        if beside is not None:
+            await beside.stop()
         await gateway.stop()
+
+
+async def console_of(gateway: Gateway) -> ConsoleProcess:
+    """Start the console of a gateway that serves."""
+    console = ConsoleProcess(_first_address(gateway), f"http://{gateway.metrics_address}")
+    await console.start()
+    return console
 
 
 def load_commands() -> None:
     """Import what answers the first command. Whoever upgrades the package before a restart replaces the files under the running gateway."""
     import_module("gateway.admin.answering")
-
-
-@contextlib.contextmanager
-def _signals_taken(stop: Callable[[], object]) -> Iterator[None]:
-    """Call `stop` at SIGINT and SIGTERM. Afterwards the process ignores both: it ends, and its exit code is settled.
-
-    A handler of the event loop would fall back to the default action, which kills, as soon as the loop is closed.
-    """
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop())
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)  # those that came since a worker was forked
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
 
 
 def warn_of_readers(directory: str) -> None:
@@ -176,7 +179,8 @@ def warn_of_readers(directory: str) -> None:
         )
 
 
-def _announce(gateway: Gateway, guide: bool) -> None:
+def announce(gateway: Gateway, guide: bool) -> None:
+    """Print the line that says that clients can connect, and with `guide` what to try."""
     node = gateway.services.node
     addresses = [endpoint.shown for endpoint in node.brokers.advertised.values()]
     bound = ", ".join(endpoint.shown for endpoint in node.bound.values())
@@ -184,7 +188,11 @@ def _announce(gateway: Gateway, guide: bool) -> None:
     data = gateway.config.str("log.dirs")
     print(f"seqgate ready on {bound}{told} (data in {data}, pid {os.getpid()})", flush=True)
     if guide:
-        print_guide(addresses[0])
+        print_guide(_first_address(gateway))
+
+
+def _first_address(gateway: Gateway) -> str:
+    return next(endpoint.shown for endpoint in gateway.services.node.brokers.advertised.values())
 
 
 def print_guide(address: str) -> None:

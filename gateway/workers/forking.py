@@ -8,16 +8,15 @@ import signal
 import sys
 import traceback
 from collections.abc import Callable, Iterable
-from typing import Final, Protocol
+from typing import Protocol
+
+from gateway.stop_signals import STOPPING
 
 
 class Closable(Protocol):
     """What a worker inherits, and must close: a worker learns of its supervisor's death by the end of a stream that nobody else has."""
 
     def close(self) -> None: ...
-
-
-STOPPING: Final = frozenset({signal.SIGTERM, signal.SIGINT})
 
 
 def fork_worker(run: Callable[[], int], inherited: Iterable[Closable]) -> int:

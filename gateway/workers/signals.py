@@ -7,6 +7,8 @@ import socket
 from types import FrameType
 from typing import Self
 
+from gateway.stop_signals import STOPPING, ignore_stop_signals
+
 
 class Signals:
     """Takes SIGTERM, SIGINT and SIGCHLD inside of a `with` block. Afterwards the process ignores the first two: it ends."""
@@ -22,7 +24,7 @@ class Signals:
         for end in (self.wakes, self._end):
             end.setblocking(False)
         signal.set_wakeup_fd(self._end.fileno(), warn_on_full_buffer=False)
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in STOPPING:
             signal.signal(number, self._stop)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         return self
@@ -36,9 +38,8 @@ class Signals:
 
     def __exit__(self, *_: object) -> None:
         """Take the signals no more."""
+        ignore_stop_signals()
         signal.set_wakeup_fd(-1)
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         self.wakes.close()
         self._end.close()

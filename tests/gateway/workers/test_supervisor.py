@@ -14,7 +14,7 @@ import pytest
 from gateway.config import load_config
 from gateway.config.workers import worker_config
 from gateway.metadata.records import PartitionRecord, TopicRecord, decode_record, encode_record
-from gateway.workers.forking import STOPPING
+from gateway.stop_signals import STOPPING
 from gateway.workers.messages import (
     Alive,
     Change,

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
+from gateway.stop_signals import STOPPING
 from gateway.workers import worker_process
-from gateway.workers.forking import STOPPING, fork_worker
+from gateway.workers.forking import fork_worker
 from gateway.workers.messages import Alive, Change, Commit, Ping, Ready, encode
 from gateway.workers.worker_process import WorkerProcess
 
