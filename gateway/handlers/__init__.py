@@ -77,6 +77,7 @@ from gateway.handlers.sharing import (
     share_group_heartbeat,
     write_share_group_state,
 )
+from gateway.handlers.telemetry import get_telemetry_subscriptions, push_telemetry
 from gateway.handlers.transactions import (
     add_offsets_to_txn,
     add_partitions_to_txn,
@@ -147,6 +148,8 @@ _SERVED: tuple[Api[Any], ...] = (
     list_transactions.API,
     consumer_group_heartbeat.API,
     consumer_group_describe.API,
+    get_telemetry_subscriptions.API,
+    push_telemetry.API,
     list_config_resources.API,
     describe_topic_partitions.API,
     share_group_heartbeat.API,

@@ -41,6 +41,7 @@ from gateway.runtime.services import (
     TopicServices,
     UpkeepServices,
 )
+from gateway.runtime.telemetry.telemetry import Telemetry
 from gateway.runtime.topics.acl_access import open_access
 from gateway.runtime.topics.brokers import Brokers
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
@@ -178,6 +179,7 @@ async def compose(
             disk_room=DiskRoom(config, directory, partitions, metadata_log, recoveries),
         ),
         security=SecurityServices(metadata_log, DelegationTokens(config, machine.clock, metadata_log)),
+        telemetry=Telemetry(config, machine, asyncio.get_running_loop(), metadata_log),
     )
     if flusher.unwritten is not None:
         flusher.unwritten.when_changed.append(services.upkeep.disk_room.bucket_lags)

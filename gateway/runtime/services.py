@@ -22,13 +22,16 @@ from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElse
 from gateway.runtime.loop.audit import AuditLog
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.loop.tasks import TaskList
+from gateway.runtime.partitions.append_times import AppendTimes
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.fetch_sessions import FetchSessionCache
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.recoveries import Recoveries
 from gateway.runtime.partitions.registry import Partitions
+from gateway.runtime.partitions.verdicts import Verdicts
 from gateway.runtime.quotas.client_quotas import ClientQuotas
+from gateway.runtime.telemetry.telemetry import Telemetry
 from gateway.runtime.topics.brokers import Brokers, Endpoint
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.image_waiters import ImageWaiters
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
     from gateway.cluster.reading.bucket_reads import BucketReads
     from gateway.cluster.uploads.uploads import Uploads
     from gateway.runtime.topics.read_replicas import ReadReplicas
+    from gateway.runtime.upkeep.backup_staging import BackupStaging
 
 
 @dataclass(slots=True)
@@ -89,6 +93,8 @@ class BatchCounters:
     """Batches answered with the offset of their original."""
     rejections: int = 0
     """Batches refused for their sequence or epoch."""
+    verdicts: Verdicts = field(default_factory=Verdicts)
+    """The newest batches that were not stored."""
 
 
 @dataclass(slots=True)
@@ -107,6 +113,8 @@ class PartitionServices:
     bucket_reads: BucketReads | None = None
     """Reads uploaded records of partitions that other gateways lead; None where only leaders serve."""
     counters: BatchCounters = field(default_factory=BatchCounters)
+    append_times: AppendTimes | None = None
+    """Times appends; None while nobody reads metrics."""
 
 
 @dataclass(slots=True)
@@ -149,6 +157,8 @@ class UpkeepServices:
     disk_room: DiskRoom
     uploads: Uploads | None = None
     """The uploads into the bucket; None without a bucket, and before the gateway serves."""
+    backups: BackupStaging | None = None
+    """Stages backups; None where this process does not have the whole data directory, or a bucket has the records."""
 
 
 @dataclass(slots=True)
@@ -161,3 +171,5 @@ class Services:
     coordinators: CoordinatorServices
     upkeep: UpkeepServices
     security: SecurityServices
+    telemetry: Telemetry
+    """The metrics that clients push."""

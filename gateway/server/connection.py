@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable
 from struct import Struct
 from typing import Final, cast
 
-from gateway.handlers.answering.api import Answer, CloseConnection, Deferred
+from gateway.handlers.answering.api import UNKNOWN_SOFTWARE, Answer, CloseConnection, Deferred
 from gateway.protocol.frames import MalformedRequest
 from gateway.security.principals import ANONYMOUS, Unidentified
 from gateway.server.connection_owner import ConnectionOwner
@@ -49,6 +49,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer_host",
         "peer_port",
         "principal",
+        "software",
         "token_id",
     )
 
@@ -61,11 +62,10 @@ class Connection(asyncio.BufferedProtocol):
         """`identify` returns the principal of a client that finished its TLS handshake; it raises Unidentified."""
         self._server = server
         self._identify = identify
-        self.listener_name, self.principal = listener_name, ANONYMOUS
+        self.listener_name, self.principal, self.software = listener_name, ANONYMOUS, UNKNOWN_SOFTWARE
         self.token_id: str | None = None
         self._begin: Begin = server.dispatcher.begin
-        self.peer_host, self.peer_port = "", -1
-        self.number = 0
+        self.peer_host, self.peer_port, self.number = "", -1, 0
         self.active = True
         """Whether bytes came since the last `Server.close_idle`."""
         self.last_active_s = 0.0

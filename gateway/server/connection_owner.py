@@ -6,7 +6,7 @@ import socket
 from typing import Protocol, TypeVar
 
 from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.server.dispatcher import Dispatcher
+from gateway.server.dispatcher import Requests
 from gateway.server.intake import Buffers
 from gateway.server.limits import ConnectionLimits
 from gateway.server.outbox import Outbox
@@ -21,7 +21,7 @@ class ConnectionOwner(Buffers, Protocol[Owned_contra]):
     """
 
     limits: ConnectionLimits
-    dispatcher: Dispatcher
+    dispatcher: Requests
     outbox: Outbox
     unread: UnreadAnswers
     cold_reads: ColdReads | None

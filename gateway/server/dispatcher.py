@@ -7,7 +7,7 @@ import logging
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import partial
 from struct import Struct
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -34,6 +34,7 @@ from gateway.runtime.quotas.charge import Charge
 from gateway.runtime.services import Services
 from gateway.server.charged_answer import ChargedAnswer
 from gateway.server.eager import Timed, Waiting, begin
+from gateway.server.request_times import RequestTimes
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ T = TypeVar("T")
 _START = Struct(">Iih")
 _unpack_start = _START.unpack_from
 _VERSION_BITS = 16
+_KEY_BYTES = 2
 LARGE_REQUEST_BYTES = 32 << 10
 """A request of at least this size is decoded in a thread, because it may name many things, unless most of it is
 records."""
@@ -52,6 +54,20 @@ _EXEMPT_FROM_QUOTAS = frozenset({27})
 LONG_S = 0.005
 """When a handler works longer than this, not counting the time it waits, its answer is large, and a thread encodes it.
 """
+
+
+class Requests(Protocol):
+    """Begins requests: the dispatcher, or a part before it that lets some of them fail."""
+
+    @property
+    def requests(self) -> int:
+        """Return the number of requests since the start."""
+
+    def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+        """Begin one request, as `Dispatcher.begin`."""
+
+    def begin_uncharged(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
+        """Begin a request of a client that has not logged in, as `Dispatcher.begin_uncharged`."""
 
 
 class Dispatcher:
@@ -67,7 +83,13 @@ class Dispatcher:
         self._repeats: dict[int, Repeats] = {}
         """The repeats of each API key and version, which are combined into one number."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self._times: RequestTimes | None = None
         self.requests = 0
+
+    def time_requests(self) -> RequestTimes:
+        """Begin to count and time requests by API. Call this before the first request."""
+        self._times = RequestTimes(self._quotas.seconds)
+        return self._times
 
     def begin(self, frame: memoryview, peer: Peer) -> Answer | Deferred | None:
         """Begin one request; return its answer, the future of its answer, or None when it has no answer.
@@ -115,6 +137,21 @@ class Dispatcher:
 
     def _begin_new(
         self, frame: memoryview, peer: Peer, charge: Charge | None = None
+    ) -> Answer | Deferred | None:
+        """Begin a request after decoding all of it, and time it where requests are timed."""
+        times = self._times
+        if times is None:
+            return self._decode_and_begin(frame, peer, charge)
+        begun_s = times.seconds()
+        api_key = int.from_bytes(frame[:_KEY_BYTES], "big")
+        if api_key in self._apis and len(frame) >= _START.size:
+            times.count(api_key)
+        answer = self._decode_and_begin(frame, peer, charge)
+        times.began(api_key, begun_s, answer)
+        return answer
+
+    def _decode_and_begin(
+        self, frame: memoryview, peer: Peer, charge: Charge | None
     ) -> Answer | Deferred | None:
         api_key, api_version, correlation_id, client_id, position = parse_request_header(frame)
         found = self._schemas.get((api_key, api_version))
@@ -175,7 +212,10 @@ class Dispatcher:
         self._schemas[api_key, api_version] = found
         if api.repeats is not None:
             kind = api_key << _VERSION_BITS | api_version
-            self._repeats[kind] = api.repeats(self._reached[api_key], api_version)
+            repeats = api.repeats(self._reached[api_key], api_version)
+            self._repeats[kind] = repeats
+            if self._times is not None:
+                self._times.follow(api_key, repeats, partial(self._repeats.__setitem__, kind))
         return found
 
     def _refuse_api_versions(self, correlation_id: int) -> Answer:

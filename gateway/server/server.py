@@ -21,7 +21,7 @@ from gateway.security.renewal import RenewableListener
 from gateway.server.acceptor import Acceptor
 from gateway.server.admission import Admission
 from gateway.server.connection import Connection
-from gateway.server.dispatcher import Dispatcher
+from gateway.server.dispatcher import Requests
 from gateway.server.handshake_turns import HandshakeTurns
 from gateway.server.limits import ConnectionLimits
 from gateway.server.outbox import Outbox
@@ -57,7 +57,7 @@ class Server:
         self,
         loop: asyncio.AbstractEventLoop,
         config: Config,
-        dispatcher: Dispatcher,
+        dispatcher: Requests,
         cold_reads: ColdReads | None = None,
         *,
         quotas: ClientQuotas | None = None,
@@ -288,6 +288,15 @@ class Server:
             acceptor.close()
         for connection in self._connections:
             connection.drain()
+
+    def abort_all(self) -> None:
+        """Close the listeners and all connections at once, without the answers that are due."""
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        for acceptor in self._acceptors.values():
+            acceptor.close()
+        for connection in list(self._connections):
+            connection.abort("the gateway ends at once")
 
     async def finish(self, timeout_s: float) -> None:
         """Wait until the requests in flight are answered, then close the connections."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Coroutine, Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Generic, Protocol, TypeVar
+from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 
 from gateway.protocol.messages import request_name
 from gateway.protocol.schema_reader import Read
@@ -22,6 +22,17 @@ Answer = bytes | Sequence[bytes | FileRegion]
 """A whole frame: bytes in memory, or pieces of which some are still in their file, sent one after another."""
 
 
+class ClientSoftware(NamedTuple):
+    """The name and version of a client's software, as it gave them in ApiVersions (KIP-511)."""
+
+    name: str
+    version: str
+
+
+UNKNOWN_SOFTWARE: Final = ClientSoftware("unknown", "unknown")
+"""The software of a client that gave none (Kafka's ClientInformation)."""
+
+
 class CloseConnection(Exception):
     """The connection must be closed instead of an answer, as Kafka does (an error under acks=0)."""
 
@@ -36,6 +47,7 @@ class Deferred:
         "failed",
         "holds_back",
         "on_abandoned",
+        "on_answered",
         "on_others_may_begin",
     )
 
@@ -49,6 +61,8 @@ class Deferred:
         """Called when later requests may begin before the answer is there."""
         self.on_abandoned: Callable[[], object] | None = None
         """Called when the connection has closed before the answer."""
+        self.on_answered: Callable[[], object] | None = None
+        """Called when the answer is set, before it is sent: here the time of a request ends."""
         self.failed = False
         """Whether the connection must be closed: after this answer, or in place of it, when a bug prevented the answer."""
         self._callback: Callable[[], None] | None = None
@@ -59,6 +73,9 @@ class Deferred:
         # The callback refers to this object. Break the cycle, so that the answer is freed with its last
         # reference and not by the garbage collector.
         self.on_abandoned = None
+        if self.on_answered is not None:
+            self.on_answered()
+            self.on_answered = None
         if self._callback is not None:
             self._callback()
 
@@ -102,7 +119,7 @@ class Deferred:
     def abandon(self) -> None:
         """Note that nobody waits for the answer any more."""
         self.abandoned = True
-        self._callback = self.on_others_may_begin = None
+        self._callback = self.on_others_may_begin = self.on_answered = None
         if self.on_abandoned is not None:
             self.on_abandoned()
 
@@ -111,6 +128,7 @@ class Peer(Protocol):
     """The connection that sent a request."""
 
     peer_host: str
+    peer_port: int
     listener_name: str
     principal: str
     """The principal that the connection stands for, such as `User:ANONYMOUS`."""
@@ -118,6 +136,8 @@ class Peer(Protocol):
     """The delegation token that the client logged in with, or None."""
     number: int
     """The number of the connection, in the order in which the gateway accepted them."""
+    software: ClientSoftware
+    """The software of the client, as far as it is known."""
 
     @property
     def name(self) -> str:
@@ -239,6 +259,10 @@ NOT_REPEATED: Final = NotRepeated()
 
 class Repeats(Protocol):
     """A shorter way for requests of one API and version that repeat most of an earlier request."""
+
+    @property
+    def begun(self) -> int:
+        """Return the number of requests that have begun this way."""
 
     def begin(
         self, peer: Peer, frame: memoryview, correlation_id: int, client_id_bytes: int

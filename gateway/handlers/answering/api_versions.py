@@ -10,22 +10,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering import reach
-from gateway.handlers.answering.api import Answer, Api, HotHandler, RequestContext
+from gateway.handlers.answering.api import Answer, Api, ClientSoftware, HotHandler, RequestContext
 from gateway.protocol.messages import build, encode_response, response_module
 from gateway.runtime.services import TopicServices
 
 API_KEY = 18
 MIN_VERSION = 0
 MAX_VERSION = 4
-FIRST_WITH_FEATURES = 3
+FIRST_WITH_FEATURES = FIRST_WITH_SOFTWARE = 3
 FIRST_WITH_MIN_VERSION_0 = 4
 FEATURES = {"group.version": 1, "share.version": 1, "streams.version": 1, "transaction.version": 2}
 """The features and their level, which is the highest one; the lowest is 0."""
+MAX_SOFTWARE_CHARACTERS = 256
+"""Characters of the client's software name and version that the connection keeps."""
 _SOFTWARE_NAME = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
@@ -61,6 +64,11 @@ def _begin(alone: Sequence[_Row], among_others: Sequence[_Row]) -> HotHandler[To
     def begin(context: RequestContext[TopicServices], request: Any) -> Answer:
         module = response_module(API_KEY, context.api_version)
         error = ErrorCode.none if _is_valid(context.api_version, request) else ErrorCode.invalid_request
+        if error is ErrorCode.none and context.api_version >= FIRST_WITH_SOFTWARE:
+            context.peer.software = _software(
+                request.client_software_name[:MAX_SOFTWARE_CHARACTERS],
+                request.client_software_version[:MAX_SOFTWARE_CHARACTERS],
+            )
         served = alone if context.node.brokers.is_alone else among_others
         rows = tuple(
             module.ApiVersion(
@@ -97,8 +105,14 @@ def _features(context: RequestContext[TopicServices], module: Any) -> dict[str, 
     }
 
 
+@lru_cache(maxsize=256)
+def _software(name: str, version: str) -> ClientSoftware:
+    """Return the client's software for telemetry (KIP-714): one object for all connections with the same."""
+    return ClientSoftware(name, version)
+
+
 def _is_valid(version: int, request: Any) -> bool:
-    if version < 3:
+    if version < FIRST_WITH_SOFTWARE:
         return True
     return all(
         _SOFTWARE_NAME.fullmatch(text)

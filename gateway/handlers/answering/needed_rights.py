@@ -46,7 +46,7 @@ _READS_OFFSETS: Final = (Right(Operation.DESCRIBE, _GROUP), Right(Operation.DESC
 _MAY_ALTER_CONFIGS: Final = (
     Right(Operation.ALTER_CONFIGS, _TOPIC, "its configurations"),
     Right(Operation.ALTER_CONFIGS, _GROUP, "its configurations"),
-    Right(Operation.ALTER_CONFIGS, _CLUSTER, "configurations of brokers and their loggers"),
+    Right(Operation.ALTER_CONFIGS, _CLUSTER, "configurations of brokers, their loggers and client metrics"),
 )
 
 NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
@@ -156,6 +156,8 @@ NEEDED_RIGHTS: Final[Mapping[str, tuple[Right, ...]]] = {
         Right(Operation.DESCRIBE, _GROUP),
         Right(Operation.DESCRIBE, _TOPIC, "each topic that a member has or shall have"),
     ),
+    "GetTelemetrySubscriptions": (),
+    "PushTelemetry": (),
     "ListConfigResources": (Right(Operation.DESCRIBE_CONFIGS, _CLUSTER),),
     "DescribeTopicPartitions": (Right(Operation.DESCRIBE, _TOPIC),),
     "ShareGroupHeartbeat": _GROUP_AND_ITS_TOPICS,

@@ -10,6 +10,7 @@ from gateway.runtime.services import (
     Services,
     TopicServices,
 )
+from gateway.runtime.telemetry.telemetry import Telemetry
 
 
 def node(services: Services) -> NodeServices:
@@ -35,6 +36,11 @@ def coordinators(services: Services) -> CoordinatorServices:
 def security(services: Services) -> SecurityServices:
     """Return the services of delegation tokens."""
     return services.security
+
+
+def telemetry(services: Services) -> Telemetry:
+    """Return the telemetry of clients."""
+    return services.telemetry
 
 
 def everything(services: Services) -> Services:

@@ -151,6 +151,7 @@ class CommitRepeats:
     def __init__(self, services: Services, api_version: int) -> None:
         self._services = services
         self._api_version = api_version
+        self.begun = 0
         self._targets: dict[bytes, _Target] = {}
         """The remembered commits by the prefix of their requests.
 
@@ -178,6 +179,7 @@ class CommitRepeats:
         numbers = target.shape.numbers(frame)
         if numbers is None or not target.is_served(services.partitions.registry.by_key):
             return NOT_REPEATED
+        self.begun += 1
         records = target.records(*numbers, services.node.clock.now_ms())
         deferred = Deferred(holds_back=True)
         services.coordinators.groups.begin_commit(

@@ -62,18 +62,33 @@ RowOf = tuple[PartitionKey, FetchRow]
 class _Read:
     """The result of one pass over all requested partitions."""
 
-    __slots__ = ("loading", "missing", "must_answer", "partitions", "record_bytes", "rows")
+    __slots__ = ("loading", "missing", "must_answer", "partitions", "record_bytes", "rows", "sizes")
 
     def __init__(self) -> None:
         self.rows: list[RowOf] = []
         self.partitions: list[Partition] = []
         self.record_bytes = 0
+        self.sizes: list[tuple[Partition, int]] = []
+        """The bytes of records of each partition that has some."""
         self.missing: list[Place] = []
         """The places that must be read into the page cache first, of at most `PLACES_BROUGHT_IN_AT_ONCE` partitions."""
         self.loading: list[StoredKey] = []
         """The partitions of other gateways whose records are being fetched from the bucket."""
         self.must_answer = False
         """Whether a partition has an error, a diverging epoch or a preferred replica, which the reader should learn without waiting."""
+
+    def add(self, key: PartitionKey, row: FetchRow, partition: Partition | None) -> int:
+        """Add the row of a partition; return the bytes of its records. `partition` is None where another gateway leads it."""
+        self.rows.append((key, row))
+        if row.error_code or row.diverging_epoch is not None or row.preferred_read_replica >= 0:
+            self.must_answer = True
+        elif partition is not None:
+            self.partitions.append(partition)
+        size = len(row.records)
+        self.record_bytes += size
+        if size and partition is not None:
+            self.sizes.append((partition, size))
+        return size
 
 
 def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer | Deferred:
@@ -233,6 +248,8 @@ def _answer(context: RequestContext[PartitionServices], fetch_context: FetchCont
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, 0, session_id, ()))
     if read.missing:
         context.services.cold_reads.bring_in_ahead(read.missing)
+    for partition, size in read.sizes:
+        partition.fetched_bytes += size
     session_id, answered = fetch_context.answer(read.rows, context)
     topics: Sequence[TopicRows] = answered
     endpoints: Sequence[NodeEndpoint] = ()
@@ -333,14 +350,7 @@ def _read_partitions(
                 row = row_of(partition, b"", [] if committed_only else None, None)
             finally:
                 storage.waits = True
-        read.rows.append((key, row))
-        if row.error_code or row.diverging_epoch is not None or row.preferred_read_replica >= 0:
-            read.must_answer = True
-        elif partition is not None:
-            read.partitions.append(partition)
-        size = len(row.records)
-        read.record_bytes += size
-        left = max(0, left - size)
+        left = max(0, left - read.add(key, row, partition))
         yield
 
 

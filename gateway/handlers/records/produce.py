@@ -274,7 +274,7 @@ class _Appending:
             now_ms,
         )
         if isinstance(info, ProduceRow):
-            rows.append(self._refused(partition, info))
+            rows.append(self._refused(partition, entry.records, info))
             return
         rows.append(appended_row(partition, info))
         if request.acks and not partition.is_persisted(info.answer_after):
@@ -283,9 +283,9 @@ class _Appending:
                 pending = self._pending = PendingAnswer(context, self._topics, request.timeout_ms)
             pending.wait(rows, len(rows) - 1, partition, info.answer_after)
 
-    def _refused(self, partition: Partition, row: ProduceRow) -> ProduceRow:
+    def _refused(self, partition: Partition, records: memoryview | None, row: ProduceRow) -> ProduceRow:
         context = self._context
-        return final_refusal(context.services, context.peer.name, context.client_id, partition, row)
+        return final_refusal(context.services, context.peer.name, context.client_id, partition, records, row)
 
     def _append_verified(self, batch: LateBatch, took_part: TookPart) -> None:
         """Append a batch whose coordinator has answered, or leave it to the threads that recompress."""
@@ -318,7 +318,7 @@ class _Appending:
             batch.took_part,
         )
         if isinstance(info, ProduceRow):
-            batch.rows[batch.position] = self._refused(partition, info)
+            batch.rows[batch.position] = self._refused(partition, batch.entry.records, info)
             return
         batch.rows[batch.position] = appended_row(partition, info)
         if request.acks and not partition.is_persisted(info.answer_after):

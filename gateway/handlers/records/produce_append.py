@@ -115,15 +115,23 @@ def append_batch(
     try:
         if outcome is not None:
             records = _recompressed(outcome)
-        info = partition.append(records, now_ms, begins_at_zero=begins_at_zero)
+        info = services.append(partition, records, now_ms, begins_at_zero=begins_at_zero)
     except LogError as error:
         return _row_of_error(services, partition, records, attributes, now_ms, error)
     if info.is_duplicate:
         # batches that the log drops by their producer names have no offsets; the log counts them itself
-        services.counters.duplicates += info.has_offsets
+        if info.has_offsets:
+            _note_duplicate(services, partition, records, now_ms, info)
     elif gate is not None:
         gate.count_append(len(records))
     return info
+
+
+def _note_duplicate(
+    services: ProduceServices, partition: Partition, records: memoryview, now_ms: int, info: Appended
+) -> None:
+    services.counters.duplicates += 1
+    services.counters.verdicts.duplicate(partition.topic, partition.index, records, now_ms, info.base_offset)
 
 
 def _recompressed(outcome: Outcome) -> memoryview:
@@ -286,9 +294,14 @@ def refused_row(partition: Partition, code: int, message: str, *, appended: bool
 
 
 def final_refusal(
-    services: ProduceServices, peer_name: str, client_id: str, partition: Partition, row: ProduceRow
+    services: ProduceServices,
+    peer_name: str,
+    client_id: str,
+    partition: Partition,
+    records: memoryview | None,
+    row: ProduceRow,
 ) -> ProduceRow:
-    """Return the row that answers a batch which was refused, and log why it was.
+    """Return the row that answers a batch which was refused; note and log why it was.
 
     Another gateway that may lead the partition by now may know better: it may know a newer producer epoch, or earlier batches. So the
     client must ask for the leader.
@@ -296,6 +309,15 @@ def final_refusal(
     if services.partitions.may_be_led_elsewhere:
         message = "another gateway may lead the partition by now"
         row = refused_row(partition, int(ErrorCode.not_leader_or_follower), message, appended=False)
+    services.counters.verdicts.refusal(
+        partition.topic,
+        partition.index,
+        records,
+        services.node.clock.now_ms(),
+        row.error_code,
+        client_id,
+        row.error_message or "",
+    )
     logger.info(
         "refused a batch of %s (client %r) for %s-%d with %s: %s",
         peer_name,

@@ -91,6 +91,7 @@ class ProduceRepeats:
         self._node = services.node
         self._clock = services.node.clock
         self._api_version = api_version
+        self.begun = 0
         self._targets: dict[bytes, _Target] = {}
         """The targets by the prefix of their requests."""
         self._prefixes: dict[Partition, list[bytes]] = {}
@@ -123,10 +124,11 @@ class ProduceRepeats:
             or records[ATTRIBUTES_POSITION] & CODEC_BITS != compression.codec
         ):
             return NOT_REPEATED
+        self.begun += 1
         acks = target.acks
         info = append_batch(self._services, api_version, partition, records, None, self._clock.now_ms())
         if isinstance(info, ProduceRow):
-            info = final_refusal(self._services, peer.name, target.client_id, partition, info)
+            info = final_refusal(self._services, peer.name, target.client_id, partition, records, info)
             if not acks:
                 close_on_error([(target.key, [info])])
             return target.refuse(correlation_id, info)

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 from gateway.handlers.records.produce_waits import ProduceWaits
 from gateway.runtime.backlogs.backlog import Backlog
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.coordinators.transactions_elsewhere import TransactionsElsewhere
+from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Recompressor
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import BatchCounters, NodeServices, Services
 from gateway.runtime.upkeep.disk_room import DiskRoom
+from log import Appended
 
 
 @dataclass(slots=True)
@@ -28,11 +32,14 @@ class ProduceServices:
     recompressor: Recompressor
     waits: ProduceWaits | None
     """The limit of the wait for a bucket; None where records go to a local disk."""
+    append: Callable[..., Appended]
+    """`Partition.append`, or now and then the same with a look at the clock."""
 
     @classmethod
     def of(cls, services: Services) -> ProduceServices:
         """Select these services from all services."""
-        return cls(
+        times = services.partitions.append_times
+        selected = cls(
             node=services.node,
             partitions=services.partitions.registry,
             counters=services.partitions.counters,
@@ -42,4 +49,8 @@ class ProduceServices:
             disk_room=services.upkeep.disk_room,
             recompressor=services.partitions.recompressor,
             waits=ProduceWaits(services.node.loop) if services.partitions.flusher.unwritten else None,
+            append=Partition.append,
         )
+        if times is not None:
+            times.follow(partial(setattr, selected, "append"))
+        return selected

@@ -229,6 +229,7 @@ async def _acquire(
     shares.acquired(found)
     # With delays, batches without due records are not sent.
     records = batches.spanning(acquired) if log.record_states.delayed is None else batches.holding(acquired)
+    partition.fetched_bytes += len(records)
     return Row(records=records, acquired=tuple(acquired))
 
 

@@ -380,6 +380,7 @@ class TransactionCoordinator:
                 except Unavailable:
                     break
                 if written.is_new:
+                    self.endings.timed_out += 1
                     logger.info("the transaction of %s took too long and is aborted", transactional_id)
 
     def forget_expired(self) -> None:

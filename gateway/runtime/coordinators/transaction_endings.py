@@ -24,6 +24,8 @@ class TransactionEndings:
 
     def __init__(self) -> None:
         self._running: dict[str, tuple[object, asyncio.Task[None]]] = {}
+        self.timed_out = 0
+        """Transactions that were aborted since the start because they were open too long."""
 
     def begin(
         self, transactional_id: str, owner: object, work: Coroutine[Any, Any, None]

@@ -111,3 +111,5 @@ class DurableFirst:
         """Wait for the operations in progress."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
+            # Since Python 3.12 a gather of ended tasks does not yield, and `_tasks` would never lose them.
+            await asyncio.sleep(0)

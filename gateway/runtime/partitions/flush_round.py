@@ -31,8 +31,11 @@ class Unserved:
 class FlushRound:
     """The tickets of one round, its logs' owners, and the requests that wait for it."""
 
-    def __init__(self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[Waiting]) -> None:
-        """Take the ticket of each log that has something to flush."""
+    def __init__(
+        self, dirty: Mapping[PartitionLog, LogOwner], waiting: list[Waiting], begun_s: float = 0.0
+    ) -> None:
+        """Take the ticket of each log that has something to flush. `begun_s` is the time in seconds, by any clock."""
+        self.begun_s = begun_s
         self.owners = dirty.values()
         self.entries: list[tuple[PartitionLog, FlushTicket]] = []
         for log in dirty:

@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final
 
+from gateway.durations import Durations
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
@@ -100,6 +101,7 @@ class Flusher:
         """Whether reads of uncached records use the disk right now, so that a quick flush can't be expected."""
         self.rounds = 0
         self.failures = 0
+        self.round_times = Durations()
 
     @property
     def inline_limit_s(self) -> float:
@@ -112,6 +114,11 @@ class Flusher:
     @inline_limit_s.setter
     def inline_limit_s(self, limit_s: float) -> None:
         self._pace = _Pace(limit_s, self._machine.seconds)
+
+    @property
+    def waiting_count(self) -> int:
+        """Return the number of requests that wait for a round."""
+        return len(self._waiting) + (0 if self._running is None else len(self._running.waiting))
 
     @property
     def is_flushing(self) -> bool:
@@ -187,7 +194,7 @@ class Flusher:
             return
         logs, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
-        current = FlushRound(logs, waiting)
+        current = FlushRound(logs, waiting, self._machine.seconds())
         entries = current.entries
         self._running = current
         self.rounds += 1
@@ -231,6 +238,7 @@ class Flusher:
         assert current is not None
         self._running = None
         self.failures += current.finish(self.after_round)
+        self.round_times.add(self._machine.seconds() - current.begun_s)
         if self._dirty:
             if not self._scheduled:
                 self._schedule()

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
+from gateway.durations import Durations
 from gateway.runtime.partitions.unwritten import Unwritten
 from gateway.runtime.partitions.waiting import LogOwner, Waiting
 from log import FlushTicket, PartitionLog
@@ -24,6 +25,8 @@ class LogFlusher(Protocol):
     """The expected time up to which a flush of the local disk runs in the event loop."""
     rounds: int
     failures: int
+    round_times: Durations
+    """How long rounds took, from their begin to the answers of the requests that waited."""
     flushes_disk: bool
     """Whether rounds keep the local disk busy, so that cold reads must wait for them."""
     keeps_flush_settings: bool
@@ -32,6 +35,10 @@ class LogFlusher(Protocol):
     @property
     def unwritten(self) -> Unwritten | None:
         """Return the count of bytes that wait for a bucket, beyond which producers are refused; None without a bucket."""
+
+    @property
+    def waiting_count(self) -> int:
+        """Return the number of requests that wait for a round."""
 
     @property
     def is_flushing(self) -> bool:

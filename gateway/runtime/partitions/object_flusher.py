@@ -25,6 +25,7 @@ from typing import Protocol
 
 from gateway.cluster.wal.row_data import RowData
 from gateway.cluster.wal.wal_object import Row
+from gateway.durations import Durations
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed
 from gateway.runtime.partitions.object_round import ObjectRound, is_quickly_read
@@ -104,12 +105,18 @@ class ObjectFlusher:
         self.inline_limit_s = 0.0
         self.rounds = 0
         self.failures = 0
+        self.round_times = Durations()
         wal.on_fenced.append(self.give_up)
 
     @property
     def unwritten(self) -> Unwritten:
         """Return the count of bytes that wait for the bucket."""
         return self._unwritten
+
+    @property
+    def waiting_count(self) -> int:
+        """Return the number of requests that wait for a round."""
+        return len(self._waiting) + sum(len(each.flush.waiting) for each in self._rounds)
 
     @property
     def is_flushing(self) -> bool:
@@ -247,7 +254,7 @@ class ObjectFlusher:
         logs, self._dirty = self._dirty, {}
         waiting, self._waiting = self._waiting, []
         commits, self._commits = self._commits, []
-        flush = FlushRound(logs, waiting)
+        flush = FlushRound(logs, waiting, self._machine.seconds())
         tickets = [ticket for _, ticket in flush.entries]
         size_bytes = sum(part.size_bytes for ticket in tickets for part in ticket.ranges)
         self._unwritten.sent(size_bytes)
@@ -340,6 +347,7 @@ class ObjectFlusher:
     def _finish(self, current: ObjectRound) -> None:
         flush = current.flush
         self.failures += flush.finish(self.after_round)
+        self.round_times.add(self._machine.seconds() - flush.begun_s)
         self._unwritten.settled(current.size_bytes)
         for ticket, done in current.commits:
             if not done.done():

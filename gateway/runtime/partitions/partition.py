@@ -36,12 +36,15 @@ class Partition:
     """
 
     __slots__ = (
+        "_bytes_before",
         "_flusher",
+        "_records_before",
         "_unflushed",
         "_watchers",
         "closed",
         "compression",
         "delayed_gate",
+        "fetched_bytes",
         "flush_messages",
         "flush_ms",
         "gate",
@@ -77,6 +80,12 @@ class Partition:
         """The gate that producers must pass after batches were refused for other reasons than a quota, and in a cluster after the partition was
         opened.
         """
+        self._records_before = log.log_end_offset + log.segments.cut_records
+        """The records that were appended before the partition was opened."""
+        self._bytes_before = log.segments.appended_bytes
+        """The bytes that were appended to the log before the partition was opened."""
+        self.fetched_bytes = 0
+        """The bytes of records in answers to fetches since the partition was opened."""
         self.closed = False
         self.is_handed_over = False
         """Whether another gateway is about to lead the partition: a record that is appended now would be lost."""
@@ -85,6 +94,16 @@ class Partition:
         """The recovery point, and the time at which records after it were first seen."""
         self._watchers: dict[object, Callable[[], None]] = {}
         log.begin_leader_epoch(leader_epoch)
+
+    @property
+    def appended_records(self) -> int:
+        """Return the number of records appended since the partition was opened. It never falls, also when a reopening cuts off records."""
+        return self.log.log_end_offset + self.log.segments.cut_records - self._records_before
+
+    @property
+    def appended_bytes(self) -> int:
+        """Return the bytes of batches appended since the partition was opened."""
+        return self.log.segments.appended_bytes - self._bytes_before
 
     def begin_leader_epoch(self, leader_epoch: int) -> None:
         """Lead the partition in a new epoch. Requests that name the epoch before are refused from now on."""

@@ -20,6 +20,7 @@ from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.cold_reads import ColdReads
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
+from gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.delayed_delivery import RUN_EVERY_S, DelayedDelivery
@@ -27,8 +28,9 @@ from gateway.runtime.upkeep.file_deletion import FileDeletion
 from gateway.runtime.upkeep.freed_memory import FreedMemory
 from gateway.runtime.upkeep.name_keeping import RUN_EVERY_S as RUN_NAMES_EVERY_S
 from gateway.runtime.upkeep.name_keeping import NameKeeping
+from gateway.runtime.upkeep.producer_expiry import ProducerExpiry
 from gateway.runtime.upkeep.retention import Retention
-from log import LogDirectory, settings
+from log import LogDirectory
 
 logger = logging.getLogger(__name__)
 
@@ -61,6 +63,7 @@ class BackgroundJobs:
         lifecycle: TopicLifecycle,
         tokens: DelegationTokens,
         cold_reads: ColdReads,
+        telemetry: Telemetry,
     ) -> None:
         self._config = config
         self._clock = clock
@@ -68,6 +71,7 @@ class BackgroundJobs:
         self._log_directory = log_directory
         self._lifecycle = lifecycle
         self._tokens = tokens
+        self._telemetry = telemetry
         self._long_lived = LongLived()
         self._freed_memory = FreedMemory(partitions.tables)
         self.retention = Retention(clock, cold_reads)
@@ -75,6 +79,7 @@ class BackgroundJobs:
         self._delayed = DelayedDelivery(
             clock, log_directory, partitions, config.int("seqgate.delayed.records.snapshot.interval.ms")
         )
+        self._producer_expiry = ProducerExpiry(config, clock, partitions)
         self._names = NameKeeping(config, clock, partitions, log_directory)
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -102,8 +107,8 @@ class BackgroundJobs:
             _Job(
                 "producer expiry",
                 Interval(config, "producer.id.expiration.check.interval.ms"),
-                lambda partition: settings.expire_producers(partition.log, self._clock.now_ms()),
-                self._names.expire,
+                None,
+                self._expire,
             ),
             _Job("flush by time", FLUSH_CHECK_S, None, self._flush_by_time),
             _Job(
@@ -122,6 +127,7 @@ class BackgroundJobs:
                 None,
                 self._tokens.remove_expired,
             ),
+            _Job("expired telemetry", EXPIRE_EVERY_S, None, self._telemetry.expire),
         )
 
     async def _repeat(self, job: _Job) -> None:
@@ -140,6 +146,10 @@ class BackgroundJobs:
         """Open the closed partitions in which retention may have to delete records."""
         async for key in in_slices(list(self._log_directory.stored())):
             self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
+
+    async def _expire(self) -> None:
+        await self._names.expire()
+        await self._producer_expiry.run()
 
     async def _flush_by_time(self) -> None:
         await for_each_partition(

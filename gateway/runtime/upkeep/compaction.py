@@ -24,7 +24,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.partitions.removal import persist_files
 from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
-from gateway.runtime.upkeep.compaction_progress import CompactionProgress
+from gateway.runtime.upkeep.compaction_progress import CompactionCounts, CompactionProgress
 from log import LogDirectory, LogError, PartitionLog, StorageFailed
 from log.cleaning import (
     Cleaning,
@@ -96,8 +96,16 @@ class Compaction:
         """Called with each log whose segments were replaced."""
         self._hold = hold
         self._workers: dict[Cleaner, None] = {}
+        self.counts = CompactionCounts()
+        self.swapping = asyncio.Lock()
+        """Held while a compacted segment takes the place of others. Who holds the lock keeps all segments as they are."""
         self._begun: set[asyncio.Task[None]] = set()
         """The work that must finish even when the job is stopped."""
+
+    @property
+    def uncleanable(self) -> int:
+        """The partitions that are not compacted any more until the gateway restarts."""
+        return self._progress.uncleanable
 
     def start(self) -> None:
         self._progress.load()
@@ -296,7 +304,10 @@ class Compaction:
         await self._to_the_end(self._swap(partition, cleaning, cleaned))
 
     async def _swap(self, partition: Partition, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
-        log = partition.log
+        async with self.swapping:
+            await self._swap_alone(partition.log, cleaning, cleaned)
+
+    async def _swap_alone(self, log: PartitionLog, cleaning: Cleaning, cleaned: CleanedSegment) -> None:
         ticket = begin_swap(log, cleaning, cleaned) if log.config.compact else None
         if ticket is None:
             raise _GivenUp
@@ -327,6 +338,7 @@ class Compaction:
         progress = self._progress.of(partition)
         progress.clean_end_offset = outcome.clean_end_offset
         progress.failures = 0
+        self.counts.add(outcome, took_s)
         self._progress.save()
         for tell in self.when_compacted:
             tell(partition.log)
@@ -354,6 +366,7 @@ class Compaction:
     def _failed(self, partition: Partition, outcome: CleaningFailed) -> None:
         progress = self._progress.of(partition)
         progress.failures += not outcome.is_of_disk
+        self.counts.failures += 1
         if outcome.is_corrupt or progress.failures >= _MAX_FAILURES:
             self._mark_uncleanable(partition, outcome.reason)
         else:
@@ -365,7 +378,7 @@ class Compaction:
             )
 
     def _mark_uncleanable(self, partition: Partition, reason: str) -> None:
-        self._progress.of(partition).uncleanable = True
+        self._progress.mark_uncleanable(partition)
         logger.error(
             "%s-%d is not compacted any more until the gateway restarts: %s",
             partition.topic,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions
 from log import LogDirectory, Storage
-from log.compaction import read_cleaned_offsets, write_cleaned_offsets
+from log.compaction import CleaningFinished, read_cleaned_offsets, write_cleaned_offsets
 
 
 @dataclass(slots=True)
@@ -29,6 +29,25 @@ class PartitionProgress:
     uncleanable: bool = False
 
 
+@dataclass(slots=True)
+class CompactionCounts:
+    """What compaction has done since the start."""
+
+    cleanings: int = 0
+    """Partitions that were compacted, each time counted."""
+    failures: int = 0
+    records_read: int = 0
+    records_kept: int = 0
+    took_s: float = 0.0
+
+    def add(self, finished: CleaningFinished, took_s: float) -> None:
+        """Count the cleaning of a partition that took so many seconds."""
+        self.cleanings += 1
+        self.records_read += finished.records_read
+        self.records_kept += finished.records_kept
+        self.took_s += took_s
+
+
 class CompactionProgress:
     """One entry for each partition that was checked and still exists."""
 
@@ -37,6 +56,7 @@ class CompactionProgress:
         self._root = log_directory.files
         self._partitions = partitions
         self._entries: dict[tuple[str, int], PartitionProgress] = {}
+        self._uncleanable = 0
 
     def load(self) -> None:
         """Load the checkpoint, without partitions that no longer exist."""
@@ -53,10 +73,22 @@ class CompactionProgress:
         entry = self._entries.get(key)
         return None if entry is None else entry.clean_end_offset
 
+    @property
+    def uncleanable(self) -> int:
+        """The partitions that are not compacted any more until the gateway restarts."""
+        return self._uncleanable
+
+    def mark_uncleanable(self, partition: Partition) -> None:
+        """Compact a partition no more until the gateway restarts."""
+        entry = self.of(partition)
+        self._uncleanable += not entry.uncleanable
+        entry.uncleanable = True
+
     def of(self, partition: Partition) -> PartitionProgress:
         """Return the entry of a partition; an entry of a deleted topic of the same name is replaced."""
         entry = self._entries.get((partition.topic, partition.index))
         if entry is None or entry.topic_id != partition.topic_id:
+            self._uncleanable -= entry is not None and entry.uncleanable
             entry = PartitionProgress(partition.topic_id)
             self._entries[partition.topic, partition.index] = entry
         return entry
@@ -66,7 +98,7 @@ class CompactionProgress:
         gone = set(topic_ids)
         keys = [key for key, entry in self._entries.items() if entry.topic_id in gone]
         for key in keys:
-            del self._entries[key]
+            self._uncleanable -= self._entries.pop(key).uncleanable
         if keys:
             self.save()
 

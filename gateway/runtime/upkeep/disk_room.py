@@ -51,6 +51,8 @@ class DiskRoom:
         self.is_disk_short = False
         self.is_bucket_behind = False
         self.refused_batches = 0
+        self.free_bytes: int | None = None
+        """The free space at the last check; None before the first one."""
         self._config = config
         self._environment = log_directory.environment
         self._lists = log_directory.lists
@@ -99,6 +101,7 @@ class DiskRoom:
         if self._is_gone:
             self._is_gone = False
             logger.info("the free space of %s can be read again", self._path)
+        self.free_bytes = free_bytes
         is_short = free_bytes < self.min_free_bytes
         if is_short != self.is_disk_short:
             self.is_disk_short = is_short

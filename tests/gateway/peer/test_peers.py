@@ -234,10 +234,14 @@ class TestUnavailable:
         self, peers: Peers, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(dialling, "CONNECT_TIMEOUT_S", 0.05)
-        server = await asyncio.start_server(lambda _, writer: None, "127.0.0.1", 0)
+        # Since Python 3.13 a writer that nobody keeps closes its connection.
+        silent: list[asyncio.StreamWriter] = []
+        server = await asyncio.start_server(lambda _, writer: silent.append(writer), "127.0.0.1", 0)
         addresses[OTHER] = PeerAddress("127.0.0.1", server.sockets[0].getsockname()[1])
         with pytest.raises(PeerUnavailable, match=r"no connection within 0\.05 s"):
             await peers.ask(OTHER, heartbeat())
+        for writer in silent:
+            writer.close()
         server.close()
 
     async def test_nothing_is_asked_after_the_close(self, peers: Peers, addresses: Addresses) -> None:

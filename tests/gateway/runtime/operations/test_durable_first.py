@@ -160,3 +160,15 @@ class TestLooking:
         assert (journal.looks, journal.state) == (2, [10])
         await operations.look()
         assert journal.looks == 3
+
+
+class TestFinishing:
+    async def test_an_operation_that_has_just_ended_does_not_hold_it_up(self) -> None:
+        """Where this fails, it never ends: before its callbacks have run, an ended task is still among the running ones."""
+        operations = DurableFirst(CountingJournal())
+        ended = operations.start(lambda: Decision((), None))
+        while not ended.done():
+            await asyncio.sleep(0)
+        assert ended in operations._tasks
+        await operations.finish()
+        assert operations._tasks == set()

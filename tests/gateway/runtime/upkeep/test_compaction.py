@@ -56,6 +56,7 @@ def test_when_a_partition_is_left_alone(
     for _ in range(times):
         compaction._failed(partition, failed)
     assert compaction._progress.of(partition).uncleanable is left_alone
+    assert compaction.uncleanable == left_alone
 
 
 class HeldDurability(LocalDurability):

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.upkeep.compaction_progress import CompactionProgress
+from gateway.runtime.upkeep.compaction_progress import CompactionCounts, CompactionProgress
 from log import Storage
+from log.compaction import CleaningFinished
 from log.compaction.cleaned_offsets import CLEANER_OFFSETS
 
 ONE, TWO = uuid.UUID(int=1), uuid.UUID(int=2)
@@ -54,6 +55,17 @@ def test_a_deleted_topic_does_not_affect_another_of_its_name(tmp_path: Path) -> 
     assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n0\n"
 
 
+def test_partitions_that_are_left_alone_are_counted_as_long_as_they_exist(tmp_path: Path) -> None:
+    progress = loaded(tmp_path)
+    for index in (0, 1, 1):
+        progress.mark_uncleanable(partition(index=index))
+    assert progress.uncleanable == 2
+    assert not progress.of(partition(TWO)).uncleanable
+    assert progress.uncleanable == 1
+    progress.forget([ONE, TWO])
+    assert progress.uncleanable == 0
+
+
 @pytest.mark.parametrize("content", ["", "0\n2\nt 0 7\n", "0\n1\nt 0 7", "0\n1\nt 0 x\n"])
 def test_a_damaged_file_means_that_nothing_was_cleaned(tmp_path: Path, content: str) -> None:
     (tmp_path / CLEANER_OFFSETS).write_text(content)
@@ -65,3 +77,19 @@ def test_missing_partitions_are_left_out(tmp_path: Path) -> None:
     progress = loaded(tmp_path)
     progress.save()
     assert (tmp_path / CLEANER_OFFSETS).read_text() == "0\n0\n"
+
+
+def test_cleanings_add_up() -> None:
+    counts = CompactionCounts()
+    for records_kept, took_s in ((3, 0.5), (4, 1.5)):
+        finished = CleaningFinished(
+            clean_end_offset=9,
+            keys=2,
+            records_read=10,
+            records_kept=records_kept,
+            bytes_read=0,
+            bytes_kept=0,
+            keyless_records=0,
+        )
+        counts.add(finished, took_s)
+    assert counts == CompactionCounts(cleanings=2, records_read=20, records_kept=7, took_s=2.0)

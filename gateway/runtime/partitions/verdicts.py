@@ -1,0 +1,106 @@
+"""The newest batches that were not stored: duplicates, and refused ones. They tell why a producer was refused."""
+
+from __future__ import annotations
+
+from collections import Counter, deque
+from typing import Final, NamedTuple
+
+from kio.schema.errors import ErrorCode
+
+from log.format.record_batch import HEADER_BYTES, MAGIC, parse_header
+
+DUPLICATE: Final = "duplicate"
+VERDICTS_KEPT: Final = 10_000
+"""Verdicts in memory; a further one replaces the oldest."""
+_LONGEST_MESSAGE: Final = 300
+_LONGEST_CLIENT_ID: Final = 100
+"""A client id may have 32 KiB, and a client sends a new one with each batch."""
+
+
+class Verdict(NamedTuple):
+    """A batch that was not stored, and why: `outcome` is `duplicate` or the name of Kafka's error.
+
+    `base_offset` is the offset of a duplicate's original, and -1 for a refused batch. `number` counts the verdicts since the start. Fields
+    of a batch without a whole header are -1. `client_id` is empty for a duplicate.
+    """
+
+    number: int
+    time_ms: int
+    topic: str
+    partition: int
+    producer_id: int
+    producer_epoch: int
+    base_sequence: int
+    last_sequence: int
+    base_offset: int
+    outcome: str
+    client_id: str
+    message: str
+
+
+class Verdicts:
+    """Counts the batches that were not stored, by outcome, and keeps the newest of them."""
+
+    def __init__(self, kept: int = VERDICTS_KEPT) -> None:
+        self.newest: deque[Verdict] = deque(maxlen=kept)
+        self.refused: Counter[int] = Counter()
+        """The refused batches by Kafka's error code."""
+        self._count = 0
+
+    def duplicate(
+        self, topic: str, partition: int, records: memoryview, now_ms: int, base_offset: int
+    ) -> None:
+        """Note a batch that was answered with the offset of its original."""
+        self._note(topic, partition, records, now_ms, base_offset, DUPLICATE)
+
+    def refusal(
+        self,
+        topic: str,
+        partition: int,
+        records: memoryview | None,
+        now_ms: int,
+        code: int,
+        client_id: str,
+        message: str,
+    ) -> None:
+        """Note a batch that was refused with this error."""
+        self.refused[code] += 1
+        name = ErrorCode(code).name.upper()
+        self._note(topic, partition, records, now_ms, -1, name, client_id, message[:_LONGEST_MESSAGE])
+
+    def _note(
+        self,
+        topic: str,
+        partition: int,
+        records: memoryview | None,
+        now_ms: int,
+        base_offset: int,
+        outcome: str,
+        client_id: str = "",
+        message: str = "",
+    ) -> None:
+        self._count += 1
+        producer = _producer_of(records)
+        self.newest.append(
+            Verdict(
+                self._count,
+                now_ms,
+                topic,
+                partition,
+                *producer,
+                base_offset,
+                outcome,
+                client_id[:_LONGEST_CLIENT_ID],
+                message,
+            )
+        )
+
+
+def _producer_of(records: memoryview | None) -> tuple[int, int, int, int]:
+    """Return producer id, producer epoch, first and last sequence of a batch; -1 for each that can't be read."""
+    if records is None or len(records) < HEADER_BYTES:
+        return -1, -1, -1, -1
+    batch = parse_header(records)
+    if batch.magic != MAGIC:  # the header of an older format has other fields in these places
+        return -1, -1, -1, -1
+    return batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence

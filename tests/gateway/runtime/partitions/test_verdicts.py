@@ -1,0 +1,83 @@
+"""The newest batches that were not stored."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.runtime.partitions.verdicts import DUPLICATE, VERDICTS_KEPT, Verdict, Verdicts
+from tests.support.batches import Batch, records
+
+GAP = int(ErrorCode.out_of_order_sequence_number)
+BATCH = memoryview(Batch(records(5)).of(7, 2, 30).encode())
+
+
+def refuse(verdicts: Verdicts, data: memoryview | None = BATCH, **more: str) -> Verdict:
+    verdicts.refusal("t", 3, data, 99, GAP, more.get("client_id", "c"), more.get("message", "a gap"))
+    return verdicts.newest[-1]
+
+
+def test_a_refusal_tells_who_and_why() -> None:
+    assert refuse(Verdicts()) == Verdict(
+        number=1,
+        time_ms=99,
+        topic="t",
+        partition=3,
+        producer_id=7,
+        producer_epoch=2,
+        base_sequence=30,
+        last_sequence=34,
+        base_offset=-1,
+        outcome="OUT_OF_ORDER_SEQUENCE_NUMBER",
+        client_id="c",
+        message="a gap",
+    )
+
+
+def test_a_duplicate_tells_its_original() -> None:
+    verdicts = Verdicts()
+    verdicts.duplicate("t", 0, BATCH, 99, 1234)
+    (found,) = verdicts.newest
+    assert (found.outcome, found.base_offset, found.client_id, found.message) == (DUPLICATE, 1234, "", "")
+    assert (found.producer_id, found.base_sequence, found.last_sequence) == (7, 30, 34)
+    assert verdicts.refused == {}
+
+
+@pytest.mark.parametrize(
+    "data", [None, b"", b"x", bytes(60), BATCH[:60], bytes(BATCH[:16]) + b"\x01" + bytes(80)]
+)
+def test_a_batch_without_a_whole_header(data: bytes | None) -> None:
+    found = refuse(Verdicts(), None if data is None else memoryview(data))
+    producer = (found.producer_id, found.producer_epoch, found.base_sequence, found.last_sequence)
+    assert producer == (-1, -1, -1, -1)
+
+
+def test_sequences_wrap_around() -> None:
+    data = memoryview(Batch(records(5)).of(7, 2, 2**31 - 3).encode())
+    found = refuse(Verdicts(), data)
+    assert (found.base_sequence, found.last_sequence) == (2**31 - 3, 1)
+
+
+def test_the_oldest_are_forgotten_and_all_are_counted() -> None:
+    verdicts = Verdicts(kept=3)
+    for _ in range(10):
+        refuse(verdicts)
+    assert [verdict.number for verdict in verdicts.newest] == [8, 9, 10]
+    assert verdicts.refused == {GAP: 10}
+    assert Verdicts().newest.maxlen == VERDICTS_KEPT
+
+
+def test_texts_of_clients_are_cut() -> None:
+    """A client chooses its id and a part of the message with each batch, up to 32 KiB."""
+    verdicts = Verdicts()
+    found = refuse(verdicts, client_id="i" * 32_767, message="m" * 100_000)
+    assert sys.getsizeof(found.client_id) + sys.getsizeof(found.message) < 1_000
+    assert (len(found.client_id), len(found.message)) == (100, 300)
+
+
+def test_a_verdict_keeps_no_batch_in_memory() -> None:
+    data = bytearray(BATCH)
+    refuse(Verdicts(), memoryview(data))
+    data.clear()  # fails while a memoryview of the data is alive
