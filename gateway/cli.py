@@ -12,11 +12,14 @@ import typer
 
 from gateway.admin.acls import command as acls
 from gateway.admin.backlog import command as backlog
+from gateway.admin.backup import command as backup
 from gateway.admin.cluster import command as bucket
 from gateway.admin.configs import command as configs
 from gateway.admin.damage import command as damage
+from gateway.admin.faults import command as faults
 from gateway.admin.groups import command as groups
 from gateway.admin.help import CONTEXT, tidy
+from gateway.admin.logs import command as logs
 from gateway.admin.names import command as names
 from gateway.admin.options import stop
 from gateway.admin.partitions import command as partitions
@@ -30,6 +33,9 @@ from gateway.admin.sweep import command as sweep
 from gateway.admin.topics import command as topics
 from gateway.admin.transactions import command as transactions
 from gateway.admin.users import command as users
+from gateway.admin.verdicts import command as verdicts
+from gateway.certify.command import certify
+from gateway.console.command import console
 from gateway.serving import Options
 from gateway.serving import serve as run_gateway
 
@@ -80,6 +86,25 @@ Workers = Annotated[
         show_default=False,
     ),
 ]
+TestControl = Annotated[
+    str | None,
+    typer.Option(
+        "--test-control",
+        metavar="HOST:PORT",
+        help="Let programs on this machine order faults and move the clock (docs/testing.md). For tests only.",
+        show_default=False,
+    ),
+]
+ExitWith = Annotated[
+    int | None,
+    typer.Option(
+        "--exit-with",
+        metavar="PID",
+        min=1,
+        help="With --test-control: stop when the process with this id, that of the test, has ended, however it ended.",
+        show_default=False,
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -125,9 +150,30 @@ def serve(
     settings: Settings = None,
     config_file: ConfigFile = None,
     guide: Annotated[bool, typer.Option("--guide", help="Also print a first command to try.")] = False,
+    with_console: Annotated[
+        bool,
+        typer.Option(
+            "--console", help="Also run the console beside the gateway, on 127.0.0.1:8080 if that is free."
+        ),
+    ] = False,
+    test_control: TestControl = None,
+    exit_with: ExitWith = None,
 ) -> None:
     """Run the gateway until Ctrl-C or SIGTERM. Print one line when the gateway answers."""
-    code = run_gateway(Options(listen or (), data_dir, settings or (), config_file, guide, cluster, workers))
+    code = run_gateway(
+        Options(
+            listen or (),
+            data_dir,
+            settings or (),
+            config_file,
+            guide,
+            with_console,
+            cluster,
+            workers,
+            test_control,
+            exit_with,
+        )
+    )
     if code:
         raise typer.Exit(code)
 
@@ -189,13 +235,19 @@ app.command("consume")(consume)
 app.add_typer(groups.app, name="groups", help=groups.HELP)
 app.add_typer(transactions.app, name="transactions", help=transactions.HELP)
 app.command("producers")(producers.producers)
+app.command("verdicts")(verdicts.verdicts)
 app.command("names")(names.names)
 app.command("backlog")(backlog.backlog)
 app.add_typer(pids.app, name="pids", help=pids.HELP)
 app.add_typer(users.app, name="users", help=users.HELP)
 app.command("status")(status.status)
+app.command("console")(console)
 app.add_typer(bucket.app, name="cluster", help=bucket.HELP)
+app.add_typer(faults.app, name="faults", help=faults.HELP)
+app.command("certify")(certify)
+app.command("logs")(logs.logs)
 app.command("tasks")(sweep.tasks)
+app.add_typer(backup.app, name="backup", help=backup.HELP)
 app.command("reopen")(partitions.reopen)
 app.command("repair")(damage.repair)
 app.command("sweep")(sweep.sweep)

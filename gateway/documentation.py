@@ -1,13 +1,16 @@
 """Writes the generated pages: `python -m gateway.documentation docs`. With `--check` only compares them with the files.
 
 `docs/protocol-support.md` is made from the list of handlers and their modules' docstrings, `docs/configuration.md` from
-the table of settings, `docs/control-socket.md` from the list of operations, `docs/commands.md` from the commands.
+the table of settings, `docs/control-socket.md` from the list of operations, `docs/commands.md` from the commands,
+`docs/certify-scripts.md` from the fault scripts,
+`docs/metrics.md` from the table of metrics, `docs/test-control.json` from the routes of the test control.
 """
 
 from __future__ import annotations
 
 import argparse
 import inspect
+import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
@@ -19,11 +22,14 @@ from kio.schema.index import api_key_map
 from gateway.admin.commands_page import commands_page
 from gateway.admin.documentation import control_socket_page
 from gateway.admin.operations import OPERATIONS
+from gateway.certify.documentation import scripts_page
 from gateway.cli import app
 from gateway.config.documentation import configuration_page
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Api
 from gateway.handlers.answering.needed_rights import NEEDED_RIGHTS
+from gateway.metrics.documentation import metrics_page
+from gateway.testing.control.openapi import description
 
 AREAS: Final = (
     ("Consumer groups", (8, 9, 10, 11, 12, 13, 14, 15, 16, 42, 47, 68, 69)),
@@ -60,10 +66,13 @@ _SUMMARY = re.compile(r"\w+ \(key \d+, versions? [^)]*\): (.+)")
 def pages() -> dict[str, str]:
     """Return the generated pages by file name."""
     return {
+        "certify-scripts.md": scripts_page(),
         "commands.md": commands_page(app),
         "configuration.md": configuration_page(),
         "control-socket.md": control_socket_page(OPERATIONS),
+        "metrics.md": metrics_page(),
         "protocol-support.md": protocol_page(APIS),
+        "test-control.json": json.dumps(description(), indent=1) + "\n",
     }
 
 

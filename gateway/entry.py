@@ -31,6 +31,8 @@ def main() -> None:
 
 def _serve(words: list[str]) -> None:
     """Run the gateway and exit; return when typer must look at the options."""
+    # kio imports Hypothesis where it is installed, for tests of its own types. That takes a third of a start.
+    sys.modules["hypothesis"] = None  # type: ignore[assignment]
     from gateway.serving import parse, serve  # noqa: PLC0415 - completion in a shell needs nothing of this module
 
     options = parse(words)

@@ -5,22 +5,28 @@ from __future__ import annotations
 import asyncio
 import logging
 import os
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gateway.admin.server import ControlServer
 from gateway.admin.system_errors import in_words
 from gateway.admin.traffic import Traffic
 from gateway.config import Config, Listener
 from gateway.config.exposure import exposure_complaint, is_exposed
+from gateway.config.metrics import METRICS_LISTENER
+from gateway.config.otlp import OTLP_ENDPOINT, missing_package
 from gateway.handlers import APIS
 from gateway.homes.choice import home_of
 from gateway.homes.home import StartFailed
+from gateway.homes.local_home import LocalHome
 from gateway.homes.worker_home import WorkerHome
 from gateway.process import open_files_limit
 from gateway.quota.produce_gate import strict_gate
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine
+from gateway.runtime.partitions.append_times import AppendTimes
 from gateway.runtime.partitions.log_flusher import LogFlusher
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
@@ -30,11 +36,13 @@ from gateway.runtime.topics.follow_settings import (
     follow_producer_limit,
 )
 from gateway.runtime.topics.metadata_log import MetadataLog
+from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from gateway.runtime.topics.topic_policy import topic_policy
 from gateway.runtime.upkeep.background_jobs import BackgroundJobs
+from gateway.runtime.upkeep.backup_staging import BackupStaging
 from gateway.runtime.upkeep.compaction import Compaction
 from gateway.security.errors import LoginSettingsError, StoreError
-from gateway.server.dispatcher import Dispatcher
+from gateway.server.dispatcher import Dispatcher, Requests
 from gateway.server.login_mechanisms import login_mechanisms
 from gateway.server.sasl_listener import Logins
 from gateway.server.server import Server
@@ -43,6 +51,10 @@ from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError
 from pid_allocator import BlockStore
 from seq_validator import ProducerLimit
 
+if TYPE_CHECKING:
+    from gateway.metrics.composition import Metrics
+    from gateway.metrics.listener import MetricsListener
+
 logger = logging.getLogger(__name__)
 
 STOP_TIMEOUT_S = 10.0
@@ -50,11 +62,23 @@ STORE_TIMEOUT_S = 30.0
 """How long a stop waits for a bucket; then the gateway gives up the records that are not confirmed and not acknowledged."""
 
 
+Before = Callable[[Dispatcher], Requests]
+#: Puts a part before the dispatcher, which sees every request first.
+
+
 class Gateway:
     """One node: a data directory, its partitions, and the listeners that serve them."""
 
-    def __init__(self, config: Config, machine: Machine | None = None, *, seat: Seat | None = None) -> None:
-        """Take the settings; `seat` is the place of one of several workers."""
+    def __init__(
+        self,
+        config: Config,
+        machine: Machine | None = None,
+        *,
+        seat: Seat | None = None,
+        before: Before = lambda dispatcher: dispatcher,
+    ) -> None:
+        """Take the settings; `seat` is the place of one of several workers, `before` puts a part before the dispatcher."""
+        self._before = before
         self.config = config
         self.machine = machine or Machine()
         self.clock = self.machine.clock
@@ -71,6 +95,9 @@ class Gateway:
         self._jobs: BackgroundJobs
         self._compaction: Compaction
         self._control: ControlServer
+        self._metrics: Metrics | None = None
+        self.metrics_address = ""
+        """HOST:PORT of the metrics listener; empty without one."""
         self._store: BlockStore
 
     @property
@@ -82,7 +109,9 @@ class Gateway:
     async def start(self) -> None:
         """Recover the data, then listen. Raises StartFailed; then all parts are stopped again, and the lock is free."""
         config = self.config
-        if (complaint := exposure_complaint(config)) is not None:
+        exports_metrics = config.optional_str(OTLP_ENDPOINT) is not None
+        complaint = exposure_complaint(config) or (missing_package() if exports_metrics else None)
+        if complaint is not None:
             raise StartFailed(complaint)
         await self.home.enter()
         self.has_entered = True
@@ -119,10 +148,16 @@ class Gateway:
         services, self._store = await compose(
             config, self.machine, log_directory, flusher, metadata_log, home.fetcher, home.readiness
         )
+        shows_metrics = any(
+            config.optional_str(name) is not None for name in (METRICS_LISTENER, OTLP_ENDPOINT)
+        )
+        if shows_metrics:
+            services.partitions.append_times = AppendTimes(self.machine.seconds)
+        dispatcher = Dispatcher(APIS, services)
         self.server = Server(
             loop,
             config,
-            Dispatcher(APIS, services),
+            self._before(dispatcher),
             services.partitions.cold_reads,
             quotas=services.node.quotas,
             logins=Logins(loop, self.clock, partial(login_mechanisms, services), services.node.audit),
@@ -145,6 +180,7 @@ class Gateway:
             services.topics.lifecycle,
             services.security.tokens,
             services.partitions.cold_reads,
+            services.telemetry,
         )
         self._compaction = Compaction(
             config,
@@ -156,12 +192,36 @@ class Gateway:
             services.partitions.cold_reads,
             self.home.hold,
         )
+        if isinstance(self.home, LocalHome):
+            services.upkeep.backups = BackupStaging(
+                self.clock, log_directory, services.node.tasks, self._compaction.swapping, (SEEN_FILE,)
+            )
         self._control = ControlServer(
             services,
             Path(config.str("log.dirs")) if self._seat is None else self._seat.share.files,
-            traffic=lambda: Traffic(len(self.server), *self.server.counts, self.home.calls, self.home.cache),
+            traffic=self._traffic,
         )
+        if shows_metrics:
+            self._metrics = self._make_metrics(services, dispatcher)
         self._services = services
+
+    def _traffic(self) -> Traffic:
+        return Traffic(len(self.server), *self.server.counts, self.home.calls, self.home.cache)
+
+    def _make_metrics(self, services: Services, dispatcher: Dispatcher) -> Metrics:
+        """Create what shows the metrics, and let the parts time what they do."""
+        # a gateway without metrics starts without these modules
+        from gateway.metrics.composition import compose_metrics  # noqa: PLC0415
+
+        return compose_metrics(
+            self.config,
+            services,
+            self.server,
+            dispatcher,
+            self._jobs.retention,
+            self._compaction,
+            self._control.live_gateway,
+        )
 
     async def _begin(self) -> None:
         """Start serving; the listeners start last. Raises StartFailed."""
@@ -181,10 +241,14 @@ class Gateway:
         services.upkeep.backlog.run()
         services.topics.metadata_log.add_listener(self._compaction.metadata_changed)
         self._compaction.start()
+        if services.upkeep.backups is not None:
+            services.upkeep.backups.start()
         await self.home.begin(services)
         if services.upkeep.uploads is not None:
             self._compaction.when_compacted.append(services.upkeep.uploads.rewritten)
         await self._control.start()
+        if self._metrics is not None:
+            await self._start_metrics(self._metrics)
 
     def _start_coordinators(self) -> None:
         services = self.services
@@ -248,6 +312,23 @@ class Gateway:
                 port,
             )
 
+    async def _start_metrics(self, metrics: Metrics) -> None:
+        if metrics.listener is not None:
+            await self._listen_for_metrics(metrics.listener)
+        if metrics.exporter is not None:
+            metrics.exporter.start()
+
+    async def _listen_for_metrics(self, metrics: MetricsListener) -> None:
+        listener = metrics.address
+        try:
+            port = await metrics.start()
+        except OSError as error:
+            raise StartFailed(
+                f"can't listen for metrics on {listener.host}:{listener.port}: {in_words(error)}"
+            ) from error
+        self.metrics_address = Endpoint(listener.host or EVERY_INTERFACE[1], port).shown
+        logger.info("metrics and health on http://%s", self.metrics_address)
+
     async def stop(self) -> None:
         """Answer the requests in flight, make everything durable, and mark a clean stop. A failed start leaves the last mark as it is."""
         await self.home.prepare_stop()
@@ -270,6 +351,23 @@ class Gateway:
         self._log_directory.close(clean=True)
         await self.home.leave(is_clean=is_durable)
 
+    async def abandon(self) -> None:
+        """End as a killed process does, as far as its files tell: write nothing more, and mark no clean stop. For tests.
+
+        The caller then cancels all tasks of the event loop.
+        """
+        self.server.abort_all()
+        await self._control.stop()
+        if self._metrics is not None:
+            await self._metrics.stop()
+        services = self.services
+        services.upkeep.disk_room.stop()
+        services.partitions.cold_reads.stop()
+        services.partitions.recompressor.stop()
+        self._flusher.stop()
+        self._log_directory.close(clean=False)
+        await self.home.leave(is_clean=False)
+
     def limit_waiting(self) -> asyncio.TimerHandle:
         """Give up what waits for a bucket after STORE_TIMEOUT_S; return the timer. Call this once the home is entered."""
         return asyncio.get_running_loop().call_later(
@@ -277,6 +375,8 @@ class Gateway:
         )
 
     async def _stop_services(self, services: Services) -> None:
+        if self._metrics is not None:
+            await self._metrics.stop()
         await self._control.stop()
         await self.server.stop_accepting()
         services.upkeep.disk_room.stop()
@@ -288,6 +388,7 @@ class Gateway:
         await self.server.finish(STOP_TIMEOUT_S)
         services.partitions.cold_reads.stop()
         services.partitions.recompressor.stop()
+        services.telemetry.stop()
         await self._jobs.stop()
         await services.node.tasks.stop()
         services.node.audit.close()

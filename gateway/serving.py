@@ -16,8 +16,10 @@ from typing import Final, NamedTuple
 from gateway.config import Config, ConfigError, load_config
 from gateway.config.cluster_address import address_complaint
 from gateway.config.listeners import parse_listener
+from gateway.config.metrics import METRICS_LISTENER
 
 USAGE_ERROR: Final = 2
+_NO_CONSOLE: Final = "--console shows one process; with --workers start `seqgate console --bootstrap HOST:PORT --metrics URL` beside the gateway"
 
 
 class Options(NamedTuple):
@@ -28,8 +30,11 @@ class Options(NamedTuple):
     settings: Sequence[str] = ()
     config_file: Path | None = None
     guide: bool = False
+    console: bool = False
     cluster: str | None = None
     workers: int | None = None
+    test_control: str | None = None
+    exit_with: int | None = None
 
 
 class _Refused(Exception):
@@ -49,12 +54,14 @@ def parse(words: Sequence[str]) -> Options | None:
         "--workers": [],
         "--set": [],
         "--config": [],
+        "--test-control": [],
+        "--exit-with": [],
     }
-    guide = False
+    flags = {"--guide": False, "--console": False}
     rest = iter(words)
     for word in rest:
-        if word == "--guide":
-            guide = True
+        if word in flags:
+            flags[word] = True
             continue
         name, equals, value = word.partition("=")
         if not equals:
@@ -63,9 +70,10 @@ def parse(words: Sequence[str]) -> Options | None:
             return None
         given[name].append(value)
     files = [Path(value) for value in given["--config"][-1:]]
-    if not all(file.is_file() and os.access(file, os.R_OK) for file in files):
+    if not all(os.access(file, os.R_OK) and file.is_file() for file in files):
         return None
-    if not all(value.isascii() and value.isdecimal() for value in given["--workers"]):
+    numbers = given["--workers"] + given["--exit-with"]
+    if not all(value.isascii() and value.isdecimal() for value in numbers):
         return None
     directories = [Path(value) for value in given["--data-dir"]]
     return Options(
@@ -73,9 +81,12 @@ def parse(words: Sequence[str]) -> Options | None:
         data_dir=directories[-1] if directories else None,
         settings=given["--set"],
         config_file=files[-1] if files else None,
-        guide=guide,
+        guide=flags["--guide"],
+        console=flags["--console"],
         cluster=given["--cluster"][-1] if given["--cluster"] else None,
         workers=int(given["--workers"][-1]) if given["--workers"] else None,
+        test_control=given["--test-control"][-1] if given["--test-control"] else None,
+        exit_with=int(given["--exit-with"][-1]) if given["--exit-with"] else None,
     )
 
 
@@ -93,8 +104,18 @@ def serve(options: Options) -> int:
             from gateway.running_workers import run_workers  # noqa: PLC0415 - one process needs none of it
 
             run_workers(config, guide=options.guide)
+        elif options.test_control is not None:
+            from gateway.testing.control.serving import serve_under_test  # noqa: PLC0415 - other gateways need none of it
+
+            serve_under_test(
+                config,
+                options.test_control,
+                guide=options.guide,
+                console=options.console,
+                exit_with=options.exit_with,
+            )
         else:
-            run(config, guide=options.guide)
+            run(config, guide=options.guide, console=options.console)
     except (_Refused, StartFailed, Ended) as error:
         print(f"seqgate: {error}", file=sys.stderr)
         return error.code if isinstance(error, _Refused) else 1
@@ -104,18 +125,44 @@ def serve(options: Options) -> int:
 def _config(options: Options) -> Config:
     """Return the settings from file, environment and flags. Raises _Refused."""
     overrides = list(options.settings)
+    if options.test_control is not None:
+        overrides = [*_under_test(options, options.test_control), *overrides]
+    elif options.exit_with is not None:
+        raise _Refused("--exit-with is for tests: it needs --test-control", USAGE_ERROR)
     if options.data_dir is not None:
         overrides.append(f"log.dirs={options.data_dir}")
     if options.cluster is not None:
         overrides.append(f"seqgate.cluster={_cluster(options.cluster)}")
     if options.workers is not None:
         overrides.append(f"seqgate.workers={options.workers}")
+    if options.console and options.workers is not None and options.workers > 1:
+        raise _Refused(_NO_CONSOLE, USAGE_ERROR)
     if options.listen:
         overrides.append(f"listeners={','.join(_listeners(options.listen))}")
     try:
-        return load_config(options.config_file, os.environ, overrides)
+        config = load_config(options.config_file, os.environ, overrides)
     except ConfigError as error:
         raise _Refused(str(error)) from None
+    if options.console and config.optional_str(METRICS_LISTENER) is None:
+        # The console reads what only this listener tells, and gets the port that the system chooses.
+        config.choose(METRICS_LISTENER, "127.0.0.1:0")
+    return config
+
+
+def _under_test(options: Options, address: str) -> Iterator[str]:
+    """Yield the settings of a gateway under test. Raises _Refused."""
+    from gateway.testing.control.listener import address_complaint  # noqa: PLC0415 - other gateways need none of it
+    from gateway.testing.settings import SETTINGS  # noqa: PLC0415
+
+    complaint = address_complaint(address)
+    if complaint is not None:
+        raise _Refused(f"--test-control {address}: {complaint}", USAGE_ERROR)
+    if options.cluster is not None or (options.workers or 1) > 1:
+        raise _Refused(
+            "--test-control controls one process with its own data: leave --cluster and --workers out",
+            USAGE_ERROR,
+        )
+    return (f"{name}={value}" for name, value in SETTINGS.items())
 
 
 def _cluster(address: str) -> str:

@@ -33,6 +33,8 @@ Written by `python -m gateway.documentation docs` (`make docs`) from the command
 | `topics`, `configs`, `acls`, `quotas`, `produce`, `consume` | the cluster at `--bootstrap HOST:PORT` over the Kafka protocol: a gateway on any machine, or Apache Kafka. Without `--bootstrap` the gateway that runs on `--data-dir` (`./data` unless configured), otherwise 127.0.0.1:9092 |
 | `groups`, `transactions`, `producers` | with `--bootstrap` the same; without it the gateway that runs on `--data-dir`, over its control socket ([control-socket.md](control-socket.md)) |
 | `cluster` | the bucket at `--cluster ADDRESS` itself, whether a gateway runs or not ([cluster.md](cluster.md#look-into-the-bucket)) |
+| `faults` | the test control at `--control HOST:PORT` ([testing.md](testing.md#any-language)) |
+| `certify` | nobody: each of its runs has a broker of its own ([certify.md](certify.md)) |
 | the others | the gateway that runs on `--data-dir`, over its control socket, or the directory of a stopped one |
 
 A cluster with TLS or logins needs `--command-config FILE` beside `--bootstrap`, a file of Kafka's client properties
@@ -49,7 +51,7 @@ JSON object per record). Errors are one sentence on the standard error.
 | exit code | meaning |
 | ---: | --- |
 | 0 | done; `consume --follow` was ended by Ctrl-C |
-| 1 | the command failed, or was refused in part; `status`, `sweep`, `repair`, `cluster verify` and `transactions find-hanging`: something is wrong |
+| 1 | the command failed, or was refused in part; `status`, `sweep`, `repair`, `cluster verify`, `transactions find-hanging` and `certify`: something is wrong |
 | 2 | the command line is wrong; nothing was asked |
 | 130 | ended by Ctrl-C |
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gateway.config.client_metrics import CLIENT_METRICS_CONFIGS
 from gateway.config.group_configs import GROUP_CONFIGS, GroupConfig
 from gateway.config.setting import Setting, render
 from gateway.config.table import SETTINGS, TOPIC_ONLY_SETTINGS
@@ -9,11 +10,14 @@ from gateway.config.table import SETTINGS, TOPIC_ONLY_SETTINGS
 _INTRODUCTION = """\
 # Configuration
 
-Look up every setting of the gateway, of topics and of groups here: what it does, its default, and the allowed values.
+Look up every setting of the gateway, of topics, of groups and of client metrics here: what it does, its default, and the allowed values.
 
-    seqgate serve --set log.segment.bytes=268435456           # a flag
-    SEQGATE_LOG_SEGMENT_BYTES=268435456 seqgate serve         # the environment
-    seqgate serve --config seqgate.toml                       # a TOML file, also named by SEQGATE_CONFIG
+<!-- first: echo '"log.segment.bytes" = 268435456' > seqgate.toml -->
+```bash
+seqgate serve --set log.segment.bytes=268435456           # a flag
+SEQGATE_LOG_SEGMENT_BYTES=268435456 seqgate serve         # the environment
+seqgate serve --config seqgate.toml                       # a TOML file, also named by SEQGATE_CONFIG
+```
 
 A flag comes before the environment, the environment before the file, and the file before the default. In TOML a name can be
 quoted (`"max.connections" = 100`) or be written as nested tables. Names are Kafka's; a setting that Kafka does not have
@@ -54,6 +58,15 @@ all groups.
 """
 
 
+_CLIENT_METRICS_HEADING = "Configurations of client metrics"
+_CLIENT_METRICS_INTRODUCTION = f"""
+## {_CLIENT_METRICS_HEADING}
+
+Set these on a subscription with `kafka-client-metrics --alter --name NAME --metrics LIST --interval MS --match LIST`, or
+`kafka-configs --alter --entity-type client-metrics --entity-name NAME`. Clients follow a change within their present interval.
+"""
+
+
 def configuration_page() -> str:
     """Return the whole page as Markdown."""
     sections: dict[str, list[Setting]] = {}
@@ -68,6 +81,8 @@ def configuration_page() -> str:
     parts.extend(_topic_entry(setting) for setting in TOPIC_ONLY_SETTINGS)
     parts.append(_GROUPS_INTRODUCTION)
     parts.extend(_group_entry(entry) for entry in GROUP_CONFIGS)
+    parts.append(_CLIENT_METRICS_INTRODUCTION)
+    parts.extend(_client_metrics_entry(setting) for setting in CLIENT_METRICS_CONFIGS)
     return "\n".join(parts)
 
 
@@ -76,6 +91,7 @@ def _contents(sections: dict[str, list[Setting]]) -> str:
     names = {section: [setting.name for setting in settings] for section, settings in sections.items()}
     names[_TOPICS_HEADING] = [str(setting.topic_name) for setting in TOPIC_ONLY_SETTINGS]
     names[_GROUPS_HEADING] = [entry.setting.name for entry in GROUP_CONFIGS]
+    names[_CLIENT_METRICS_HEADING] = [setting.name for setting in CLIENT_METRICS_CONFIGS]
     lines = ["## Contents", ""]
     lines += [
         f"- [{section}](#{_anchor(section)}): {', '.join(f'[`{name}`](#{_anchor(name)})' for name in listed)}"
@@ -107,6 +123,12 @@ def _group_entry(entry: GroupConfig) -> str:
     elif setting.check is None:
         rows.append(("allowed", setting.allowed()))
     facts = "; ".join(f"{name}: {value}" for name, value in rows)
+    return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"
+
+
+def _client_metrics_entry(setting: Setting) -> str:
+    default = render(setting.default)
+    facts = f"type: {setting.type.name.lower()}; default: {f'`{default}`' if default else 'empty'}"
     return f"### `{setting.name}`\n\n{setting.doc}\n\n- {facts}\n"
 
 

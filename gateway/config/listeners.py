@@ -61,6 +61,14 @@ def parse_listeners(texts: Iterable[str]) -> tuple[Listener, ...]:
     return listeners
 
 
+def address_complaint(value: SettingValue) -> str | None:
+    """Return why a setting of one address without a name refuses the value; None when the value is allowed."""
+    text = str(value)
+    if "://" in text:
+        return f"{text!r} must have the form HOST:PORT, without a name or scheme"
+    return listener_complaint(text)
+
+
 def listener_complaint(value: SettingValue) -> str | None:
     """Return why a setting of listeners refuses the value; None when the value is allowed."""
     try:

@@ -22,6 +22,7 @@ from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_S
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.inter_broker import INTER_BROKER_SETTINGS
 from gateway.config.log_lines import LOGGING_SETTINGS
+from gateway.config.metrics import METRICS_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
 from gateway.config.oauthbearer import OAUTHBEARER_SETTINGS
 from gateway.config.producers import PRODUCER_SETTINGS
@@ -31,6 +32,7 @@ from gateway.config.setting import Setting
 from gateway.config.shared_limits import SHARED_LIMIT_SETTINGS
 from gateway.config.storage import STORAGE_SETTINGS
 from gateway.config.streams_groups import STREAMS_GROUP_SETTINGS
+from gateway.config.telemetry import TELEMETRY_SETTINGS
 from gateway.config.tls import TLS_SETTINGS
 from gateway.config.topics import TOPIC_SETTINGS
 from gateway.config.transactions import TRANSACTION_SETTINGS
@@ -47,6 +49,7 @@ SETTINGS: tuple[Setting, ...] = (
     *USER_SETTINGS,
     *DELEGATION_TOKEN_SETTINGS,
     *LOGGING_SETTINGS,
+    *METRICS_SETTINGS,
     *SHARED_LIMIT_SETTINGS,
     *CLIENT_QUOTA_SETTINGS,
     *WORKER_SETTINGS,
@@ -67,6 +70,7 @@ SETTINGS: tuple[Setting, ...] = (
     *GROUP_SETTINGS,
     *STREAMS_GROUP_SETTINGS,
     *TRANSACTION_SETTINGS,
+    *TELEMETRY_SETTINGS,
 )
 TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*FIXED_TOPIC_ONLY_SETTINGS, *DELIVERY_TOPIC_SETTINGS)
 """The settings of topics without a counterpart on the broker."""

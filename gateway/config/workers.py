@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import replace
 
 from gateway.config.config import Config
 from gateway.config.inter_broker_login import missing_login
-from gateway.config.listeners import HIGHEST_PORT, Listener
+from gateway.config.listeners import HIGHEST_PORT, Listener, parse_listener
+from gateway.config.metrics import METRICS_LISTENER
 
 
 def workers_complaint(config: Config) -> str | None:
@@ -16,7 +18,7 @@ def workers_complaint(config: Config) -> str | None:
     if count == 1:
         return None
     taken: Counter[tuple[str, int]] = Counter()
-    for listener in config.listeners:
+    for listener in (*config.listeners, *_metrics(config)):
         for port in _ports(listener, count):
             if port > HIGHEST_PORT:
                 return f"listener {listener.name}: worker {count} would listen on port {port}, and the highest is {HIGHEST_PORT}"
@@ -39,7 +41,16 @@ def worker_config(config: Config, number: int) -> Config:
     ):
         if listeners:
             own.choose(name, tuple(_shown(_moved(listener, number - 1)) for listener in listeners))
+    if (metrics := config.optional_str(METRICS_LISTENER)) is not None:
+        own.choose(METRICS_LISTENER, _shown(_moved(parse_listener(metrics), number - 1)))
     return own
+
+
+def _metrics(config: Config) -> Iterator[Listener]:
+    """Yield the address of the metrics listener, if there is one."""
+    text = config.optional_str(METRICS_LISTENER)
+    if text is not None:
+        yield replace(parse_listener(text), name=METRICS_LISTENER)
 
 
 def _ports(listener: Listener, count: int) -> range:

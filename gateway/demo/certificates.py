@@ -13,6 +13,18 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from cryptography.x509.oid import NameOID
 
 _DAY = dt.timedelta(days=1)
+SIGNS_CERTIFICATES = x509.KeyUsage(
+    digital_signature=True,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+"""The use of an authority's key, which clients on Python 3.13 and later require."""
 
 
 def write_certificates(trusted: Path, listener: Path) -> None:
@@ -21,12 +33,13 @@ def write_certificates(trusted: Path, listener: Path) -> None:
     issuer, subject = _name("Seqgate demo authority"), _name("localhost")
     addresses = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
     authority = (
-        _builder(issuer, issuer, authority_key)
+        _builder(issuer, issuer, authority_key, authority_key)
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(SIGNS_CERTIFICATES, critical=True)
         .sign(authority_key, hashes.SHA256())
     )
     certificate = (
-        _builder(issuer, subject, listener_key)
+        _builder(issuer, subject, listener_key, authority_key)
         .add_extension(x509.SubjectAlternativeName(addresses), critical=False)
         .sign(authority_key, hashes.SHA256())
     )
@@ -41,8 +54,12 @@ def _name(common_name: str) -> x509.Name:
 
 
 def _builder(
-    issuer: x509.Name, subject: x509.Name, key: ec.EllipticCurvePrivateKey
+    issuer: x509.Name,
+    subject: x509.Name,
+    key: ec.EllipticCurvePrivateKey,
+    signing: ec.EllipticCurvePrivateKey,
 ) -> x509.CertificateBuilder:
+    """Return a certificate to sign. It names both keys, because clients since Python 3.13 refuse one that does not."""
     now = dt.datetime.now(dt.UTC)
     return (
         x509.CertificateBuilder()
@@ -52,4 +69,8 @@ def _builder(
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - _DAY)
         .not_valid_after(now + _DAY)
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
+        .add_extension(
+            x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
+        )
     )

@@ -63,7 +63,7 @@ def test_every_api_of_kafka_is_served_or_listed_as_not_served() -> None:
     listed = {key for _, keys in AREAS for key in keys}
     assert not listed & BETWEEN_BROKERS
     assert set(api_key_map) == {api.key for api in APIS} | listed | BETWEEN_BROKERS
-    assert "PushTelemetry (72)" in protocol_page(APIS)
+    assert "AddRaftVoter (80)" in protocol_page(APIS)
 
 
 def test_an_api_that_is_served_is_not_listed_as_not_served() -> None:

@@ -35,6 +35,8 @@ def test_every_limit_that_clients_meet_is_on_the_page() -> None:
         "seqgate.deletion.max.bytes.per.second",
         "seqgate.cluster.put.max.bytes",
         "seqgate.cluster.wal.max.bytes",
+        "seqgate.metrics.topics.max",
+        "seqgate.metrics.groups.max",
     }
     named = set(re.findall(r"`([a-z0-9.]+)`", PAGE))
     assert not limits - named - not_of_clients

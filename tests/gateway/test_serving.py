@@ -27,7 +27,10 @@ def by_typer(words: list[str]) -> Options:
         settings=list(given["settings"] or ()),
         config_file=given["config_file"],
         guide=given["guide"],
+        console=given["with_console"],
         cluster=given["cluster"],
+        test_control=given["test_control"],
+        exit_with=given["exit_with"],
     )
 
 
@@ -45,6 +48,8 @@ def by_typer(words: list[str]) -> Options:
         "--cluster=nonsense --cluster=file:///mnt/objects --guide",
         "--config FILE",
         "--config=FILE --data-dir data",
+        "--console --test-control 127.0.0.1:0",
+        "--test-control=127.0.0.1:0 --exit-with 17",
     ],
 )
 def test_right_options_are_taken_as_typer_takes_them(words: str, tmp_path: Path) -> None:
@@ -70,6 +75,7 @@ def test_right_options_are_taken_as_typer_takes_them(words: str, tmp_path: Path)
         ["--"],
         ["--config", "no/such/file"],
         ["--config", "/"],
+        ["--exit-with", "me"],
     ],
     ids=" ".join,
 )
@@ -82,7 +88,11 @@ def test_no_option_of_typer_is_forgotten() -> None:
     for parameter in serve_command().params:
         (flags if getattr(parameter, "is_flag", False) else others).extend(parameter.opts)
     file = str(Path(__file__))
-    assert [name for name in others if parse([name, "2" if name == "--workers" else file]) is None] == []
+    assert [
+        name
+        for name in others
+        if parse([name, "2" if name in {"--workers", "--exit-with"} else file]) is None
+    ] == []
     assert [name for name in flags if parse([name]) is None] == []
     assert {*flags, *others} == {
         "--listen",
@@ -92,4 +102,7 @@ def test_no_option_of_typer_is_forgotten() -> None:
         "--set",
         "--config",
         "--guide",
+        "--console",
+        "--test-control",
+        "--exit-with",
     }

@@ -3,6 +3,8 @@ from __future__ import annotations
 import pytest
 
 from gateway.config import Config, load_config
+from gateway.config.listeners import parse_listener
+from gateway.config.metrics import METRICS_LISTENER
 from gateway.config.workers import worker_config, workers_complaint
 
 
@@ -53,6 +55,30 @@ def test_any_free_port_stays_any_free_port() -> None:
 def test_settings_that_do_not_go_together(overrides: list[str], said: str) -> None:
     assert said in str(workers_complaint(config(*overrides)))
     assert workers_complaint(config(*overrides, workers=1)) is None
+
+
+def test_each_worker_shows_its_metrics_on_the_next_port() -> None:
+    given = config("seqgate.metrics.listener=[::1]:9644", workers=3)
+    assert workers_complaint(given) is None
+    for number, port in ((1, 9644), (2, 9645), (3, 9646)):
+        listener = parse_listener(worker_config(given, number).str(METRICS_LISTENER))
+        assert (listener.host, listener.port) == ("::1", port)
+    anywhere = config("seqgate.metrics.listener=:0")
+    assert parse_listener(worker_config(anywhere, 2).str(METRICS_LISTENER)).port == 0
+    assert worker_config(config(), 2).optional_str(METRICS_LISTENER) is None
+
+
+@pytest.mark.parametrize(
+    ("address", "said"),
+    [
+        ("h:9093", "two workers would listen on h:9093"),
+        ("h:65535", "listener seqgate.metrics.listener: worker 2 would listen on port 65536"),
+    ],
+)
+def test_ports_of_metrics_that_workers_cannot_have(address: str, said: str) -> None:
+    given = ("listeners=PLAINTEXT://h:9092", f"seqgate.metrics.listener={address}")
+    assert said in str(workers_complaint(config(*given)))
+    assert workers_complaint(config(*given, workers=1)) is None
 
 
 def test_listeners_on_ports_apart_go_together() -> None:
