@@ -1,87 +1,83 @@
-"""The wheel and the sdist: the metadata that a package index shows, and the first use in an environment
-without other packages.
+"""The wheel and the sdist: the metadata that a package index shows, equal builds, and the first use on two Pythons, each in an
+environment without other packages.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import select
-import signal
-import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
-from email.message import Message
-from email.parser import Parser
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 
+from tests.release.bill_of_materials import write_bill
+from tests.release.building import Built, build, build_tools, export, last_change
+from tests.release.commands import run
+from tests.release.installed import Installed, install
+from tests.release.pythons import MINORS, pythons, this_python
+from tests.release.smoke import serving, smoke
+from tests.release.version import NotReady, check_version
 from tests.support.gateway_process import REPOSITORY, free_port
+from tests.support.missing import missing
 
 PACKAGES = ("gateway", "log", "pid_allocator", "seq_validator", "spark_kafka_compat")
-LIMIT_S = 240.0
-PIP = (sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet")
-
-
-class Built(NamedTuple):
-    wheel: Path
-    sdist: Path
-
-    @property
-    def metadata(self) -> Message:
-        with zipfile.ZipFile(self.wheel) as archive:
-            (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
-            return Parser().parsestr(archive.read(name).decode())
-
-
-def run(*command: str | Path, path: Path | None = None, cwd: Path = REPOSITORY, status: int = 0) -> str:
-    """Return what a command prints on both outputs; it sees no package but those in `path`."""
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
-    if path is not None:
-        environment["PYTHONPATH"] = str(path)
-    done = subprocess.run(
-        command,
-        cwd=cwd,
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        stdin=subprocess.DEVNULL,
-        text=True,
-        timeout=LIMIT_S,
-        check=False,
-    )
-    assert done.returncode == status, done.stdout
-    return done.stdout
+CACHE = REPOSITORY / ".cache" / "installed"
 
 
 @pytest.fixture(scope="module")
-def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
-    """Build the wheel from the sdist's own files, with the build tools that pyproject.toml names."""
+def builds(tmp_path_factory: pytest.TempPathFactory) -> tuple[Built, Built]:
+    """Build the wheel from the sdist's own files, with the build tools that pyproject.toml names, twice in different places."""
     folder = tmp_path_factory.mktemp("built")
-    tools, unpacked = folder / "tools", folder / "unpacked"
-    required = re.search(r"^requires = \[(.*)\]$", (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE)
-    assert required is not None
-    run(*PIP, "install", "--target", tools, *re.findall(r'"([^"]+)"', required[1]))
-    run(sys.executable, "-m", "hatchling", "build", "-t", "sdist", "-d", folder, path=tools)
-    (sdist,) = folder.glob("*.tar.gz")
-    with tarfile.open(sdist) as archive:
-        archive.extractall(unpacked, filter="data")
-    (source,) = unpacked.iterdir()
-    run(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", folder, path=tools, cwd=source)
-    (wheel,) = folder.glob("*.whl")
-    return Built(wheel, sdist)
+    sources = export(REPOSITORY, folder / "sources")
+    elsewhere = export(REPOSITORY, folder / "elsewhere" / "copy")
+    tools, epoch = build_tools(sources, folder / "tools"), last_change(REPOSITORY)
+    return build(sources, tools, folder / "one", epoch), build(elsewhere, tools, folder / "two", epoch)
 
 
 @pytest.fixture(scope="module")
-def environment(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel into an environment of its own and return the folder of its programs."""
-    folder = tmp_path_factory.mktemp("clean")
-    run(sys.executable, "-m", "venv", "--without-pip", folder)
-    run(*PIP, "--python", folder / "bin" / "python", "install", built.wheel)
-    return folder / "bin"
+def built(builds: tuple[Built, Built]) -> Built:
+    return builds[0]
+
+
+@pytest.fixture(scope="module")
+def other_python() -> str:
+    """The newest Python beside the one that runs the tests; skip without one, and fail in CI."""
+    others = [name for name in pythons() if name != this_python()]
+    if not others:
+        missing(
+            f"only Python {this_python()} is here; install another one of 3.{MINORS[0]} to 3.{MINORS[-1]}"
+        )
+    return others[-1]
+
+
+@pytest.fixture(scope="module")
+def here(built: Built, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The wheel, installed for the Python that runs the tests."""
+    return install(pythons()[this_python()], built.wheel, tmp_path_factory.mktemp("here") / "wheel", CACHE)
+
+
+def version() -> str:
+    return str(tomllib.loads((REPOSITORY / "pyproject.toml").read_text())["project"]["version"])
+
+
+def test_two_builds_are_equal(builds: tuple[Built, Built]) -> None:
+    for one, other in zip(*builds, strict=True):
+        assert one != other
+        assert one.read_bytes() == other.read_bytes()
+
+
+def test_an_index_would_take_and_show_both(built: Built) -> None:
+    shown = run(sys.executable, "-m", "twine", "check", "--strict", built.wheel, built.sdist, cwd=REPOSITORY)
+    assert shown.count("PASSED") == 2
+
+
+def test_it_says_on_which_pythons_it_runs(built: Built) -> None:
+    said = {line.rpartition(" ")[2] for line in built.metadata.get_all("Classifier", []) if ":: 3." in line}
+    assert set(pythons()) & {"3.11", "3.12", "3.13"} <= said
+    assert said <= {f"3.{minor}" for minor in MINORS}
 
 
 def test_the_metadata_say_where_it_runs_and_under_which_license(built: Built) -> None:
@@ -111,44 +107,78 @@ def test_the_wheel_has_the_packages_and_their_types(built: Built) -> None:
     assert [name for name in names if name.endswith(".dist-info/licenses/LICENSE")] != []
 
 
-def test_the_sdist_has_the_docs(built: Built) -> None:
+def test_the_sdist_has_the_docs_the_examples_and_the_files_for_deployment(built: Built) -> None:
     with tarfile.open(built.sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     pages = {f"docs/{page.name}" for page in (REPOSITORY / "docs").glob("*.md")}
-    assert pages | {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml"} <= names
+    deployed = {
+        str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "deploy").rglob("*") if path.is_file()
+    }
+    examples = {str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "examples").glob("*/README.md")}
+    others = {"README.md", "CHANGELOG.md", "LICENSE", "Makefile", "pyproject.toml"}
+    others |= {"Dockerfile", ".dockerignore", "compose.yaml"}
+    assert pages | deployed | examples | others <= names
 
 
-def test_the_installed_wheel_serves_takes_a_record_and_gives_it_back(
-    environment: Path, tmp_path: Path
-) -> None:
-    seqgate, address = environment / "seqgate", f"127.0.0.1:{free_port()}"
+def test_the_installed_wheel_serves_a_client_and_keeps_its_records(here: Installed, tmp_path: Path) -> None:
+    smoke(here, tmp_path, version())
+
+
+def test_it_does_so_on_another_python(built: Built, other_python: str, tmp_path: Path) -> None:
+    installed = install(pythons()[other_python], built.wheel, tmp_path / "wheel", CACHE)
+    used = tmp_path / "used"
+    used.mkdir()
+    smoke(installed, used, version())
+
+
+def test_a_line_written_by_the_command_is_read_by_the_command(here: Installed, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    gateway = subprocess.Popen(
-        [seqgate, "serve", "--listen", address, "--data-dir", data],
-        stdout=subprocess.PIPE,
-        text=True,
-        cwd=tmp_path,
-        env={name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+    (tmp_path / "lines").write_text("hello\n")
+    with serving(here, tmp_path, f"127.0.0.1:{free_port()}") as address:
+        words = ("produce", "greetings", "--create", "--bootstrap", address, "--file", tmp_path / "lines")
+        here.run(*words, cwd=tmp_path)
+        assert here.run("consume", "greetings", "--bootstrap", address, cwd=tmp_path) == "hello\n"
+        assert address in here.run("status", "--data-dir", data, cwd=tmp_path)
+
+
+def test_the_bill_of_materials_names_what_is_installed(here: Installed, tmp_path: Path) -> None:
+    document = write_bill(here, REPOSITORY, tmp_path / "bill.json")
+    assert document["metadata"]["component"]["version"] == version()
+    named = {part["name"].lower().replace("_", "-") for part in document["components"]}
+    assert {"kio", "uvloop", "crc32c", "cramjam", "obstore", "starlette"} <= named
+    assert not {"pytest", "hypothesis", "ruff"} & named
+
+
+class TestVersions:
+    def test_all_files_name_the_same_one(self) -> None:
+        assert check_version(REPOSITORY, is_rehearsal=True) == version()
+
+    @pytest.mark.parametrize(
+        ("file", "was", "then", "complaint"),
+        [
+            ("compose.yaml", "seqgate:", "seqgate:9", r"compose\.yaml names 9\d+\.\d+\.\d+, "),
+            ("Dockerfile", 'image.version="', 'image.version="9', r"Dockerfile names 9"),
+            ("CHANGELOG.md", "## ", "## 9", r"the first section of CHANGELOG\.md must be"),
+            ("CHANGELOG.md", "(unreleased)", "(soon)", r"says \(soon\): write the day"),
+        ],
     )
-    try:
-        assert gateway.stdout is not None
-        assert select.select([gateway.stdout], [], [], LIMIT_S)[0]
-        assert gateway.stdout.readline().startswith(f"seqgate ready on {address} ")
-        (tmp_path / "lines").write_text("hello\n")
-        run(
-            seqgate,
-            "produce",
-            "greetings",
-            "--create",
-            "--bootstrap",
-            address,
-            "--file",
-            tmp_path / "lines",
-            cwd=tmp_path,
-        )
-        assert run(seqgate, "consume", "greetings", "--bootstrap", address, cwd=tmp_path) == "hello\n"
-        assert address in run(seqgate, "status", "--data-dir", data, cwd=tmp_path)
-    finally:
-        gateway.send_signal(signal.SIGTERM)
-        output, _ = gateway.communicate(timeout=LIMIT_S)
-    assert gateway.returncode == 0, output
+    def test_a_file_that_differs_is_named(
+        self, file: str, was: str, then: str, complaint: str, tmp_path: Path
+    ) -> None:
+        sources = export(REPOSITORY, tmp_path / "sources")
+        path = sources / file
+        path.write_text(path.read_text().replace(was, then))
+        with pytest.raises(NotReady, match=complaint):
+            check_version(sources, is_rehearsal=True)
+
+
+def test_the_wheel_has_the_pages_of_the_console(built: Built) -> None:
+    with zipfile.ZipFile(built.wheel) as archive:
+        names = set(archive.namelist())
+    console = REPOSITORY / "gateway" / "console"
+    files = [
+        path for folder in ("static", "templates") for path in (console / folder).rglob("*") if path.is_file()
+    ]
+    assert len(files) > 10
+    assert {str(path.relative_to(REPOSITORY)) for path in files} - names == set()
+    assert "gateway/console/static/vendor/uplot/LICENSE" in names

@@ -44,12 +44,23 @@ def main() -> None:
             print(f"{name}: {len(archive)} bytes, {sum(map(len, manifest.records.values()))} records")
 
 
-def write(tree: Path, data_dir: Path, release: str, ended: str) -> Manifest:
-    """Run the tree's gateway on `data_dir`, write everything, and end the gateway."""
+def write(
+    tree: Path,
+    data_dir: Path,
+    release: str,
+    ended: str,
+    *,
+    page: Path | None = None,
+    python: Path = Path(sys.executable),
+) -> Manifest:
+    """Run the tree's gateway on `data_dir`, write everything, and end the gateway.
+
+    `page` is the release's page of settings, where the tree has none.
+    """
     bootstrap, logins = f"127.0.0.1:{free_port()}", f"127.0.0.1:{free_port()}"
-    command = [sys.executable, "-m", "gateway", "serve", "--listen", bootstrap]
+    command = [str(python), "-m", "gateway", "serve", "--listen", bootstrap]
     command += ["--data-dir", str(data_dir)]
-    settings = known_settings(tree)
+    settings = known_settings(page or tree / "docs" / "configuration.md")
     if LOGINS in settings:
         command += ["--listen", f"SASL_PLAINTEXT://{logins}"]
     for name, value in settings.items():
@@ -71,10 +82,10 @@ def write(tree: Path, data_dir: Path, release: str, ended: str) -> Manifest:
     return manifest
 
 
-def known_settings(tree: Path) -> dict[str, str]:
-    """Return the settings of MAKING that the release has."""
-    page = (tree / "docs" / "configuration.md").read_text()
-    return {name: value for name, value in MAKING.items() if f"`{name}`" in page}
+def known_settings(page: Path) -> dict[str, str]:
+    """Return the settings of MAKING that a release's page of settings has."""
+    text = page.read_text()
+    return {name: value for name, value in MAKING.items() if f"`{name}`" in text}
 
 
 def pack(data_dir: Path) -> bytes:

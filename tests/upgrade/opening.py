@@ -5,6 +5,7 @@ from __future__ import annotations
 from confluent_kafka import Producer
 
 from tests.support.batches import Batch, Record
+from tests.support.gateway_process import GatewayProcess
 from tests.upgrade import security
 from tests.upgrade.asking import BROKER, DEADLINE_S, TOPIC, Asking, ShareMember, place, read_all, split_place
 from tests.upgrade.manifest import Manifest, SentBatch
@@ -159,3 +160,19 @@ def _again(batch: SentBatch, further: int) -> Batch:
     """Return a batch of the same producer and length, `further` sequences behind the given one."""
     records = tuple(Record() for _ in range(batch.record_count))
     return Batch(records).of(batch.producer_id, batch.producer_epoch, batch.base_sequence + further)
+
+
+def go_on_over_a_restart(gateway: GatewayProcess, logins: str, manifest: Manifest) -> None:
+    """Compare everything with the manifest, go on, and compare again after a restart."""
+    opened = Opened(gateway.bootstrap, logins, manifest)
+    opened.compare_stored()
+    opened.retry_batches()
+    opened.go_on()
+    opened.read_appended()
+    opened.share()
+    opened.end_transaction()
+    opened.close()
+    gateway.restart()
+    opened = Opened(gateway.bootstrap, logins, manifest)
+    opened.compare_stored()
+    opened.close()

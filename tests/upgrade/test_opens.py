@@ -11,7 +11,7 @@ import pytest
 from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
 from tests.upgrade.make_fixture import FIXTURES, pack, write
 from tests.upgrade.manifest import Manifest
-from tests.upgrade.opening import OPENING, Opened
+from tests.upgrade.opening import OPENING, Opened, go_on_over_a_restart
 
 NAMES = sorted(path.stem for path in FIXTURES.glob("*.json"))
 SMALL_BYTES = 50_000
@@ -56,18 +56,7 @@ def test_opens_exact_and_goes_on(name: str, tmp_path: Path) -> None:
     logins = f"127.0.0.1:{free_port()}"
     gateway = opening(tmp_path / "data", logins)
     with gateway:
-        opened = Opened(gateway.bootstrap, logins, manifest)
-        opened.compare_stored()
-        opened.retry_batches()
-        opened.go_on()
-        opened.read_appended()
-        opened.share()
-        opened.end_transaction()
-        opened.close()
-        gateway.restart()
-        opened = Opened(gateway.bootstrap, logins, manifest)
-        opened.compare_stored()
-        opened.close()
+        go_on_over_a_restart(gateway, logins, manifest)
     told = gateway.stderr_text()
     assert "Traceback" not in told
     assert " ERROR " not in told

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-import subprocess
-import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
@@ -19,9 +17,9 @@ from gateway.homes.bucket_start import image_of
 from tests.faults.processes.gateways import TRANSACTIONS, Transactions
 from tests.support.gateway_cluster import GatewayCluster, Writer, await_true, check
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
+from tests.upgrade.earlier import sources_of
 
 BEFORE_SNAPSHOTS: Final = "04c0f5b57c49b9e8e68dacc45917cc0ec79ab0ff"
-PACKAGES: Final = ("gateway", "log", "pid_allocator", "seq_validator", "spark_kafka_compat")
 NEW_SETTINGS: Final = {
     "seqgate.cluster.metadata.snapshot.changes": "4",
     "seqgate.cluster.metadata.snapshot.age.ms": "1000",
@@ -35,18 +33,7 @@ PATIENCE_S: Final = 120.0
 def earlier_release(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """The sources of the earlier release, out of the history of the repository."""
     place = tmp_path_factory.mktemp("earlier-release")
-    archive = place / "sources.tar"
-    made = subprocess.run(
-        ["git", "archive", "--output", str(archive), BEFORE_SNAPSHOTS, *PACKAGES],
-        cwd=REPOSITORY,
-        capture_output=True,
-        check=False,
-    )
-    if made.returncode:
-        pytest.skip(f"the clone lacks the earlier release: git fetch --unshallow ({made.stderr.decode()})")
-    with tarfile.open(archive) as packed:
-        packed.extractall(place, filter="data")
-    yield place
+    yield sources_of(BEFORE_SNAPSHOTS, place / "sources")
     shutil.rmtree(place)
 
 
