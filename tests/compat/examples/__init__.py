@@ -1,0 +1,1 @@
+"""The projects in `examples/` run as their README says, against a real gateway."""
