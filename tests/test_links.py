@@ -2,46 +2,22 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from urllib.parse import unquote
 
 import pytest
 
-REPOSITORY = Path(__file__).resolve().parents[1]
+from tests.support.markdown import ELSEWHERE, REPOSITORY, anchors, links
+
 INDEX = REPOSITORY / "docs" / "README.md"
 PAGES = (
     REPOSITORY / "README.md",
     REPOSITORY / "CHANGELOG.md",
     REPOSITORY / "tests" / "README.md",
+    REPOSITORY / "examples" / "README.md",
+    *sorted((REPOSITORY / "examples").glob("*/README.md")),
     *sorted((REPOSITORY / "docs").glob("*.md")),
 )
-FENCED = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
-IN_CODE = re.compile(r"`[^`\n]+`")
-LINK = re.compile(r"\]\(([^)\s]+)\)")
-HEADING = re.compile(r"^#{1,6} +(.+?)\s*$", re.MULTILINE)
-LINKED_TEXT = re.compile(r"\[([^\]]*)\]\([^)]*\)")
-ELSEWHERE = ("https://", "http://", "mailto:")
-
-
-def links(text: str) -> list[str]:
-    """Return the targets of the links in `text`, leaving out code."""
-    without_blocks = FENCED.sub("", text)
-    return LINK.findall(IN_CODE.sub("code", without_blocks))
-
-
-def anchors(text: str) -> set[str]:
-    """Return the anchors of the headings in `text`, as GitHub forms them."""
-    found: set[str] = set()
-    for heading in HEADING.findall(FENCED.sub("", text)):
-        words = LINKED_TEXT.sub(r"\1", heading).lower()
-        base = re.sub(r"[^\w\- ]", "", words).replace(" ", "-")
-        anchor, number = base, 0
-        while anchor in found:
-            number += 1
-            anchor = f"{base}-{number}"
-        found.add(anchor)
-    return found
 
 
 def broken(page: Path) -> list[str]:
