@@ -43,6 +43,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     longest_first(items)
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Print what the tests of the pages did with each code block, after a run that had them."""
+    reports = [report for listed in terminalreporter.stats.values() for report in listed]
+    if any(getattr(report, "nodeid", "").startswith("tests/docs/test_blocks.py") for report in reports):
+        from tests.docs.ways import table
+
+        terminalreporter.section("code blocks of README.md and docs")
+        terminalreporter.write_line("\n".join(table()))
+
+
 @pytest.fixture
 def gateway(tmp_path: Path) -> Iterator[GatewayProcess]:
     """A running gateway for one test, on an empty data directory."""

@@ -24,6 +24,7 @@ TESTS = REPOSITORY / "tests"
 PROCESSES = (
     "tests/faults/kill/test_kill_nine.py",
     "tests/faults/kill/test_kill_nine_retention.py",
+    "tests/properties/test_backup_model.py",
     "tests/compat/transactions/test_exactly_once.py",
     "tests/compat/databases/test_database_reader_killed.py",
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import runpy
+import subprocess
 import sys
 from importlib import import_module, metadata
 
@@ -55,9 +55,8 @@ def test_a_run_without_pyspark_says_what_to_install(name: str, capsys: pytest.Ca
 
 
 @pytest.mark.parametrize("module", ["spark_kafka_compat", "spark_kafka_compat.pipelines"])
-def test_the_package_lists_its_programs(module: str, capsys: pytest.CaptureFixture[str]) -> None:
-    runpy.run_module(f"{module}.__main__", run_name="__main__")
-    told = capsys.readouterr().out
+def test_the_package_lists_its_programs(module: str) -> None:
+    told = subprocess.run([sys.executable, "-m", module], capture_output=True, text=True, check=True).stdout
     for name in NAMES:
         assert f"python -m spark_kafka_compat.pipelines.{name} " in told
 

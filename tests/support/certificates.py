@@ -20,9 +20,9 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
+from gateway.demo.certificates import SIGNS_CERTIFICATES
+
 DAY = dt.timedelta(days=1)
-
-
 Key = ec.EllipticCurvePrivateKey | rsa.RSAPrivateKey
 
 
@@ -67,15 +67,18 @@ class Authority:
         """With a `root` the authority is an intermediate one, whose own certificate the root signs."""
         self._key = ec.generate_private_key(ec.SECP256R1())
         subject = name(common_name)
+        signing = root._key if root is not None else self._key
         self.certificate = (
             self._builder(
                 subject,
                 self._key.public_key(),
                 issuer=root.certificate.subject if root is not None else subject,
+                signing=signing,
                 days=30,
             )
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-            .sign(root._key if root is not None else self._key, hashes.SHA256())
+            .add_extension(SIGNS_CERTIFICATES, critical=True)
+            .sign(signing, hashes.SHA256())
         )
 
     @property
@@ -116,14 +119,21 @@ class Authority:
         self, subject: x509.Name, extension: x509.ExtensionType, days: int, key: Key | None = None
     ) -> Certified:
         key = key or ec.generate_private_key(ec.SECP256R1())
-        builder = self._builder(subject, key.public_key(), issuer=self.certificate.subject, days=days)
+        issuer = self.certificate.subject
+        builder = self._builder(subject, key.public_key(), issuer=issuer, signing=self._key, days=days)
         signed = builder.add_extension(extension, critical=False).sign(self._key, hashes.SHA256())
         return Certified(key, signed)
 
     @staticmethod
     def _builder(
-        subject: x509.Name, key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey, *, issuer: x509.Name, days: int
+        subject: x509.Name,
+        key: ec.EllipticCurvePublicKey | rsa.RSAPublicKey,
+        *,
+        issuer: x509.Name,
+        signing: ec.EllipticCurvePrivateKey,
+        days: int,
     ) -> x509.CertificateBuilder:
+        """Return a certificate to sign. It names both keys, because clients since Python 3.13 refuse one that does not."""
         now = dt.datetime.now(dt.UTC)
         return (
             x509.CertificateBuilder()
@@ -133,4 +143,8 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(min(now, now + days * DAY) - DAY)
             .not_valid_after(now + days * DAY)
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key), critical=False)
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False
+            )
         )

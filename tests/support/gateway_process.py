@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import socket
-import subprocess
 import sys
-import time
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
+
+from gateway.homes.home import StartFailed
+from gateway.testing.serve_process import ServeProcess
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 START_TIMEOUT_S = 90.0
@@ -84,9 +84,11 @@ class GatewayProcess:
         self.port = port or free_port()
         self.sources = REPOSITORY
         """The sources of the release that `start` runs."""
+        self.python = Path(sys.executable)
+        """The interpreter that `start` runs; an installed release has one of its own."""
         self.stderr_path = data_dir.parent / f"{data_dir.name}.stderr"
         self.ready_line = ""
-        self._process: subprocess.Popen[str] | None = None
+        self._process: ServeProcess | None = None
 
     @property
     def bootstrap(self) -> str:
@@ -100,42 +102,35 @@ class GatewayProcess:
     @property
     def has_ended(self) -> bool:
         """Whether the process has ended by itself."""
-        return self._process is not None and self._process.poll() is not None
+        return self._process is not None and self._process.has_ended
 
     def start(self) -> GatewayProcess:
-        command = [*self.under, sys.executable, "-m", "gateway", "serve", "--listen", self.bootstrap]
+        command = [*self.under, str(self.python), "-m", "gateway", "serve", "--listen", self.bootstrap]
         command += [word for address in self.also_listen for word in ("--listen", address)]
         command += ["--data-dir", str(self.data_dir)]
         for name, value in self.settings.items():
             command += ["--set", f"{name}={value}"]
-        with self.stderr_path.open("ab") as stderr:
-            self._process = subprocess.Popen(
-                command,
-                cwd=self.sources,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                stdin=subprocess.DEVNULL,
-                text=True,
-                env={
-                    **os.environ,
-                    "PYTHONPATH": _python_path(self.sources),
-                    "PYTHONUNBUFFERED": "1",
-                    **self.environment,
-                },
-            )
-        self.ready_line = self._await_line(time.monotonic() + START_TIMEOUT_S)
+        self._process = ServeProcess(
+            command,
+            self.stderr_path,
+            directory=self.sources,
+            environment={
+                **os.environ,
+                "PYTHONPATH": _python_path(self.sources),
+                "PYTHONUNBUFFERED": "1",
+                **self.environment,
+            },
+        )
+        self.ready_line = self._await_ready(self._process)
         return self
 
-    def _await_line(self, deadline: float) -> str:
-        assert self._process is not None
-        assert self._process.stdout is not None
-        readable, _, _ = select.select([self._process.stdout], [], [], max(0.0, deadline - time.monotonic()))
-        line = self._process.stdout.readline() if readable else ""
-        if not line.startswith("seqgate ready"):
-            self._process.kill()
-            self._process.wait()
-            raise AssertionError(f"the gateway did not start: {line!r}\n{self.stderr_text()[-4000:]}")
-        return line.strip()
+    def _await_ready(self, process: ServeProcess) -> str:
+        try:
+            return process.await_ready(START_TIMEOUT_S)[-1]
+        except StartFailed as error:
+            raise AssertionError(
+                f"the gateway did not start: {error}\n{self.stderr_text()[-4000:]}"
+            ) from None
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop with SIGTERM; the gateway must exit with code 0."""
@@ -147,18 +142,7 @@ class GatewayProcess:
 
     def _end(self, number: signal.Signals, timeout_s: float = STOP_TIMEOUT_S) -> int:
         process, self._process = self._process, None
-        if process is None:
-            return 0
-        process.send_signal(number)
-        try:
-            return process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
-        finally:
-            if process.stdout is not None:
-                process.stdout.close()
+        return 0 if process is None else process.end(number, timeout_s)
 
     def restart(self, *, kill: bool = False) -> GatewayProcess:
         if kill:
@@ -171,12 +155,7 @@ class GatewayProcess:
         """Wait until the gateway has ended by itself; return its exit code. After the timeout the gateway is killed."""
         process, self._process = self._process, None
         assert process is not None
-        try:
-            return process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
-            raise
+        return process.await_end(timeout_s)
 
     def stderr_text(self) -> str:
         return self.stderr_path.read_text(errors="replace") if self.stderr_path.exists() else ""

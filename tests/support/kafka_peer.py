@@ -13,11 +13,14 @@ from typing import Self
 
 from tests.support.gateway_process import free_port
 from tests.support.kafka_tools import java_command, run_tool
+from tests.support.setup_peers import POMS
 from tests.support.wire import Wire
 
 START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 READY = "Kafka Server started"
+RECEIVER = POMS / "TelemetryReceiver.java"
+"""The plugin without which Kafka does not offer the APIs of client telemetry."""
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -51,6 +54,7 @@ group.streams.assignment.interval.ms=0
 group.streams.min.assignment.interval.ms=0
 group.streams.assignor.offload.enable=false
 log.initial.task.delay.ms=86400000
+metric.reporters=TelemetryReceiver
 """
 
 
@@ -102,7 +106,7 @@ class KafkaPeer:
         run_tool(
             "kafka-storage", "format", "--standalone", "-t", cluster_id, "-c", properties
         ).expect_success()
-        command = java_command("kafka.Kafka", heap=self._heap, logging="log4j2-broker.yaml")
+        command = java_command("kafka.Kafka", heap=self._heap, logging="log4j2-broker.yaml", plugin=RECEIVER)
         with self.log_path.open("wb") as log:
             self._process = subprocess.Popen(
                 [*command, str(properties)], stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL

@@ -15,6 +15,7 @@ from tests.support.setup_peers import CACHE, POMS, class_archive, kafka_libs
 TOOL_TIMEOUT_S = COMPILE_TIMEOUT_S = 180.0
 
 TOOL_CLASSES = {
+    "kafka-client-metrics": "org.apache.kafka.tools.ClientMetricsCommand",
     "kafka-acls": "org.apache.kafka.tools.AclCommand",
     "kafka-topics": "org.apache.kafka.tools.TopicCommand",
     "kafka-configs": "kafka.admin.ConfigCommand",
@@ -66,11 +67,13 @@ def java_command(
     logging: str = "log4j2-tools.yaml",
     libs: Path | None = None,
     first_jars: Path | None = None,
+    plugin: Path | None = None,
 ) -> list[str]:
     """Return the command that starts a Java class, or a Java source file, with Kafka's jars; the caller adds
     arguments.
 
-    A jar that is in both `first_jars` and `libs` is taken from `first_jars`.
+    A jar that is in both `first_jars` and `libs` is taken from `first_jars`. `plugin` is a Java source file with a class that
+    the started class loads by its name.
 
     Fails the test with a sentence when Java or the jars are missing; `make test` prepares both.
     """
@@ -94,6 +97,8 @@ def java_command(
         source = Path(class_name)
         # after the jars, because the class archive requires them first
         class_path, class_name = f"{class_path}{os.pathsep}{_compiled(source, class_path)}", source.stem
+    if plugin is not None:
+        class_path = f"{class_path}{os.pathsep}{_compiled(plugin, class_path)}"
     return [java, f"-Xmx{heap}", *start_fast, configuration, "-cp", class_path, class_name]
 
 

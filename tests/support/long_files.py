@@ -11,6 +11,7 @@ LONG_FILES = (
     "compat/differential/test_differential.py",
     "compat/transactions/test_exactly_once.py",
     "compat/spark/test_pipelines.py",
+    "compat/examples/test_spark_exactly_once.py",
     "compat/differential/rights/test_rights.py",
     "compat/differential/logins/test_logins.py",
     "compat/differential/logins/test_tokens_and_quotas.py",
@@ -24,10 +25,13 @@ LONG_FILES = (
     "compat/security/matrix/test_clients.py",
     "system/demo/test_demo.py",
     "simulation/test_simulation.py",
+    "compat/examples/test_pytest_plugin.py",
+    "docs/test_blocks.py",
     "compat/groups/test_streams.py",
     "compat/groups/test_streams_groups.py",
     "compat/transactions/test_producers.py",
     "compat/spark/test_restart.py",
+    "compat/examples/test_streams.py",
     "compat/tools/test_group_tools.py",
     "compat/tools/test_kafka_tools.py",
     "compat/transactions/test_tools.py",
@@ -35,6 +39,9 @@ LONG_FILES = (
     "simulation/test_plant.py",
     "system/commands/test_transactions.py",
     "upgrade/test_newer_formats.py",
+    "system/deployment/test_containers.py",
+    "system/test_distribution.py",
+    "upgrade/test_previous_release.py",
 )
 """The files that take a hundredth of the whole time or more, the longest first."""
 

@@ -1,10 +1,11 @@
-"""Prepares the programs that tests run beside the gateway: Redis, PostgreSQL, kcat, the S3 store versitygw, jars of Apache
-Kafka, its Streams and Spark's connector.
+"""Prepares the programs that tests run beside the gateway: Redis, PostgreSQL, kcat, Prometheus, the S3 store versitygw, jars of
+Apache Kafka, its Streams and Spark's connector, Chromium and axe-core, what runs and checks the files for deployment, and the packages of the
+examples in Java, Go, Rust and Node.
 
 `make test` runs this program first. It leaves existing peers alone, so a second run takes no time. It prints
 one line for each peer that it can't prepare, with the consequence; with ``CI=true`` in the environment that
 is an error. Programs come through the system's package manager, jars through Maven with the repositories it
-is configured for, versitygw through Go's module proxy; Go builds it once, in five minutes.
+is configured for, versitygw through Go's module proxy; Go builds it once, in five minutes. axe-core comes through npm.
 """
 
 from __future__ import annotations
@@ -13,18 +14,27 @@ import os
 import shutil
 import subprocess
 import sys
+import tarfile
+import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+
+from tests.release.pythons import pythons
+from tests.support.testing_examples import EXAMPLES, MORE_PLACES, PREPARE_LIMIT_S, Example
 
 PROJECT = Path(__file__).resolve().parents[2]
 POMS = Path(__file__).resolve().parent / "peer"
 CACHE = PROJECT / ".cache"
 KAFKA_VERSION = "4.3.1"
+COMPOSE_GO_VERSION = "v2.16.2"
+KUSTOMIZE_VERSION = "v5.6.0"
 VERSITYGW_VERSION = "v1.8.0"
 """The first release of versitygw whose conditional writes have one winner among many racers (its pull request 2288)."""
+AXE_VERSION = "4.10.3"
 INSTALL_TIMEOUT_S = 600
 BUILD_TIMEOUT_S = 1800
 NOBODY = "--bootstrap-server 127.0.0.1:1"
@@ -76,8 +86,32 @@ def spark_connector_libs() -> Path:
 
 def versitygw_program() -> Path | None:
     """Return the S3 store that `make peers` builds, or None when it has not."""
-    program = CACHE / f"versitygw-{VERSITYGW_VERSION}" / "versitygw"
+    return _built_program("versitygw", VERSITYGW_VERSION)
+
+
+def compose_go_program() -> Path | None:
+    """Return the loader of compose files that Docker's own command has, which `make peers` builds, or None when it has not."""
+    return _built_program("compose-go", COMPOSE_GO_VERSION)
+
+
+def kustomize_program() -> Path | None:
+    """Return the program that makes manifests for Kubernetes, which `make peers` builds, or None when it has not."""
+    return _built_program("kustomize", KUSTOMIZE_VERSION)
+
+
+def _built_program(name: str, version: str) -> Path | None:
+    program = CACHE / f"{name}-{version}" / name
     return program if program.is_file() else None
+
+
+def chromium_program() -> str | None:
+    """Return the path of Chromium, or None without it."""
+    return shutil.which("chromium") or shutil.which("chromium-browser")
+
+
+def axe_core() -> Path:
+    """Return the file of axe-core, the checker of accessibility."""
+    return CACHE / f"axe-core-{AXE_VERSION}" / "axe.min.js"
 
 
 def _run(
@@ -221,23 +255,81 @@ def _go() -> str:
     return found
 
 
-def _versitygw() -> str:
-    found = versitygw_program()
+def _built(name: str, version: str, package: str) -> str:
+    """Build a program with Go unless that was done before, and return its path."""
+    found = _built_program(name, version)
     if found is not None:
         return str(found)
-    folder = CACHE / f"versitygw-{VERSITYGW_VERSION}"
+    folder = CACHE / f"{name}-{version}"
     building = folder.with_name(f"{folder.name}.{os.getpid()}")
-    package = f"github.com/versity/versitygw/cmd/versitygw@{VERSITYGW_VERSION}"
     try:
         # One process at the lowest priority: the build takes minutes, and other work goes on meanwhile.
-        command = ["nice", "-n", "19", _go(), "install", "-p", "1", package]
+        command = ["nice", "-n", "19", _go(), "install", "-p", "1", f"{package}@{version}"]
         environment = {"GOBIN": str(building), "GOMAXPROCS": "1"}
-        _run(command, f"building versitygw {VERSITYGW_VERSION}", BUILD_TIMEOUT_S, environment)
+        _run(command, f"building {name} {version}", BUILD_TIMEOUT_S, environment)
         folder.mkdir(parents=True, exist_ok=True)
-        (building / "versitygw").replace(folder / "versitygw")
+        # Go names a program for the last folder of its package.
+        (made,) = building.iterdir()
+        made.replace(folder / name)
     finally:
         shutil.rmtree(building, ignore_errors=True)
-    return str(folder / "versitygw")
+    return str(folder / name)
+
+
+def _versitygw() -> str:
+    return _built("versitygw", VERSITYGW_VERSION, "github.com/versity/versitygw/cmd/versitygw")
+
+
+def _compose_go() -> str:
+    return _built("compose-go", COMPOSE_GO_VERSION, "github.com/compose-spec/compose-go/v2/cmd")
+
+
+def _kustomize() -> str:
+    return _built("kustomize", KUSTOMIZE_VERSION, "sigs.k8s.io/kustomize/kustomize/v5")
+
+
+def _pythons() -> str:
+    found = pythons()
+    if "3.13" not in found:
+        raise Unavailable(f"Python 3.13 is not installed, only {', '.join(found)}")
+    return ", ".join(found)
+
+
+def _axe() -> str:
+    file = axe_core()
+    if file.is_file():
+        return str(file)
+    folder = file.parent
+    building = folder.with_name(f"{folder.name}.{os.getpid()}")
+    building.mkdir(parents=True)
+    try:
+        destination = ["--pack-destination", str(building), "--silent"]
+        _run(["npm", "pack", f"axe-core@{AXE_VERSION}", *destination], f"fetching axe-core {AXE_VERSION}")
+        with tarfile.open(building / f"axe-core-{AXE_VERSION}.tgz") as archive:
+            archive.extract("package/axe.min.js", building, filter="data")
+        folder.mkdir(exist_ok=True)
+        (building / "package" / "axe.min.js").replace(file)
+    finally:
+        shutil.rmtree(building, ignore_errors=True)
+    return str(file)
+
+
+def _example(example: Example) -> str:
+    wanted = example.digest()
+    if example.stamp.is_file() and example.stamp.read_text() == wanted:
+        return str(example.folder)
+    search = os.pathsep.join((os.environ.get("PATH", os.defpath), *MORE_PLACES))
+    _program(example.program, example.package, partial(shutil.which, path=search))
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            done = example.run(example.prepare, example.copy_to(Path(place)), PREPARE_LIMIT_S)
+        except subprocess.TimeoutExpired as error:
+            raise Unavailable(f"preparing {example.folder}: no end after {error.timeout:.0f} s") from None
+    if done.returncode != 0:
+        raise Unavailable(f"preparing {example.folder}: {done.stdout.strip()[-2000:]}")
+    example.stamp.parent.mkdir(parents=True, exist_ok=True)
+    example.stamp.write_text(wanted)
+    return str(example.folder)
 
 
 PEERS = (
@@ -253,6 +345,11 @@ PEERS = (
         lambda: _program("postgres", "postgresql", postgresql_program),
     ),
     Peer("kcat", "tests with kcat will fail", lambda: _program("kcat", "kcat")),
+    Peer(
+        "Prometheus and promtool",
+        "tests of the alerts and the dashboard will be skipped",
+        lambda: _program("promtool", "prometheus"),
+    ),
     Peer(
         f"Apache Kafka {KAFKA_VERSION}",
         "the differential test and tests with Kafka's tools will fail",
@@ -272,6 +369,31 @@ PEERS = (
         is_needed=False,
     ),
     Peer("Spark's Kafka connector", "tests with Spark will fail", _spark_connector),
+    Peer(
+        "Chromium",
+        "tests of the console in a browser will fail",
+        lambda: _program("chromium", "chromium", lambda _: chromium_program()),
+    ),
+    Peer("Python 3.13", "tests of the image and of a wheel on another Python will fail", _pythons),
+    Peer(
+        "bubblewrap",
+        "tests of the image, the compose file and the manifests will fail",
+        lambda: _program("bwrap", "bubblewrap"),
+    ),
+    Peer(
+        "systemd-analyze",
+        "tests of the service unit will fail",
+        lambda: _program("systemd-analyze", "systemd"),
+    ),
+    Peer(f"compose-go {COMPOSE_GO_VERSION}", "tests of the compose file will fail", _compose_go),
+    Peer(f"kustomize {KUSTOMIZE_VERSION}", "tests of the manifests will fail", _kustomize),
+    Peer(f"axe-core {AXE_VERSION}", "tests of the console in a browser will fail", _axe),
+    *(
+        Peer(
+            f"Example with {example.client}", "the test of this example will fail", partial(_example, example)
+        )
+        for example in EXAMPLES
+    ),
 )
 
 

@@ -5,6 +5,7 @@ the name has no sequence id.
 from __future__ import annotations
 
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -13,6 +14,8 @@ from kafka import KafkaConsumer, TopicPartition
 
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
+from tests.support.kafka_tools import java_command
+from tests.support.markdown import blocks
 from tests.support.named_batches import DEDUPLICATED, named
 from tests.support.wire import Wire
 
@@ -56,6 +59,46 @@ def test_it_goes_on_where_the_name_was(
     assert _next_line(code, shared_gateway.bootstrap, topic) == LAST_LINE + 1
     unknown = code.replace("ledger-reader", "nobody")
     assert _next_line(unknown, shared_gateway.bootstrap, topic) == 0
+
+
+JAVA = """\
+import java.util.Properties;
+import java.util.Set;
+import org.apache.kafka.clients.consumer.KafkaConsumer;
+import org.apache.kafka.clients.consumer.OffsetAndMetadata;
+import org.apache.kafka.common.TopicPartition;
+
+public class DocumentedExample {
+    public static void main(String[] arguments) {
+        Properties settings = new Properties();
+        settings.put("bootstrap.servers", arguments[0]);
+        String bytes = "org.apache.kafka.common.serialization.ByteArrayDeserializer";
+        settings.put("key.deserializer", bytes);
+        settings.put("value.deserializer", bytes);
+        %s
+    }
+}
+"""
+"""A program around the Java example, which is a part of one."""
+
+
+def test_the_java_client_goes_on_where_the_name_was(
+    shared_gateway: GatewayProcess, topic: str, tmp_path: Path
+) -> None:
+    (example,) = (block.text for block in blocks(PAGE) if block.language == "java")
+    told = "long nextLine = last == null ? 0 : last.offset() + 1;\n"
+    assert told in example
+    own = example.replace(told, f"{told}System.out.println(nextLine);\n").replace('"ledger"', "arguments[1]")
+    source = tmp_path / "DocumentedExample.java"
+    source.write_text(JAVA % own)
+    done = subprocess.run(
+        [*java_command(str(source)), shared_gateway.bootstrap, topic],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    assert done.stdout.strip() == str(LAST_LINE + 1), done.stderr
 
 
 def test_the_writer_may_run_again(

@@ -116,7 +116,13 @@ UNKNOWN_TO_BROKERS = (
 IN_CLEAR = "Kafka tells which of its Java classes failed; the same error in words for users"
 ONE_DIRECTORY = "the data lies in exactly one directory, so log.dirs is no list"
 LISTENERS_STAY = "listeners are opened at the start only"
-NO_CLIENT_METRICS = "clients push no metrics here, so that a subscription would do nothing"
+LINEAR_TIME = "regular expressions are those of RE2, which match in linear time"
+AS_CONFIGURED = (
+    "Kafka never tells a client an interval above five minutes; here the client is told what is configured"
+)
+MAY_BE_SMALLER = (
+    "INVALID_RECORD makes a client end its telemetry; TELEMETRY_TOO_LARGE says what was wrong, and it goes on"
+)
 
 ONE_TAG = "of two client tags with one key the last counts; Kafka fails"
 CONFIGURED = "a topology is described with the partitions of its topics; Kafka describes it as it was sent until the topics change"
@@ -149,7 +155,9 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(
         ("dynamic_configs.what_can_be_altered_on_a_broker",), "*.sasl.*.read_only", LISTENERS_STAY
     ),
-    KnownDifference(("dynamic_configs.client_metrics",), "*", NO_CLIENT_METRICS),
+    KnownDifference(("client_metrics.values[java]",), "*.responses.*", LINEAR_TIME),
+    KnownDifference(("client_metrics.longer_than_the_default",), "*.push_interval", AS_CONFIGURED),
+    KnownDifference(("client_metrics.pushes[bomb]",), "2.error_code", MAY_BE_SMALLER),
     KnownDifference(("*",), "*.configs.flush.messages.value", DURABLE, ("topics.create[v7]",)),
     KnownDifference(("*",), "*.configs.min.insync.replicas.config_source", ELR, ("topics.create[v7]",)),
     KnownDifference(("frames.*",), "*.supported_features.*", NO_FEATURES, ("frames.api_versions[v3]",)),

@@ -65,6 +65,8 @@ class Normaliser:
             "topic id": [],
             "producer": [],
             "member": [],
+            "client instance": [],
+            "subscription": [],
         }
         self._generated: dict[str, str] = {}
         self._rules: dict[str, Callable[[Any], Any]] = {
@@ -89,6 +91,9 @@ class Normaliser:
             "credential_infos": lambda value: sorted(
                 self._value(value), key=lambda row: str(row["mechanism"])
             ),
+            "client_instance_id": lambda value: self._numbered("client instance", value),
+            "subscription_id": lambda value: value and self._numbered("subscription", value),
+            "requested_metrics": sorted,
             "mechanisms": sorted,  # Kafka keeps these values in a set, so their order has no meaning
             "transaction_states": self._transaction_states,
         }

@@ -88,6 +88,8 @@ VERSIONS = {
     "update_features": (0, 2),
     "unregister_broker": (0, 0),
     "txn_offset_commit": (0, 5),
+    "get_telemetry_subscriptions": (0, 0),
+    "push_telemetry": (0, 0),
 }
 
 

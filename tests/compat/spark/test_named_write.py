@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
@@ -11,6 +12,7 @@ from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 from spark_kafka_compat import SparkCompatError, sink, source
 from spark_kafka_compat.names import named_by_source
 from tests.compat.spark.topics import Topics, values_of
+from tests.support.markdown import blocks
 
 DEDUPLICATED = {"message.deduplication.enable": "true"}
 
@@ -22,6 +24,7 @@ def doubled(rows: DataFrame) -> DataFrame:
     )
 
 
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "deduplication.md"
 WANTED = [2 * value for value in range(600) if value % 10 != 3]
 
 
@@ -122,3 +125,25 @@ def test_rows_that_do_not_say_where_they_come_from(
     records = source(spark, topics.bootstrap, incoming)
     with pytest.raises(SparkCompatError):
         named_by_source(records if columns is None else records.select(*columns), name)
+
+
+def test_the_example_of_the_page(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
+    incoming, outgoing = topics.fresh(), topics.fresh(configs=DEDUPLICATED)
+    topics.fill(incoming, [10**99, 5, 10**120, 10**100])
+    (example,) = (block.text for block in blocks(PAGE) if "named_by_source(" in block.text)
+    for told, own in {
+        'spark = session("large orders")\n': "",
+        "127.0.0.1:9092": topics.bootstrap,
+        '"orders"': repr(incoming),
+        '"large"': repr(outgoing),
+        "/var/lib/large": str(tmp_path / "checkpoint"),
+        ".awaitTermination()": "",
+        "writer.option": "query = writer.option",
+    }.items():
+        assert told in example
+        example = example.replace(told, own)
+    names: dict[str, Any] = {"spark": spark}
+    exec(compile(example, PAGE.name, "exec"), names)
+    names["query"].processAllAvailable()
+    names["query"].stop()
+    assert values_of(source(spark, topics.bootstrap, outgoing)) == [10**100, 10**120]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import select
 import subprocess
 import sys
 import threading
@@ -14,8 +13,9 @@ from random import SystemRandom
 from types import TracebackType
 from typing import Self
 
+from gateway.testing.serve_process import ServeProcess
 from tests.faults.kill.checker import Ledger, RecordName
-from tests.support.gateway_process import REPOSITORY, GatewayProcess, kept_port
+from tests.support.gateway_process import REPOSITORY, START_TIMEOUT_S, GatewayProcess, kept_port
 from tests.support.kafka_tools import java_command
 from tests.support.wire import Wire
 
@@ -47,7 +47,7 @@ class KillableGateway(GatewayProcess):
     @property
     def is_running(self) -> bool:
         """Return whether the gateway was started and has not exited by itself."""
-        return self._process is not None and self._process.poll() is None
+        return self._process is not None and not self._process.has_ended
 
     def kill_while_starting(self, processor_ticks: int) -> None:
         """Start the gateway, and kill it once it has used this processor time, or answers before that."""
@@ -58,13 +58,12 @@ class KillableGateway(GatewayProcess):
             self._ticks_to_live = None
             self.kill()
 
-    def _await_line(self, deadline: float) -> str:
+    def _await_ready(self, process: ServeProcess) -> str:
         if self._ticks_to_live is None:
-            return super()._await_line(deadline)
-        assert self._process is not None
-        assert self._process.stdout is not None
+            return super()._await_ready(process)
+        deadline = time.monotonic() + START_TIMEOUT_S
         while self.processor_ticks() < self._ticks_to_live and time.monotonic() < deadline:
-            if select.select([self._process.stdout], [], [], POLL_S)[0]:
+            if process.prints_within(POLL_S):
                 break
         return ""
 

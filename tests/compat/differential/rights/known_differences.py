@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.compat.differential.known_differences import (
     DURABLE,
     ELR,
-    NO_CLIENT_METRICS,
     NO_FEATURES,
     KnownDifference,
 )
@@ -20,7 +19,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         NO_FEATURES,
         ("cluster.api_versions[v3]", "logins.versions_before_login[v3]"),
     ),
-    KnownDifference(("configurations.describe_configs_of_other_kinds",), "17.*", NO_CLIENT_METRICS),
     KnownDifference(
         ("topics.create_*",), "*.configs.flush.messages.value", DURABLE, ("topics.create_by_*[v[57]]",)
     ),

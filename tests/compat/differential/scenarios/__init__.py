@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.compat.differential.scenarios import (
     assignment_interval,
+    client_metrics,
     client_quotas,
     cluster_admin,
     compaction,
@@ -52,6 +53,7 @@ from tests.compat.differential.scenarios import (
 
 __all__ = [
     "assignment_interval",
+    "client_metrics",
     "client_quotas",
     "cluster_admin",
     "compaction",

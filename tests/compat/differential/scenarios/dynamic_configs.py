@@ -8,7 +8,7 @@ from tests.compat.differential.peer import Peer
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.support.wire import Plain
 
-TOPIC, BROKER, BROKER_LOGGER, CLIENT_METRICS = 2, 4, 8, 16
+TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
 
 Change = tuple[str, int, str | None]
@@ -260,10 +260,3 @@ def loggers(peer: Peer) -> None:
     rows = [{"name": "root", "value": "WARN"}]
     resource = {"resource_type": BROKER_LOGGER, "resource_name": node, "configs": rows}
     peer.call("alter_configs", 2, resources=[resource])
-
-
-@scenario
-def client_metrics(peer: Peer) -> None:
-    _alter(peer, CLIENT_METRICS, peer.name("subscription"), ("interval.ms", SET, "1000"))
-    described = _described(peer, CLIENT_METRICS, peer.name("subscription"))
-    peer.note("described", error_code=described["error_code"], names=len(described["configs"]))

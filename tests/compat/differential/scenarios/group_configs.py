@@ -204,12 +204,12 @@ def one_refused_of_several(peer: Peer) -> None:
 
 @scenario_for_each(range(2))
 def list_resources(peer: Peer, version: int) -> None:
-    """List resources: version 0 lists client metrics, of which there are none."""
+    """List resources: version 0 lists client metrics only."""
     group_id = peer.name("g")
     _incremental(peer, group_id, (SESSION, SET, "50000"))
     _settled(peer, group_id, {SESSION: "50000"})
     if version == 0:
-        peer.call("list_config_resources", version)
+        peer.call("list_config_resources", version, only_own=True)
         return
     topic = peer.topic()
     for types in ([GROUP], [GROUP, TOPIC], [GROUP, GROUP], [CLIENT_METRICS], [TOPIC]):

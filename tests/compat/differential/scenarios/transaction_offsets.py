@@ -6,7 +6,7 @@ from __future__ import annotations
 from tests.compat.differential.group_member import GroupMember, committed, fetch_offsets, fetched
 from tests.compat.differential.peer import Peer, Topic
 from tests.compat.differential.scenario import scenario, scenario_for_each
-from tests.compat.differential.scenarios.consumer_groups import Member
+from tests.compat.differential.scenarios.consumer_groups import Member, assignable_topic
 from tests.compat.differential.transactional import (
     ABORT,
     COMMIT,
@@ -193,7 +193,7 @@ def of_a_member_of_no_group(peer: Peer, version: int) -> None:
 @scenario_for_each((3, 4, 5))
 def of_a_member_by_heartbeat(peer: Peer, version: int) -> None:
     """Commit as a member of a consumer group (KIP-848): its member epoch takes the place of the generation."""
-    topic = peer.topic()
+    topic = assignable_topic(peer)
     member = Member(peer, peer.group(), [topic.name])
     member.join()
     member.confirm()

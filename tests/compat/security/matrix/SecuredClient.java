@@ -14,6 +14,7 @@ import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
+import org.apache.kafka.common.KafkaException;
 import org.apache.kafka.common.security.token.delegation.DelegationToken;
 
 /**
@@ -33,13 +34,20 @@ public class SecuredClient {
             try {
                 told = "ok " + perform(line.split(" "));
             } catch (ExecutionException failure) {
-                told = failure.getCause().getClass().getSimpleName() + " " + failure.getCause().getMessage();
+                told = nameOf(failure.getCause());
             } catch (RuntimeException failure) {
-                told = failure.getClass().getSimpleName() + " " + failure.getMessage();
+                told = nameOf(failure);
             }
             System.out.println(told.replace('\n', ' '));
             System.out.flush();
         }
+    }
+
+    /** A producer that met an error before the call says KafkaException, with the error as its cause. */
+    private static String nameOf(Throwable failure) {
+        boolean isOfAnEarlierCall = failure.getClass() == KafkaException.class && failure.getCause() != null;
+        Throwable told = isOfAnEarlierCall ? failure.getCause() : failure;
+        return told.getClass().getSimpleName() + " " + told.getMessage();
     }
 
     private static String perform(String[] words) throws Exception {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from tests.compat.differential.rights.stage import Stage
 from tests.compat.differential.rights.table import (
     ALTER_CLUSTER,
@@ -43,3 +45,12 @@ def unregister_broker(stage: Stage) -> None:
 def api_versions(stage: Stage, version: int) -> None:
     """Send ApiVersions after the login; this API needs no right."""
     stage.user.call("api_versions", version, client_software_name="rights", client_software_version="1")
+
+
+@row()
+def client_telemetry(stage: Stage) -> None:
+    """Ask for a subscription and push: clients need no right for either."""
+    client = str(uuid.uuid5(uuid.NAMESPACE_OID, stage.name(stage.step)))
+    asked = stage.user.call("get_telemetry_subscriptions", 0, client_instance_id=client)
+    fields = {"subscription_id": asked["subscription_id"], "metrics": b""}
+    stage.user.call("push_telemetry", 0, client_instance_id=client, **fields)

@@ -77,6 +77,7 @@ def alter_other_configs(stage: Stage) -> None:
     for resource in (
         (BROKER, "", "log.cleaner.threads", "1"),
         (LOGGER, str(stage.node_id), "root", "INFO"),
+        (CLIENT_METRICS, stage.name("m"), "interval.ms", "1000"),
     ):
         stage.user.call("incremental_alter_configs", 1, resources=[_change(*resource)], validate_only=True)
 

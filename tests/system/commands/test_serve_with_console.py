@@ -1,0 +1,71 @@
+"""`seqgate serve --console`: the console runs beside the gateway, and ends with it."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.gateway_process import REPOSITORY, free_port
+
+TIMEOUT_S = 60
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
+    """A gateway with its console."""
+    command = [sys.executable, "-m", "gateway", "serve", "--console", "--listen", f"127.0.0.1:{free_port()}"]
+    with subprocess.Popen(
+        [*command, "--data-dir", str(tmp_path / "data")],
+        cwd=REPOSITORY,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY), "PYTHONUNBUFFERED": "1"},
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def console_address(process: subprocess.Popen[str]) -> str:
+    """Return the address that the console prints when it answers."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        found = re.fullmatch(r"seqgate console ready: (http://127\.0\.0\.1:\d+/)\n", line)
+        if found:
+            return found[1]
+    raise AssertionError("the console did not start")
+
+
+def test_the_console_shows_the_gateway_and_ends_with_it(serving: subprocess.Popen[str]) -> None:
+    address = console_address(serving)
+    with urllib.request.urlopen(f"{address}limits", timeout=TIMEOUT_S) as answer:
+        page = answer.read().decode()
+    assert "seqgate.max.partitions" in page, "the console reads the gateway's metrics listener"
+    children = Path(f"/proc/{serving.pid}/task/{serving.pid}/children").read_text().split()
+    serving.send_signal(signal.SIGTERM)
+    assert serving.wait(TIMEOUT_S) == 0
+    assert [child for child in children if Path(f"/proc/{child}").exists()] == []
+
+
+def test_several_workers_are_refused(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gateway", "serve", "--console", "--workers", "2"]
+    done = subprocess.run(
+        [*command, "--data-dir", str(tmp_path / "data")],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "seqgate console --bootstrap" in done.stderr
