@@ -1,5 +1,5 @@
-# make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data
-# make test  : set everything up and run the tests, in as many processes as there are processors; one with ARGS=...
+# make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data, with the console on 127.0.0.1:8080
+# make test  : set everything up and run the tests, in one process more than there are processors; in one with ARGS=...
 # make test-quick : only the tests of single rooms, which need no Java, Spark, Redis, PostgreSQL or client libraries
 # make demo  : real flights from three client libraries through a lossy proxy into Spark; ARGS=--secure with TLS and logins,
 #             ARGS=--cluster with three gateways, of which one is killed every ten seconds
@@ -8,7 +8,9 @@
 # make bench-bucket : the same load on a local disk and on a bucket that is far away
 # make bench-catchup : what a full read of old data does to producing, on both
 # make soak  : everything that can go wrong, made to go wrong from a seed for as long as you like; prints counts
-# make docs  : write the generated pages again
+# make release : build, check, install and use what a release has, on every Python that is here; ARGS=--rehearsal before the release
+# make docs  : write the generated pages and the dashboard again
+# make site  : build the docs as a site in artifacts/site, without network, and check its links
 # make architecture : draw docs/architecture.svg again, from the imports
 
 PYTHON ?= python3
@@ -16,16 +18,16 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
-# Processes that run tests; each may hold an Apache Kafka, a Spark and gateways, about 3 GB, so that there are 4 at most.
-# What ARGS names runs in one, inside pytest's own, where --pdb and -s work.
-WORKERS ?= $(if $(ARGS),0,auto)
+# Processes that run tests: one more than processors, because tests often wait for brokers. Each may hold an Apache Kafka, a Spark and
+# gateways, about 3 GB, so that there are 4 at most. What ARGS names runs in one, inside pytest's own, where --pdb and -s work.
+WORKERS ?= $(if $(ARGS),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1))
 
 # The folders that mirror the packages; tests/README.md says what belongs there.
 MIRROR := tests/test_structure.py tests/test_architecture.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
 # The order of sets of strings decides which cases a random test meets.
 test test-quick: export PYTHONHASHSEED := 0
 
-.PHONY: run test test-quick demo check format bench bench-bucket bench-catchup soak docs architecture peers clean
+.PHONY: run test test-quick demo check format bench bench-bucket bench-catchup soak release docs site architecture peers clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -33,23 +35,27 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV) || { echo "python3 -m venv failed; on Debian and Ubuntu: apt install python3-venv"; exit 1; }
 
 $(VENV)/.ready-run: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[console]'
 	@touch $@
 
 $(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	@touch $@
 
+$(VENV)/.ready-docs: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	@touch $@
+
 $(VENV)/.ready-test: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@
+	@touch $@ $(VENV)/.ready-docs
 
 $(VENV)/.ready-dev: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@ $(VENV)/.ready-test
+	@touch $@ $(VENV)/.ready-test $(VENV)/.ready-docs
 
 run: $(VENV)/.ready-run
-	@exec $(BIN)/seqgate serve --guide --listen $(LISTEN) --data-dir $(DATA)
+	@exec $(BIN)/seqgate serve --guide --console --listen $(LISTEN) --data-dir $(DATA)
 
 demo: $(VENV)/.ready-demo
 	@exec $(BIN)/seqgate demo $(ARGS)
@@ -85,9 +91,16 @@ bench-catchup: peers
 soak: peers
 	$(BIN)/python -m tests.soak $(ARGS)
 
+release: $(VENV)/.ready-dev
+	$(BIN)/python -m tests.release $(ARGS)
+
 docs: $(VENV)/.ready-dev
 	$(BIN)/python -m gateway.documentation docs
 	$(BIN)/python -c 'from spark_kafka_compat.options import options_page; print(options_page(), end="")' > docs/spark-options.md
+	$(BIN)/python -m gateway.metrics.dashboard > deploy/grafana/seqgate.json
+
+site: $(VENV)/.ready-docs
+	$(BIN)/python -m tests.docs.site $(ARGS)
 
 architecture: $(VENV)/.ready-test
 	$(BIN)/python -m tests.support.architecture
