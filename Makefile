@@ -26,6 +26,8 @@ WORKERS ?= $(if $(ARGS),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1))
 MIRROR := tests/test_structure.py tests/test_architecture.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
 # The order of sets of strings decides which cases a random test meets.
 test test-quick: export PYTHONHASHSEED := 0
+# The tests start thousands of processes, each of which would compile the sources again where Python may not keep what it has compiled.
+test test-quick: export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: run test test-quick demo check format bench bench-bucket bench-catchup soak release docs site architecture peers clean
 .DEFAULT_GOAL := run
