@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterable
-from contextlib import suppress
 from typing import Any, Final
 
 from kafka import KafkaProducer
@@ -14,7 +13,7 @@ from gateway.admin.records.messages import ProducedPartition, ProducedReport
 from gateway.admin.records.texts import ProducedRecord
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import sentence
-from gateway.admin.remote.opening import opened
+from gateway.admin.remote.opening import give_up, opened
 from gateway.admin.request import ControlError
 
 LARGEST_REQUEST_BYTES: Final = 100 << 20
@@ -49,15 +48,29 @@ def produce(
     )
     sending = _Sending(producer, topic, len(found["partitions"]))
     try:
-        for number, record in enumerate(records, start=1):
-            sending.send(number, record)
-        sending.settle(0, 0)
+        _send_all(sending, records)
     finally:
-        # After an error nothing more is sent. The error itself is reported, not those that follow from closing the
-        # producer.
-        with suppress(KafkaError):
-            producer.close(timeout=0 if sending.waiting else None)
+        # After an error nothing more is sent.
+        if sending.waiting:
+            give_up(producer)
+        else:
+            producer.close()
     return sending.report()
+
+
+def _send_all(sending: _Sending, records: Iterable[ProducedRecord]) -> None:
+    given = enumerate(records, start=1)
+    while True:
+        try:
+            number, record = next(given)
+        except StopIteration:
+            sending.settle(0, 0)
+            return
+        except ControlError:
+            # The input is wrong here, and the records before are stored all the same.
+            sending.settle(0, 0)
+            raise
+        sending.send(number, record)
 
 
 class _Sending:

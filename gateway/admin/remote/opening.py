@@ -1,10 +1,11 @@
-"""Makes clients of kafka-python."""
+"""Makes and ends clients of kafka-python."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from kafka import KafkaProducer
 from kafka.net.compat import KafkaNetClient
 
 C = TypeVar("C")
@@ -27,3 +28,14 @@ def opened(kind: Callable[..., C], **settings: Any) -> C:
         for each in made:
             each.close()
         raise
+
+
+def give_up(producer: KafkaProducer) -> None:
+    """Close a producer that has records which are not acknowledged, and send them no more.
+
+    `KafkaProducer.close(timeout=0)` of kafka-python 3.0 raises an error then, and leaves the producer open.
+    """
+    sender = producer._sender  # noqa: SLF001 - there is no public way to send nothing more
+    sender.force_close()
+    sender.join()
+    producer.close(timeout=0)
