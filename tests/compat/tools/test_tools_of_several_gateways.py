@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 from gateway.cli import app
-from tests.support.gateway_cluster import GatewayCluster, await_true
+from tests.support.gateway_cluster import NEVER_ENDING_LEASE_MS, GatewayCluster, await_true
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool
 
@@ -21,7 +21,10 @@ PARTITIONS = 4
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayCluster]:
-    settings = {"seqgate.cluster.balance.enable": "false"}
+    settings = {
+        "seqgate.cluster.balance.enable": "false",
+        "seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS),
+    }
     with GatewayCluster(tmp_path_factory.mktemp("cluster"), 2, settings) as cluster:
         cluster.create(TOPIC, PARTITIONS)
         yield cluster

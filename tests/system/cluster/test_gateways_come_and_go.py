@@ -8,7 +8,16 @@ from pathlib import Path
 
 import msgspec
 
-from tests.support.gateway_cluster import LEASE_MS, PARTITIONS, GatewayCluster, Writer, await_true, check
+from tests.support.gateway_cluster import (
+    NEVER_ENDING_LEASE_MS,
+    PARTITIONS,
+    GatewayCluster,
+    Writer,
+    await_true,
+    check,
+)
+
+UNHURRIED = {"seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS)}
 
 
 def test_partitions_of_a_killed_gateway_are_led_by_the_others(tmp_path: Path) -> None:
@@ -50,7 +59,7 @@ def test_a_gateway_that_stood_still_serves_nothing_and_ends(tmp_path: Path) -> N
 
 
 def test_a_rolling_restart_loses_nothing_and_ends_even(tmp_path: Path) -> None:
-    with GatewayCluster(tmp_path, 3) as cluster:
+    with GatewayCluster(tmp_path, 3, UNHURRIED) as cluster:
         cluster.create()
         with Writer(cluster.bootstrap) as writer:
             for gateway in list(cluster.gateways):
@@ -64,7 +73,7 @@ def test_a_rolling_restart_loses_nothing_and_ends_even(tmp_path: Path) -> None:
 
 
 def test_a_clean_stop_hands_over_without_waiting_for_a_lease(tmp_path: Path) -> None:
-    with GatewayCluster(tmp_path, 2, {"seqgate.cluster.lease.ms": str(60 * LEASE_MS)}) as cluster:
+    with GatewayCluster(tmp_path, 2, UNHURRIED) as cluster:
         cluster.create()
         with Writer(cluster.bootstrap) as writer:
             writer.await_more()
