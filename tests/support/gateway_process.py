@@ -59,6 +59,10 @@ def _python_path(sources: Path) -> str:
     return os.pathsep.join(filter(None, (str(AS_INSTALLED), inherited)))
 
 
+class PortTaken(AssertionError):
+    """A gateway did not start, because another process listens on its port."""
+
+
 class GatewayProcess:
     """`python -m gateway serve` on a data directory; restartable on the same port, killable."""
 
@@ -82,6 +86,8 @@ class GatewayProcess:
         self.under = tuple(under)
         self.also_listen = tuple(also_listen)
         self.port = port or free_port()
+        self._may_move = not port
+        """Whether another port is as good: nobody chose this one, and nothing has listened on it yet."""
         self.sources = REPOSITORY
         """The sources of the release that `start` runs."""
         self.python = Path(sys.executable)
@@ -105,6 +111,19 @@ class GatewayProcess:
         return self._process is not None and self._process.has_ended
 
     def start(self) -> GatewayProcess:
+        """Start, on another port if a stranger has taken the free one meanwhile. Raises AssertionError."""
+        while True:
+            try:
+                self._start()
+            except PortTaken:
+                if not self._may_move:
+                    raise
+                self.port = free_port()
+            else:
+                self._may_move = False
+                return self
+
+    def _start(self) -> None:
         command = [*self.under, str(self.python), "-m", "gateway", "serve", "--listen", self.bootstrap]
         command += [word for address in self.also_listen for word in ("--listen", address)]
         command += ["--data-dir", str(self.data_dir)]
@@ -122,15 +141,13 @@ class GatewayProcess:
             },
         )
         self.ready_line = self._await_ready(self._process)
-        return self
 
     def _await_ready(self, process: ServeProcess) -> str:
         try:
             return process.await_ready(START_TIMEOUT_S)[-1]
         except StartFailed as error:
-            raise AssertionError(
-                f"the gateway did not start: {error}\n{self.stderr_text()[-4000:]}"
-            ) from None
+            kind = PortTaken if f"{self.bootstrap}: Address already in use" in str(error) else AssertionError
+            raise kind(f"the gateway did not start: {error}\n{self.stderr_text()[-4000:]}") from None
 
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Stop with SIGTERM; the gateway must exit with code 0."""
