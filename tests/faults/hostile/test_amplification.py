@@ -27,16 +27,21 @@ def wide(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Scene, list
         yield scene, [scene.create(count=PARTITIONS) for _ in range(3)]
 
 
-def attack(scene: Scene, api: str, version: int, request: Plain, *, at_least: int = 3) -> dict[str, Any]:
-    """Send a request and take its answer, while the witness gets answers, too."""
+def attack(
+    scene: Scene, api: str, version: int, request: Plain, *, at_least: int = 3, attempts: int = 1
+) -> dict[str, Any]:
+    """Send a request and take its answer, while the witness gets answers, too: `at_least` so many in one of the attempts."""
+    served = []
     with scene.witness() as witness:
         witness.wait_for(2)
-        with scene.wire() as wire:
-            before = witness.answers
-            answer = wire.call(api, version, request).fields
-            served = witness.answers - before
-    assert served >= at_least, f"the witness got only {served} answers meanwhile"
-    return answer
+        for _ in range(attempts):
+            with scene.wire() as wire:
+                before = witness.answers
+                answer = wire.call(api, version, request).fields
+                served.append(witness.answers - before)
+            if served[-1] >= at_least:
+                return answer
+    raise AssertionError(f"the witness got only {served} answers meanwhile")
 
 
 def test_list_offsets_of_partitions_that_nobody_opened(wide: tuple[Scene, list[str]]) -> None:
@@ -79,7 +84,8 @@ def test_batches_whose_records_take_long_to_look_at(scene: Scene) -> None:
     rows = [{"index": index, "records": batch} for index in range(count)]
     topics = [{"name": topic, "partition_data": rows}]
     request = {"acks": -1, "timeout": 30_000, "topic_data": topics}
-    answer = attack(scene, "produce", 9, request, at_least=count // 2)
+    # The witness has to be as quick as the gateway here, which a machine with other work prevents now and then.
+    answer = attack(scene, "produce", 9, request, at_least=count // 2, attempts=5)
     found = answer["responses"][0]["partition_responses"]
     assert [row["error_code"] for row in found] == [0] * count
 
