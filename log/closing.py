@@ -58,8 +58,11 @@ class ClosingLog(Protocol):
         """Close the files, and release the memory of the log's state."""
 
 
-def prepare_close(log: ClosingLog) -> FlushTicket | None:
-    """Return the ticket of a clean close. Commit it in any thread, and give it to `finish_close`."""
+def prepare_close(log: ClosingLog, *, may_omit_indexes: bool = False) -> FlushTicket | None:
+    """Return the ticket of a clean close. Commit it in any thread, and give it to `finish_close`.
+
+    With `may_omit_indexes`, a small log stays without index files, and the next load rebuilds its indexes.
+    """
     outage = log.outage
     if log.unflushed.tickets_out:
         _logger.warning("%s is closed while a flush is in flight", log.place)
@@ -70,7 +73,8 @@ def prepare_close(log: ClosingLog) -> FlushTicket | None:
         log.record_states.capture_all()
         if _is_as_stopped(log):
             return None
-        log.unflushed.add(log.writer.write_side_files(log.log_end_offset), log.place.directory)
+        paths = log.writer.write_side_files(log.log_end_offset, may_omit_indexes=may_omit_indexes)
+        log.unflushed.add(paths, log.place.directory)
     except (OSError, CorruptRecord) as error:
         outage.begin(f"it could not be closed cleanly: {error}")
     return log.prepare_flush()

@@ -116,12 +116,12 @@ class LogWriter:
             self._outage.fail("the memory did not suffice for a new segment", error)
         return True
 
-    def write_side_files(self, log_end_offset: int) -> list[str]:
+    def write_side_files(self, log_end_offset: int, *, may_omit_indexes: bool = False) -> list[str]:
         """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable yet.
 
-        Raises OSError, CorruptRecord; the log stays online.
+        With `may_omit_indexes`, write none that `index_files` takes for unnecessary. Raises OSError, CorruptRecord; the log stays online.
         """
-        indexes = self._segments.write_indexes()
+        indexes = self._segments.write_indexes(may_omit=may_omit_indexes)
         snapshot = write_snapshot(
             self._environment,
             self._directory,

@@ -15,12 +15,12 @@ from log.files.data_file import DataFile, NotCached
 from log.files.file_names import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
-    TEMPORARY_SUFFIX,
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
 from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
+from log.segments import index_files
 from log.segments.headers import headers, headers_around
 from log.segments.index_checks import has_timestamp
 from log.segments.indexes import TIME_ENTRY, SegmentIndexes
@@ -162,36 +162,34 @@ class Segment:
         self._bytes_since_entry += size_bytes
         self.size_bytes += size_bytes
 
-    def write_indexes(self) -> list[str]:
-        """Write both index files, with the largest timestamp as the last entry. Return their paths; the caller persists them."""
+    def write_indexes(self, *, may_omit: bool = False) -> list[str]:
+        """Write both index files, with the largest timestamp as the last entry. Return their paths; the caller persists them.
+
+        With `may_omit`, a small segment without index files stays without.
+        """
         self._environment.rebuilt_indexes.drop(self.file.path)
-        storage, files = self._environment.storage, self._index_files()
-        for path, entries in files.items():
-            storage.write_file(path + TEMPORARY_SUFFIX, entries)
-            storage.rename(path + TEMPORARY_SUFFIX, path)
-        return list(files)
+        storage = self._environment.storage
+        # A load that finds no offset index rebuilds both.
+        if may_omit and not index_files.are_needed(storage, self.size_bytes, self.path(OFFSET_INDEX_SUFFIX)):
+            return []
+        return index_files.write(storage, self._index_files())
 
     def _index_files(self) -> dict[str, bytes]:
-        """Return the content of both index files by path, with the largest timestamp as the last entry."""
-        indexes = self._finished_indexes()
-        return {
-            self.path(OFFSET_INDEX_SUFFIX): bytes(indexes.offset_entries),
-            self.path(TIME_INDEX_SUFFIX): bytes(indexes.time_entries),
-        }
+        return {self.path(suffix): entries for suffix, entries in self._offset_and_time_entries().items()}
 
-    def _finished_indexes(self) -> SegmentIndexes:
+    def _offset_and_time_entries(self) -> dict[str, bytes]:
+        """Return the content of both index files by suffix, with the largest timestamp as the last entry."""
         indexes = self.indexes()
         if self.max_timestamp >= 0:
             indexes.add_time(self.max_timestamp, self._offset_of_max_timestamp - self.base_offset)
-        return indexes
-
-    def index_contents(self) -> dict[str, bytes]:
-        """Return the content of the index files by suffix, without a transaction index if no transaction was aborted."""
-        indexes = self._finished_indexes()
-        contents = {
+        return {
             OFFSET_INDEX_SUFFIX: bytes(indexes.offset_entries),
             TIME_INDEX_SUFFIX: bytes(indexes.time_entries),
         }
+
+    def index_contents(self) -> dict[str, bytes]:
+        """Return the content of the index files by suffix, without a transaction index if no transaction was aborted."""
+        contents = self._offset_and_time_entries()
         aborted = self.aborts.entries
         if aborted is not None:
             contents[TRANSACTION_INDEX_SUFFIX] = aborted
@@ -293,7 +291,9 @@ class Segment:
         finally:
             self.size_bytes = end
         rebuilt = self.indexes()
-        self._environment.rebuilt_indexes.add(self.file.path, self._index_files())
+        files = self._index_files()
+        if index_files.are_needed(self._environment.storage, end, *files):
+            self._environment.rebuilt_indexes.add(self.file.path, files)
         self.become_closed()
         return rebuilt
 

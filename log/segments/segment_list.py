@@ -131,9 +131,12 @@ class SegmentList:
         """Return the segments from the one that holds `offset` to the active one."""
         return self.segments[self.number_of(offset) :]
 
-    def write_indexes(self) -> list[str]:
-        """Write all indexes of the active segment; return their paths, which are not durable yet. Raises OSError."""
-        return [*self.active.write_indexes(), *self.active.aborts.write()]
+    def write_indexes(self, *, may_omit: bool = False) -> list[str]:
+        """Write all indexes of the active segment; return their paths, which are not durable yet. Raises OSError.
+
+        With `may_omit`, a small segment that has no offset and time index yet stays without.
+        """
+        return [*self.active.write_indexes(may_omit=may_omit), *self.active.aborts.write()]
 
     def retire(self, *, for_readers: bool = False) -> None:
         """Close the files and drop the cached indexes. With `for_readers` readers that have begun may finish."""

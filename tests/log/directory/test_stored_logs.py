@@ -8,17 +8,19 @@ from pathlib import Path
 
 import pytest
 
-from log import IncompatibleFormat, LogConfig, LogDirectory, Storage, lookups
+from log import IncompatibleFormat, LogConfig, LogDirectory, PartitionLog, Storage, lookups
 from log.directory import closing, recovery_points
 from log.directory.directory_files import RECOVERY_POINTS
 from log.directory.stored_logs import CLEAN_SHUTDOWN, STORED_LOGS, StoredLog
 from log.files.disk import FileSystemFlush
 from log.format.records import NewRecord, build_batch
 from log.recovery.clean_stop import CleanStop
+from log.segments import index_files as segment_index_files
 from tests.log.support import NOW_MS, SMALL, batch, fill, flush
 
 TOPIC_ID = uuid.UUID(int=5)
 DAY_MS = 24 * 60 * 60 * 1000
+MINUTE_MS = 60 * 1000
 
 
 class Counting(Storage):
@@ -310,6 +312,64 @@ def test_very_many_logs_share_one_flush(tmp_path: Path, monkeypatch: pytest.Monk
     directory = open_directory(tmp_path)
     assert directory.was_clean is not fails
     assert ends(directory, 4) == [15] * 4
+
+
+def index_files(root: Path) -> list[str]:
+    return sorted(f"{path.parent.name}/{path.name}" for path in root.glob("flights-*/*index"))
+
+
+def newest_timestamp(log: PartitionLog) -> int:
+    return log.segments.active.max_timestamp
+
+
+@pytest.mark.parametrize("clean", [True, False], ids=["stopped", "killed later"])
+def test_very_many_small_logs_stop_without_index_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    monkeypatch.setattr(closing, "MANY", 2)
+    directory = written(tmp_path, 2, records=3)
+    for stop in range(1, 4):
+        directory.close(clean=clean or stop == 1)
+        assert index_files(tmp_path) == []
+        directory = open_directory(tmp_path)
+        assert ends(directory, 2) == [2 + stop] * 2
+        for log in directory.logs():
+            assert newest_timestamp(log) == NOW_MS + (2 if stop == 1 else 10 * (stop - 1))
+            assert lookups.offset_for_timestamp(log, NOW_MS + 1) == (NOW_MS + 1, 1, 0)
+            fill(log, 1, timestamp=NOW_MS + 10 * stop)
+            flush(log)
+        directory.checkpoint()
+
+
+def test_an_index_file_that_is_there_is_written_anew(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the next start would take the older one for the present one, and retention would delete a young segment."""
+    written(tmp_path, 2).close()
+    assert len(index_files(tmp_path)) == 4
+    monkeypatch.setattr(closing, "MANY", 2)
+    directory = open_directory(tmp_path)
+    assert ends(directory, 2) == [10, 10]
+    for log in directory.logs():
+        fill(log, 1, timestamp=NOW_MS + MINUTE_MS)
+        flush(log)
+    directory.close()
+    directory = open_directory(tmp_path)
+    assert ends(directory, 2) == [11, 11]
+    assert [newest_timestamp(log) for log in directory.logs()] == [NOW_MS + MINUTE_MS] * 2
+
+
+def test_a_segment_that_is_closed_or_large_has_index_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(closing, "MANY", 2)
+    monkeypatch.setattr(segment_index_files, "SMALL_BYTES", 10 * len(batch()) - 1)
+    directory = written(tmp_path, 2)
+    rolled, _ = directory.logs()
+    assert rolled.roll(NOW_MS)
+    fill(rolled, 1)
+    flush(rolled)
+    directory.close()
+    names = [f"{0:020}.index", f"{0:020}.timeindex"]
+    assert index_files(tmp_path) == [f"flights-{index}/{name}" for index in (0, 1) for name in names]
 
 
 def test_a_log_that_goes_while_a_checkpoint_is_gathered_vouches_for_no_other(
