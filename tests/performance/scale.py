@@ -3,7 +3,8 @@
 Each number of partitions gets a fresh data directory. The steps are: create topics of a thousand partitions,
 write a first record into every partition (`--filled`) or into one of a hundred, and load one of a hundred
 partitions. During the load a second connection sends ApiVersions all the time: its longest wait is how long
-background work can delay any request. Background jobs run every few seconds, far more often than in practice.
+background work can delay any request. Background jobs run every few seconds, far more often than in practice, or with
+`--usual-jobs` as often as by default; then let `--idle-seconds` be at least 300, so that each job runs.
 Then follow memory, CPU without load, Metadata of one topic and of all topics, open files, a clean stop, a
 start, and a start after `kill -9`.
 
@@ -230,7 +231,7 @@ def cpu_percent(broker: Broker, seconds: float) -> float:
     return (broker.cpu_s() - before) / seconds * 100
 
 
-def measure(broker: Broker, partitions: int, *, filled: bool, seconds: float) -> Figures:
+def measure(broker: Broker, partitions: int, *, filled: bool, seconds: float, idle_seconds: float) -> Figures:
     """Measure all phases of one broker. The broker must be running; it is stopped at the end."""
     figures = Figures()
     figures.put("broker", broker.name)
@@ -239,7 +240,7 @@ def measure(broker: Broker, partitions: int, *, filled: bool, seconds: float) ->
     every = 1 if filled else ACTIVE_EVERY
     figures.put("with records", -(-partitions // every))
     fill(broker, partitions, every)
-    figures.put("idle CPU %", cpu_percent(broker, seconds), 1)
+    figures.put("idle CPU %", cpu_percent(broker, idle_seconds), 1)
     before = broker.cpu_s()
     wait = LongestWait(broker)
     with wait.measured():
@@ -312,17 +313,32 @@ def main(given: Sequence[str] | None = None) -> int:
         default=10.0,
         help="seconds of measurement without load; with load, twice as long",
     )
+    parser.add_argument(
+        "--idle-seconds",
+        type=float,
+        help="seconds of measurement without load, if not --seconds",
+    )
+    parser.add_argument(
+        "--usual-jobs", action="store_true", help="run background jobs as often as by default"
+    )
     arguments = parser.parse_args(given)
     print("| " + " | ".join(COLUMNS) + " |")
     print("| --- " + "| ---: " * (len(COLUMNS) - 1) + "|")
+    jobs = {} if arguments.usual_jobs else BUSY_JOBS
     runs = [(SeqgateBroker, count) for count in arguments.partitions]
     runs += [(KafkaBroker, count) for count in arguments.kafka]
     for kind, count in runs:
         directory = CACHE / "bench" / f"scale-{time.time_ns()}"
-        broker = kind(directory, BUSY_JOBS) if kind is SeqgateBroker else kind(directory)
+        broker = kind(directory, jobs) if kind is SeqgateBroker else kind(directory)
         try:
             with broker:
-                found = measure(broker, count, filled=arguments.filled, seconds=arguments.seconds)
+                found = measure(
+                    broker,
+                    count,
+                    filled=arguments.filled,
+                    seconds=arguments.seconds,
+                    idle_seconds=arguments.idle_seconds or arguments.seconds,
+                )
             print(found.line(), flush=True)
         finally:
             shutil.rmtree(directory, ignore_errors=True)
