@@ -16,12 +16,12 @@ import uuid
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-from crc32c import crc32c
 
 from log.directory.directory_files import RESIDENCY
 from log.files.fetching import without_fetching
 from log.files.residency import BLOCK_BYTES, SegmentKey, SparseFile, blocks_of
 from log.files.sparse_disk import Source, SparseDisk
+from seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from log.files.durable_files import DurableFiles

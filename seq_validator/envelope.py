@@ -8,7 +8,7 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-import crc32c
+from seq_validator.checksum import crc32c
 
 _PREFIX: Final = struct.Struct(">4sh")
 _CRC: Final = struct.Struct(">I")
@@ -28,7 +28,7 @@ class Envelope(NamedTuple):
 
     def seal(self, body: bytes) -> bytes:
         """Return `body`, which begins with magic and version, with its checksum appended."""
-        return body + _CRC.pack(crc32c.crc32c(body))
+        return body + _CRC.pack(crc32c(body))
 
     def check(self, data: bytes) -> None:
         """Raise `corrupt` when the bytes are cut, damaged, of another kind, or of a version that this program can't read."""
@@ -71,4 +71,4 @@ class Envelope(NamedTuple):
 def _checksums(data: bytes) -> tuple[int, int]:
     """Return the checksum that the snapshot states, and the checksum of its bytes."""
     (expected,) = _CRC.unpack_from(data, len(data) - CRC_BYTES)
-    return int(expected), crc32c.crc32c(memoryview(data)[:-CRC_BYTES])
+    return int(expected), crc32c(memoryview(data)[:-CRC_BYTES])

@@ -11,8 +11,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import crc32c
-
 from gateway.config.client_metrics import (
     BY_CLIENT_METRICS_NAME,
     DEFAULT_INTERVAL_MS,
@@ -25,6 +23,7 @@ from gateway.config.client_metrics import (
 from gateway.config.setting import InvalidValueError
 from gateway.telemetry.clients import ClientDescription
 from gateway.telemetry.matching import InvalidMatch, Patterns, is_match, parse_match
+from seq_validator.checksum import crc32c
 
 ALL_METRICS: Final = "*"
 _SIGN: Final = 1 << 31
@@ -98,5 +97,5 @@ class Subscriptions:
 def _subscription_id(requested: tuple[str, ...], interval_ms: int, client: ClientDescription) -> int:
     """Return the CRC-32C of the choice and the client instance id, as int32. All gateways of a cluster compute the same."""
     content = "\0".join((*requested, str(interval_ms))).encode()
-    checksum = crc32c.crc32c(client.client_instance_id.bytes + content)
+    checksum = crc32c(client.client_instance_id.bytes + content)
     return (checksum ^ _SIGN) - _SIGN

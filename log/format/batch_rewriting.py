@@ -12,8 +12,6 @@ import struct
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from log.errors import InvalidRecord
 from log.format import compression
 from log.format.record_batch import (
@@ -27,6 +25,7 @@ from log.format.record_batch import (
     BatchHeader,
 )
 from log.format.records import as_int64, read_varint, read_varlong, write_varint
+from seq_validator.checksum import crc32c
 
 _UINT32: Final = struct.Struct(">I")
 _new_tuple = tuple.__new__

@@ -10,8 +10,6 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
 from log.errors import (
     CorruptRecord,
     InvalidRecord,
@@ -39,6 +37,7 @@ from log.format.record_batch import (
     parse_header,
 )
 from log.format.records import as_int64, iterate_body
+from seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -11,9 +11,8 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
 from log.errors import CorruptRecord
+from seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

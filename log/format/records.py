@@ -10,8 +10,6 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from crc32c import crc32c
-
 from log.config import DEFAULT_DECOMPRESSED_BYTES
 from log.errors import InvalidRecord
 from log.format import compression
@@ -31,6 +29,7 @@ from log.format.record_batch import (
     Buffer,
     parse_header,
 )
+from seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

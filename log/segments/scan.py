@@ -9,11 +9,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
-from crc32c import crc32c
-
 from log.errors import IncompatibleFormat
 from log.format.record_batch import CRC_COVERS_FROM, HEADER_BYTES, MAGIC, crc_matches, parse_header
 from log.segments.damage import DamagedRange
+from seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -15,10 +15,9 @@ import struct
 from itertools import chain
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from log.errors import IncompatibleFormat
 from log.state.delayed_records import Hold
+from seq_validator.checksum import crc32c
 
 _MAGIC: Final = b"SQDR"
 _VERSION: Final = 1

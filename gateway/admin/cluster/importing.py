@@ -15,8 +15,6 @@ from itertools import chain, zip_longest
 from pathlib import Path
 from typing import Final
 
-from crc32c import crc32c
-
 from gateway.admin.cluster.messages import Imported
 from gateway.admin.request import ControlError
 from gateway.admin.stored_data import check_is_no_cache, metadata_directory, read_image
@@ -44,6 +42,7 @@ from gateway.runtime.topics.topic_policy import topic_policy
 from log import DirectoryLocked, IncompatibleFormat, LogDirectory, LogError, PartitionLog, Storage
 from log.format.records import iterate_records
 from log.uploading import view
+from seq_validator.checksum import crc32c
 
 PARTITIONS_AT_ONCE: Final = 2
 SHOWN_EVERY_S: Final = 1.0

@@ -12,8 +12,6 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from crc32c import crc32c
-
 from gateway.admin.cluster.held_bytes import HeldBytes
 from gateway.admin.cluster.messages import DamagedObject, Verification
 from gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
@@ -41,6 +39,7 @@ from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from log import IncompatibleFormat, LogError
 from log.format.records import iterate_records
+from seq_validator.checksum import crc32c
 
 READ_AT_ONCE: Final = 8
 """Parts, or objects of a log, that are read at the same time. As many are in memory at most."""

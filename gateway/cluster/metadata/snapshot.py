@@ -13,7 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 import msgspec
-from crc32c import crc32c
 
 from gateway.cluster.metadata.change import placed_batch
 from gateway.cluster.wal.keys import snapshot_key
@@ -22,6 +21,7 @@ from gateway.cluster.wal.wal_object import NONCE_BYTES
 from log import CorruptRecord, IncompatibleFormat
 from log.format.record_batch import BatchHeader, crc_matches, parse_header
 from log.format.records import NewRecord, build_batch
+from seq_validator.checksum import crc32c
 
 MAGIC: Final = b"SQMS"
 VERSION: Final = 1

@@ -10,11 +10,11 @@ from typing import Final
 from uuid import UUID
 
 import msgspec
-from crc32c import crc32c
 
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.part_object import CorruptPart
 from log import IncompatibleFormat
+from seq_validator.checksum import crc32c
 
 VERSION: Final = 1
 UNKNOWN: Final = -1

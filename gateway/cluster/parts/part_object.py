@@ -18,11 +18,10 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
 from gateway.cluster.objects.objects import Buffer
 from gateway.cluster.parts.joined_crc import joined_crc
 from log import IncompatibleFormat
+from seq_validator.checksum import crc32c
 
 VERSION: Final = 1
 BLOCK_BYTES: Final = 1 << 20

@@ -14,8 +14,6 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import partial
 from typing import Any, Final, NamedTuple
 
-from crc32c import crc32c
-
 from gateway.cluster.cache.part_reader import PartReader
 from gateway.cluster.objects.objects import Missing, ObjectStore, Refused
 from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
@@ -28,6 +26,7 @@ from gateway.cluster.reading.known import Known
 from gateway.cluster.wal.persistence import PersistentReads
 from log import IncompatibleFormat
 from log.format.record_batch import HEADER_BYTES
+from seq_validator.checksum import crc32c
 
 logger = logging.getLogger(__name__)
 

@@ -16,8 +16,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iter
 from functools import partial
 from typing import Final
 
-from crc32c import crc32c
-
 from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, Place, SegmentRef, decode_manifest
@@ -31,6 +29,7 @@ from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
 from log import CorruptRecord, IncompatibleFormat
 from log.rebuilding import StagedPartitions
 from log.uploading import LOG_START_OFFSET, index_names, log_start_content, log_start_in
+from seq_validator.checksum import crc32c
 
 MANIFESTS_AT_ONCE: Final = 64
 PARTS_AT_ONCE: Final = 8

@@ -17,8 +17,6 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from crc32c import crc32c
-
 from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, file_name, part_key, part_name
 from gateway.cluster.parts.manifest import UNKNOWN, FileRef, Manifest, PartRef, SegmentRef
@@ -39,6 +37,7 @@ from log.uploading import (
     side_files,
     view,
 )
+from seq_validator.checksum import crc32c
 
 PART_BYTES: Final = 8 << 20
 """The most bytes of a part, and of the upload's memory. A larger batch has a part of its own."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from crc32c import crc32c
-
 from gateway.cluster.objects.objects import Buffer
+from seq_validator.checksum import crc32c
 
 RowData = Buffer | tuple[Buffer, ...]
 

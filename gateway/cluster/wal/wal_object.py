@@ -25,11 +25,10 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
 from gateway.cluster.objects.objects import Buffer
 from gateway.cluster.wal.row_data import RowData, crc_of, pieces_of
 from log import IncompatibleFormat
+from seq_validator.checksum import crc32c
 
 VERSION: Final = 2
 NONCE_BYTES: Final = 16
