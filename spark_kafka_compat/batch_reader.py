@@ -16,13 +16,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 from uuid import UUID
 
-from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.errors import EndpointError, MissingTopicError
 from spark_kafka_compat.wire import Connection, error_name, is_retriable, parse_bootstrap
 
 METADATA, LIST_OFFSETS, FETCH = 3, 2, 1
 EARLIEST, LATEST = -2, -1
 READ_UNCOMMITTED, READ_COMMITTED = 0, 1
-NO_ERROR, OFFSET_OUT_OF_RANGE = 0, 1
+NO_ERROR, OFFSET_OUT_OF_RANGE, UNKNOWN_TOPIC_OR_PARTITION = 0, 1, 3
 FETCH_MAX_BYTES = 4 << 20
 PATIENCE_S = 30.0
 
@@ -277,7 +277,8 @@ def _metadata(bootstrap: str, topic: str) -> Any:
 
 def _check(error_code: int, doing: str) -> None:
     if error_code != NO_ERROR:
-        raise EndpointError(
+        kind = MissingTopicError if error_code == UNKNOWN_TOPIC_OR_PARTITION else EndpointError
+        raise kind(
             f"The endpoint answered {error_name(error_code)} when {doing}.",
             retriable=is_retriable(error_code),
         )

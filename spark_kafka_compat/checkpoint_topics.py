@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from spark_kafka_compat.errors import EndpointError, RecreatedTopicError
+from spark_kafka_compat.errors import EndpointError, MissingTopicError, RecreatedTopicError
 from spark_kafka_compat.offset_log import parse_all_offsets
 from spark_kafka_compat.options import OptionValue
 from spark_kafka_compat.partitions import Partitions, partitions_of, topic_ids_of
@@ -54,10 +54,9 @@ class CheckpointTopics:
         self.checkpoint = checkpoint.rstrip("/")
         self._files = _Files(spark) if getattr(spark, "_jvm", None) is not None else None
         self._known: dict[str, str] = {}
+        """The stored ids, as they were read last."""
         if self._files is None:
             logger.warning("a Spark Connect session can't keep topic ids: a recreated topic is not noticed")
-        else:
-            self._known = self._files.read_ids(f"{self.checkpoint}/{IDS_FILE}")
 
     def check_start(self, topics: Collection[str] | None) -> None:
         """Raise `RecreatedTopicError` for the first of `complaints_at_start`. Raises `EndpointError`."""
@@ -77,6 +76,7 @@ class CheckpointTopics:
         stored = self._stored_offsets(self._files)
         read = {place.topic for place in stored}
         found = self._found(read, must_exist=False) if topics is None else self._found(topics)
+        self._read_again(self._files)
         complaints = self._compared(found.topic_ids, read)
         unchecked = {place: offset for place, offset in stored.items() if place.topic not in self._known}
         complaints |= past_the_end(unchecked, found.ranges, self.checkpoint, self._remedy)
@@ -93,6 +93,7 @@ class CheckpointTopics:
                 topic_ids |= topic_ids_of(self._spark, self._bootstrap, [topic], self.options)
             except EndpointError:
                 continue  # the topic is gone, which Spark itself reports
+        self._read_again(self._files)
         complaints = self._compared(topic_ids, topic_ids)
         # The directory of a temporary checkpoint is deleted when its query ends, and must not come back.
         if self._files.exists(self.checkpoint):
@@ -106,11 +107,17 @@ class CheckpointTopics:
         for topic in sorted(topics):
             try:
                 found = self._found([topic])
-            except EndpointError:
-                continue  # the topic is gone, which Spark itself reports
+            except MissingTopicError:
+                continue  # Spark itself reports that the topic is gone
             merged.ranges.update(found.ranges)
             merged.topic_ids.update(found.topic_ids)
         return merged
+
+    def _read_again(self, files: _Files) -> None:
+        """Read the stored ids. Call this after the endpoint was asked: a later run of the query may have stored the id of a topic that was
+        deleted since, and a comparison that comes late must not replace it.
+        """
+        self._known = files.read_ids(f"{self.checkpoint}/{IDS_FILE}")
 
     def _compared(self, topic_ids: Mapping[str, UUID], read: Collection[str]) -> Complaints:
         return {

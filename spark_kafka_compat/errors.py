@@ -23,6 +23,10 @@ class EndpointError(SparkCompatError):
         self.retriable = retriable
 
 
+class MissingTopicError(EndpointError):
+    """The Kafka endpoint has no topic of this name."""
+
+
 class FencedError(SparkCompatError):
     """Another copy of the same pipeline has started since, so this copy must end."""
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from uuid import UUID
 
 from spark_kafka_compat.batch_reader import READ_COMMITTED, READ_UNCOMMITTED, offset_ranges, topic_id
-from spark_kafka_compat.errors import EndpointError, SparkCompatError
+from spark_kafka_compat.errors import EndpointError, MissingTopicError, SparkCompatError
 from spark_kafka_compat.options import KAFKA_PREFIX, OptionValue, option_text
 from spark_kafka_compat.positions import Place
 
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 _PLAIN = "PLAINTEXT"
 _PATIENCE = {"default.api.timeout.ms": "30000", "request.timeout.ms": "15000"}
+_MISSING = "org.apache.kafka.common.errors.UnknownTopicOrPartitionException"
 _64_BITS = 2**64
 
 
@@ -103,7 +104,8 @@ def _admin(spark: SparkSession, bootstrap: str, settings: Mapping[str, str]) -> 
         cause = error.java_exception
         while cause.getCause() is not None:
             cause = cause.getCause()
-        raise EndpointError(
+        kind = MissingTopicError if str(cause.getClass().getName()) == _MISSING else EndpointError
+        raise kind(
             f"{bootstrap} can't be asked for its topics ({cause.toString()}); check the address and the kafka.* options."
         ) from error
 

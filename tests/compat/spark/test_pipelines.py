@@ -21,6 +21,7 @@ from spark_kafka_compat.record_audit import audit_records
 from spark_kafka_compat.session import JARS_VARIABLE
 from tests.compat.spark.topics import Topics
 from tests.support.batches import Batch, records
+from tests.support.gateway_process import free_port
 from tests.support.setup_peers import spark_connector_libs
 from tests.support.wire import Wire
 
@@ -206,6 +207,34 @@ class TestLandOfARecreatedTopic:
         topics.fill(topic, range(20))
         with pytest.raises(PositionError, match=f"{topic} was deleted and created again"):
             land(spark, topics.bootstrap, None, str(tmp_path), options=pattern)
+
+    def test_by_a_pattern_at_an_endpoint_that_does_not_answer(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path
+    ) -> None:
+        """Nothing was compared then, so the query must not begin; a topic that is gone is no such case."""
+        topic = topics.fresh()
+        topics.fill(topic, range(10))
+        landed_all(spark, topics, topic, tmp_path)
+        checkpoint = str(tmp_path / "_checkpoint")
+        with pytest.raises(EndpointError, match="Nothing answers"):
+            CheckpointTopics(spark, f"127.0.0.1:{free_port()}", checkpoint, {}).check_start(None)
+        topics.delete(topic)
+        CheckpointTopics(spark, topics.bootstrap, checkpoint, {}).check_start(None)
+
+    def test_that_a_late_comparison_of_an_earlier_run_meets_first(
+        self, spark: SparkSession, topics: Topics, tmp_path: Path
+    ) -> None:
+        """Spark tells a listener of a query's progress some time after it: the topic may be another one by then."""
+        topic = topics.fresh()
+        topics.fill(topic, range(10))
+        late = CheckpointTopics(spark, topics.bootstrap, str(tmp_path / "_checkpoint"), {})
+        landed_all(spark, topics, topic, tmp_path)
+        topics.make_anew(topic)
+        topics.fill(topic, range(20))
+        with pytest.raises(PositionError, match=f"{topic} was deleted and created again"):
+            late.check([topic])
+        with pytest.raises(PositionError, match=f"{topic} was deleted and created again"):
+            land(spark, topics.bootstrap, topic, str(tmp_path))
 
     def test_with_a_checkpoint_of_an_earlier_release(
         self, spark: SparkSession, topics: Topics, tmp_path: Path

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from spark_kafka_compat import sink, source
 from spark_kafka_compat.databases import Database
-from spark_kafka_compat.errors import EndpointError
+from spark_kafka_compat.errors import EndpointError, MissingTopicError
 from spark_kafka_compat.into_database import into_database, into_table
 from spark_kafka_compat.partitions import partitions_by_admin, partitions_by_wire, partitions_of
 from spark_kafka_compat.positions import Place
@@ -140,6 +140,10 @@ def test_both_ways_of_asking_tell_the_same(
     settings = {"isolation.level": isolation_level}
     by_wire = partitions_by_wire(topics.bootstrap, [topic, other], settings)
     assert by_wire == partitions_by_admin(spark, topics.bootstrap, [topic, other], settings)
+    with pytest.raises(MissingTopicError, match="UnknownTopicOrPartition"):
+        partitions_by_admin(spark, topics.bootstrap, ["nobody-created-it"], settings)
+    with pytest.raises(MissingTopicError, match="UNKNOWN_TOPIC_OR_PARTITION"):
+        partitions_by_wire(topics.bootstrap, ["nobody-created-it"], settings)
     assert by_wire.ranges == {Place(topic, 0): (0, 0), Place(topic, 1): (4, end), Place(other, 0): (0, 0)}
     assert set(by_wire.topic_ids) == {topic, other}
     producer.abort_transaction(TIMEOUT_S)

@@ -27,9 +27,12 @@ class Topics:
             created.result(TIMEOUT_S)
         return name
 
-    def make_anew(self, topic: str) -> None:
+    def delete(self, topic: str) -> None:
         for deleted in self._admin.delete_topics([topic]).values():
             deleted.result(TIMEOUT_S)
+
+    def make_anew(self, topic: str) -> None:
+        self.delete(topic)
         for created in self._admin.create_topics([NewTopic(topic, 1, 1)]).values():
             created.result(TIMEOUT_S)
 
