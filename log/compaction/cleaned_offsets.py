@@ -9,7 +9,7 @@ import logging
 from typing import TYPE_CHECKING, Final
 
 from log.files.checkpoints import CorruptCheckpoint, decode_offsets, encode_offsets
-from log.files.file_names import TEMPORARY_SUFFIX
+from log.files.replacement import replace
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -36,7 +36,6 @@ def write_cleaned_offsets(storage: Storage, root: str, offsets: Mapping[tuple[st
     """Write the file without a flush; log an error."""
     path = f"{root}/{CLEANER_OFFSETS}"
     try:
-        storage.write_file(path + TEMPORARY_SUFFIX, encode_offsets(offsets))
-        storage.rename(path + TEMPORARY_SUFFIX, path)
+        replace(storage, path, encode_offsets(offsets))
     except OSError as error:
         _logger.warning("%s can't be written: %s", path, error)

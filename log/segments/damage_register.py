@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from log.errors import IncompatibleFormat
-from log.files.file_names import TEMPORARY_SUFFIX
+from log.files.replacement import replace
 from log.segments.damage import CutBytes, DamagedRange
 
 if TYPE_CHECKING:
@@ -161,5 +161,4 @@ class DamageRegister:
         if is_durable:
             self._durable.replace(self._path, content)
         else:
-            self._storage.write_file(self._path + TEMPORARY_SUFFIX, content)
-            self._storage.rename(self._path + TEMPORARY_SUFFIX, self._path)
+            replace(self._storage, self._path, content)

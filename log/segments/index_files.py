@@ -1,4 +1,4 @@
-"""The files `.index` and `.timeindex` of a segment: whether they are needed, and how they are written.
+"""Whether a segment needs its files `.index` and `.timeindex`.
 
 A clean stop of very many logs spends most of its time on files. So it writes none for a small segment that has none, whose
 indexes the next load rebuilds from a few headers.
@@ -8,11 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from log.files.file_names import TEMPORARY_SUFFIX
-
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from log.files.storage import Storage
 
 SMALL_BYTES: Final = 64 * 1024
@@ -27,11 +23,3 @@ def are_needed(storage: Storage, segment_bytes: int, *paths: str) -> bool:
     if segment_bytes > SMALL_BYTES or storage.sparse is not None:
         return True
     return any(map(storage.exists, paths))
-
-
-def write(storage: Storage, files: Mapping[str, bytes]) -> list[str]:
-    """Replace each file, by its path, so that no crash leaves a part of one. Return the paths, not durable yet. Raises OSError."""
-    for path, content in files.items():
-        storage.write_file(path + TEMPORARY_SUFFIX, content)
-        storage.rename(path + TEMPORARY_SUFFIX, path)
-    return list(files)

@@ -19,6 +19,7 @@ from log.files.file_names import (
     TRANSACTION_INDEX_SUFFIX,
     offset_name,
 )
+from log.files.replacement import replace
 from log.format.record_batch import HEADER_BYTES, NO_TIMESTAMP, parse_header
 from log.segments import index_files
 from log.segments.headers import headers, headers_around
@@ -164,7 +165,6 @@ class Segment:
 
     def write_indexes(self, *, may_omit: bool = False) -> list[str]:
         """Write both index files, with the largest timestamp as the last entry. Return their paths; the caller persists them.
-
         With `may_omit`, a small segment without index files stays without.
         """
         self._environment.rebuilt_indexes.drop(self.file.path)
@@ -172,7 +172,7 @@ class Segment:
         # A load that finds no offset index rebuilds both.
         if may_omit and not index_files.are_needed(storage, self.size_bytes, self.path(OFFSET_INDEX_SUFFIX)):
             return []
-        return index_files.write(storage, self._index_files())
+        return [replace(storage, path, entries) for path, entries in self._index_files().items()]
 
     def _index_files(self) -> dict[str, bytes]:
         return {self.path(suffix): entries for suffix, entries in self._offset_and_time_entries().items()}

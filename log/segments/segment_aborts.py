@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from log.files.file_names import LOG_SUFFIX, TEMPORARY_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from log.files.file_names import LOG_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from log.files.replacement import replace
 from log.segments.transaction_index import TransactionIndex
 
 if TYPE_CHECKING:
@@ -84,7 +85,4 @@ class SegmentAborts:
         """Write the index if it is kept in memory. Return its path, if any; the caller persists it."""
         if self._held is None:
             return []
-        path, storage = self._path(), self._environment.storage
-        storage.write_file(path + TEMPORARY_SUFFIX, bytes(self._held.entries))
-        storage.rename(path + TEMPORARY_SUFFIX, path)
-        return [path]
+        return [replace(self._environment.storage, self._path(), bytes(self._held.entries))]

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from log.files.checkpoints import encode_leader_epochs
-from log.files.file_names import LEADER_EPOCHS, TEMPORARY_SUFFIX
+from log.files.file_names import LEADER_EPOCHS
+from log.files.replacement import replace
 
 if TYPE_CHECKING:
     from log.files.storage import Storage
@@ -28,9 +29,7 @@ class LeaderEpochFile:
         """Begin a leader epoch at an offset and write the file. Return the path, not durable yet. Raises OSError."""
         self._epochs.assign(leader_epoch, base_offset)
         self.latest = self._epochs.latest
-        self._storage.write_file(self._path + TEMPORARY_SUFFIX, encode_leader_epochs(self._epochs.entries()))
-        self._storage.rename(self._path + TEMPORARY_SUFFIX, self._path)
-        return self._path
+        return replace(self._storage, self._path, encode_leader_epochs(self._epochs.entries()))
 
     def truncate_start(self, log_start_offset: int) -> None:
         """Forget leader epochs that ended before the log start offset. The file changes when it is written next."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING, Final
 
-from log.files.file_names import SNAPSHOT_SUFFIX, TEMPORARY_SUFFIX, offset_name, offsets_of
+from log.files.file_names import SNAPSHOT_SUFFIX, offset_name, offsets_of
+from log.files.replacement import replace
 from seq_validator import CorruptSnapshot, ProducerTable
 
 if TYPE_CHECKING:
@@ -40,9 +41,8 @@ def write_snapshot(
     The newest KEPT_SNAPSHOTS of durable data stay, and all later ones: a crash may take the later snapshots with their data.
     """
     storage = environment.storage
-    path = f"{directory}/{offset_name(log_end_offset, SNAPSHOT_SUFFIX)}"
-    storage.write_file(path + TEMPORARY_SUFFIX, producers.snapshot(log_end_offset))
-    storage.rename(path + TEMPORARY_SUFFIX, path)
+    name = offset_name(log_end_offset, SNAPSHOT_SUFFIX)
+    path = replace(storage, f"{directory}/{name}", producers.snapshot(log_end_offset))
     if storage.keeps_deleted:
         return path
     offsets = snapshot_offsets(storage.list_directory(directory))
