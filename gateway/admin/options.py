@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Protocol, TypeVar
 import typer
 
 from gateway.admin.client import Client, ask
+from gateway.admin.completion import topic_names
 from gateway.admin.remote.addresses import DEFAULT_ADDRESS, LOOPBACK, parse_addresses
 from gateway.admin.request import ControlError, NotRunning, Request
 from gateway.admin.status.messages import StatusRequest
@@ -20,6 +21,18 @@ from gateway.config import Config, ConfigError, load_config
 if TYPE_CHECKING:
     from gateway.admin.remote.cluster import Cluster
 
+OnlyTopic = Annotated[
+    str | None,
+    typer.Option(
+        "--topic", metavar="TOPIC", help="Only this topic.", autocompletion=topic_names, show_default="all"
+    ),
+]
+OnlyPartition = Annotated[
+    int | None,
+    typer.Option(
+        "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
+    ),
+]
 DataDir = Annotated[
     Path | None,
     typer.Option(

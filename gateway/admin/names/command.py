@@ -15,7 +15,7 @@ from gateway.admin.names.messages import (
     NamesRequest,
     UntoldPartition,
 )
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from gateway.admin.options import AsJson, ConfigFile, DataDir, OnlyPartition, asking, stop
 from gateway.admin.printing import Column, counted, duration, print_json, print_lines, print_table, shown
 
 NONE: Final = -1
@@ -29,12 +29,7 @@ def names(
         str | None,
         typer.Option("--name", metavar="NAME", help="Only this producer name.", show_default="all"),
     ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
-        ),
-    ] = None,
+    partition: OnlyPartition = None,
     data_dir: DataDir = None,
     config_file: ConfigFile = None,
     as_json: AsJson = False,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Final
 
-import typer
-
-from gateway.admin.completion import topic_names
 from gateway.admin.options import (
     AsJson,
     CommandConfig,
     ConfigFile,
     DataDir,
+    OnlyPartition,
+    OnlyTopic,
     OtherCluster,
     asking_either,
     stop,
@@ -23,22 +22,8 @@ NONE: Final = "-"
 
 
 def producers(
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC",
-            help="Only this topic.",
-            autocompletion=topic_names,
-            show_default="all",
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
-        ),
-    ] = None,
+    topic: OnlyTopic = None,
+    partition: OnlyPartition = None,
     bootstrap: OtherCluster = None,
     command_config: CommandConfig = None,
     data_dir: DataDir = None,

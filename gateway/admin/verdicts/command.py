@@ -6,8 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from gateway.admin.completion import topic_names
-from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
+from gateway.admin.options import AsJson, ConfigFile, DataDir, OnlyPartition, OnlyTopic, asking, stop
 from gateway.admin.printing import Column, moment, print_json, print_lines, print_table, shown
 from gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
 
@@ -17,22 +16,8 @@ SHOWN: Final = 100
 
 
 def verdicts(
-    topic: Annotated[
-        str | None,
-        typer.Option(
-            "--topic",
-            metavar="TOPIC",
-            help="Only this topic.",
-            autocompletion=topic_names,
-            show_default="all",
-        ),
-    ] = None,
-    partition: Annotated[
-        int | None,
-        typer.Option(
-            "--partition", metavar="N", help="Only this partition of the topic.", min=0, show_default="all"
-        ),
-    ] = None,
+    topic: OnlyTopic = None,
+    partition: OnlyPartition = None,
     producer_id: Annotated[
         int | None,
         typer.Option("--producer-id", metavar="ID", help="Only this producer.", min=0, show_default="all"),
