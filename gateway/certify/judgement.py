@@ -58,7 +58,7 @@ class Doubled(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What is wrong with the stored records. `lost` are acknowledged values that are not stored."""
+    """The faults of the stored records. `lost` are acknowledged values that are not stored."""
 
     lost: Sequence[bytes]
     doubled: Sequence[Doubled]

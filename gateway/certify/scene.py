@@ -1,4 +1,4 @@
-"""Where one script plays: a broker with an empty topic, the faults of the script, and how often they struck."""
+"""The stage of one script: a broker with an empty topic, the faults of the script, and how often they struck."""
 
 from __future__ import annotations
 

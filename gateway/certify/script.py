@@ -1,4 +1,4 @@
-"""What a fault script is: the requests that fail, and what breaks while the application sends."""
+"""Fault scripts. A script has the requests that fail, and the parts of the broker that break while the application sends."""
 
 from __future__ import annotations
 

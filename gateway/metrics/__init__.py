@@ -1,4 +1,4 @@
-"""What a gateway counts, for Prometheus: the table of metrics, the listener that answers, and whether the gateway is well.
+"""The counts of a gateway, for Prometheus: the table of metrics, the listener that answers, and the health of the gateway.
 
     table           the one list of metrics, by subject; docs/metrics.md is made from it
     subjects/       one module for each subject: its metrics, and the function that reads their values

@@ -19,7 +19,7 @@ from gateway.console.asking.topic_details import TopicPlaces, offsets, partition
 MOST_PARTITIONS: Final = 32
 """Partitions that one page reads; a person names others."""
 SEARCHED: Final = 5_000
-"""Offsets of each partition that a backward search for a text reads for one page."""
+"""How many offsets of each partition one page reads when it searches for a text from the end."""
 _LONGEST_POSITIONS: Final = 2_000
 
 

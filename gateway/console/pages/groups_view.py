@@ -30,7 +30,7 @@ MOST_MEMBERS: Final = 200
 
 
 class GatewayFacts(NamedTuple):
-    """What only the gateway tells of a group: partitions by place, members by id, or why this is missing."""
+    """The facts of a group that only the gateway tells: partitions by place, members by id. `trouble` says why they are missing."""
 
     partitions: Mapping[tuple[str, int], GroupPartition]
     members: Mapping[str, GroupMember]

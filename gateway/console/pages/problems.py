@@ -13,7 +13,7 @@ MOST_NAMED: Final = 5
 
 
 class Problem(NamedTuple):
-    """What is wrong, what to do, and the page that shows more. `is_bad`: somebody can't work; otherwise it is a warning."""
+    """A problem, the advice for it, and the page that shows more. With `is_bad` somebody can't work; otherwise it is a warning."""
 
     title: str
     advice: str

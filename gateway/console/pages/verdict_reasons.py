@@ -1,4 +1,4 @@
-"""What the outcome of a batch that was not stored means, and what to do about it. Pure."""
+"""The meaning of each outcome of a batch that was not stored, and the advice for it. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What happens with every request before and after its route: the Host check and the security headers."""
+"""The steps of every request beside its route: the check of its Host before, and the security headers after."""
 
 from __future__ import annotations
 
