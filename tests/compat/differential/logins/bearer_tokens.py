@@ -17,8 +17,10 @@ from tests.compat.differential.logins.visit import (
 from tests.support.tokens import encoded, first_message, part, unsecured_token
 
 TABLE = Table()
+DAY_S = 86_400
 NOW_S = int(time.time())
-CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW_S + 3600}
+"""The time at which tests are collected; what lies a day from it still does so when the tests run, however long others take."""
+CLAIMS: dict[str, Any] = {"sub": "alice", "exp": NOW_S + DAY_S}
 GOOD = unsecured_token(**CLAIMS)
 _HEADER = part({"alg": "none"})
 
@@ -29,13 +31,13 @@ def _with(**more: Any) -> str:
 
 TOKENS = {
     "good": GOOD,
-    "expired": _with(exp=NOW_S - 600),
+    "expired": _with(exp=NOW_S - DAY_S),
     "no end": unsecured_token(sub="alice"),
-    "end as text": _with(exp=str(NOW_S + 3600)),
+    "end as text": _with(exp=str(NOW_S + DAY_S)),
     "issued": _with(iat=NOW_S - 60),
-    "issued in the future": _with(iat=NOW_S + 600),
-    "not valid yet": _with(nbf=NOW_S + 600),
-    "no subject": unsecured_token(exp=NOW_S + 3600),
+    "issued in the future": _with(iat=NOW_S + DAY_S),
+    "not valid yet": _with(nbf=NOW_S + DAY_S),
+    "no subject": unsecured_token(exp=NOW_S + DAY_S),
     "empty subject": _with(sub=""),
     "blank subject": _with(sub="  "),
     "subject as number": _with(sub=7),
