@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import random
 import struct
 
 import cramjam
 import pytest
+import zstandard
 
 from log import InvalidRecord, UnsupportedCompressionType
 from log.format.compression import CODEC_IDS, GZIP, LZ4, SNAPPY, ZSTD, compress, decompress
@@ -77,3 +79,12 @@ def test_unknown_codec() -> None:
 def test_lz4_blocks_do_not_depend_on_each_other() -> None:
     packed = compress(LZ4, bytes(range(256)) * 2000)
     assert packed[4] & 0x20, "Kafka's reader refuses linked blocks"
+
+
+@pytest.mark.parametrize("level", [1, 3, 9])
+@pytest.mark.parametrize("size", [1_000, 100_000, 200_000, 256_000, 300_000])
+def test_zstd_frames_are_as_small_as_those_of_a_stream(size: int, level: int) -> None:
+    data = bytes(random.Random(size).choices(range(65, 91), k=size))
+    stream = zstandard.ZstdCompressor(level=level).compressobj()
+    expected = stream.compress(data) + stream.flush()
+    assert abs(len(compress(ZSTD, data, level)) - len(expected)) <= 16
