@@ -175,6 +175,7 @@ def replace_sources(log: PartitionLog, ticket: SwapTicket, now_ms: int) -> bool:
     new.aborts.has_any = cleaned.has_aborted
     new.hold_indexes(ticket.contents)
     segments.replace(place, new)
+    log.lists.retention.changed(log)
     ticket.new = new
     return True
 

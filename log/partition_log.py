@@ -163,6 +163,7 @@ class PartitionLog:
             self.producers,
         )
         self.record_states.begin(self.config, now_ms)
+        self.lists.retention.changed(self)
 
     @property
     def offline(self) -> bool:
@@ -194,7 +195,7 @@ class PartitionLog:
 
     # --- appending
 
-    def append(
+    def append(  # noqa: C901, PLR0912 - the steps of every append, in their order and in one call
         self,
         records: Buffer,
         *,
@@ -235,6 +236,8 @@ class PartitionLog:
         try:
             segments.active.appended(batch, last_offset, config.index_interval_bytes)
             segments.size_bytes += batch.size_bytes
+            if base_offset == segments.active.base_offset or config.retention_bytes >= 0:
+                self.lists.retention.changed(self)
             if batch.producer_id >= 0:
                 if batch.attributes & TRANSACTIONAL_FLAG:
                     aborted = self.transactions.fold_in(batch, view, now_ms, self.high_watermark)
@@ -248,8 +251,7 @@ class PartitionLog:
             if leader_epoch > self.epochs.latest:
                 self.writer.begin_leader_epoch(leader_epoch, base_offset)
         except (MemoryError, RecursionError) as error:
-            # The state may hold only a part of the batch, and the file holds the whole batch. So the log must
-            # be recovered.
+            # The state may hold only a part of the batch, and the file holds all of it. So the log must be recovered.
             self.outage.fail(
                 "the memory did not suffice to add a written batch to the state of the log", error
             )
@@ -274,6 +276,7 @@ class PartitionLog:
     def roll(self, now_ms: int) -> bool:
         """Begin a new segment at log_end_offset. Return False if the log may not roll now. Raises StorageFailed."""
         self.outage.check()
+        self.lists.retention.changed(self)
         return self.writer.roll(self.log_end_offset, now_ms)
 
     # --- reading
@@ -365,9 +368,7 @@ class PartitionLog:
             self.outage.begin(f"a flush failed: {error}", error if is_known else None)
 
     def advance_high_watermark(self, offset: int) -> None:
-        """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes
-        log_end_offset.
-        """
+        """Let consumers read up to `offset` (exclusive). The high watermark never goes back and never passes log_end_offset."""
         if offset <= self.high_watermark or offset > self.log_end_offset:
             return
         self.high_watermark = offset
@@ -383,17 +384,16 @@ class PartitionLog:
     def let_go(self, *, for_readers: bool = False) -> None:
         """Release the files and drop all state. Tickets in flight then change nothing and write no side files."""
         self.unflushed.generation += 1
+        self.lists.retention.forget(self)
         self.log_start.close()
         self.record_states.close()
         self.segments.retire(for_readers=for_readers)
         self.producers.clear()
 
     def close(self, *, clean: bool) -> CleanStop | None:
-        """Release the files. A clean close makes everything durable first, and returns the facts that the next start
-        may trust.
+        """Release the files. A clean close makes everything durable first, and returns the facts that the next start may trust.
 
-        Returns None if the log is offline or fails during the close: the next start then recovers it. Never raises
-        OSError.
+        Returns None if the log is offline or fails during the close: the next start then recovers it. Never raises OSError.
         """
         ticket = prepare_close(self) if clean else None
         error = None if ticket is None else self.environment.durability.commit([ticket])[0]

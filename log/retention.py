@@ -24,7 +24,6 @@ from log.removal.retention_rules import (
     segments_to_delete,
 )
 from log.removal.segment_deletion import remove_segments
-from log.segments.quiet import Quiet
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -48,31 +47,22 @@ class RemovalTicket(NamedTuple):
     """The reasons of retention by base offset; a segment without an entry is removed because of the log start offset."""
 
 
-def is_quiet(log: PartitionLog, now_ms: int) -> bool:
-    """Return whether surely nothing is due: much cheaper than to decide, for a log that nobody has used since `note_quiet`."""
-    segments = log.segments
-    quiet = segments.quiet
-    return (
-        quiet is not None
-        and now_ms < quiet.until_ms
-        and quiet.size_bytes == segments.size_bytes
-        and quiet.log_start_offset == log.log_start_offset
-        and quiet.active is segments.active
-        and quiet.config is log.config
-    )
-
-
 def note_quiet(log: PartitionLog, now_ms: int) -> None:
-    """Remember until when nothing is due. Call after `roll_by_time` and `decide_retention` have found nothing at this time."""
-    segments, states, config = log.segments, log.record_states, log.config
-    segments.quiet = None
+    """Let the passes of retention leave the log out until something may be due, or until it changes.
+
+    Call after `roll_by_time` and `decide_retention` have found nothing at this time. Records that are appended to a segment with
+    records make nothing due earlier, unless the size of the log counts.
+    """
+    states, config = log.record_states, log.config
     if log.kept_because or states.names is not None or states.delays is not None:
         return
-    first, active = segments.segments[0], segments.active
+    first, active = log.segments.segments[0], log.segments.active
     until_ms = active.time_to_roll_ms(config, now_ms)
     if config.retention_ms >= 0 and (first.size_bytes or first is not active):
+        if first.max_timestamp < 0:
+            return  # the next record may have a timestamp, and so be older than the file's last write
         until_ms = min(until_ms, first.largest_timestamp() + config.retention_ms + 1)
-    segments.quiet = Quiet(until_ms, segments.size_bytes, log.log_start_offset, active, config)
+    log.lists.retention.quiet(log, until_ms)
 
 
 def roll_by_time(log: PartitionLog, now_ms: int) -> bool:
@@ -196,6 +186,8 @@ def complete_removal(log: PartitionLog, ticket: RemovalTicket, now_ms: int) -> l
     This call removes the first SEGMENTS_AT_ONCE segments, the next retention the rest. Raises StorageFailed.
     """
     log.complete_flush(ticket.flush)
+    if ticket.flush.generation == log.unflushed.generation:  # a closed log must not be listed again
+        log.lists.retention.changed(log)
     if ticket.log_start is not log.log_start or log.offline:
         return []
     if ticket.new_start > log.log_start_offset:

@@ -15,6 +15,7 @@ def update_config(log: PartitionLog, config: LogConfig) -> None:
     Takes the log offline when its side files can't be read or written.
     """
     before, log.config = log.config, config
+    log.lists.retention.changed(log)
     if log.offline:
         return
     try:
@@ -26,6 +27,7 @@ def update_config(log: PartitionLog, config: LogConfig) -> None:
 def alter_delays(log: PartitionLog, config: LogConfig) -> None:
     """Use another `delivery.delay.header`, or none. Waiting records are due at once; the header counts for later records."""
     log.config = config
+    log.lists.retention.changed(log)
     if not log.offline:
         log.record_states.alter_delays(config)
 

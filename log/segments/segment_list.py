@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from log.format.record_batch import BatchHeader
-    from log.segments.quiet import Quiet
     from log.segments.segment_environment import SegmentEnvironment
 
 _CHUNK_BYTES: Final = 16 * 1024
@@ -37,7 +36,6 @@ class SegmentList:
         "bases",
         "cut_records",
         "loaded_bytes",
-        "quiet",
         "reader",
         "removed_bytes",
         "segments",
@@ -59,8 +57,6 @@ class SegmentList:
         self.aborting = [segment.base_offset for segment in segments if segment.aborts.has_any]
         """Base offsets of the segments that hold markers of aborts."""
         self.reader = LogReader(environment, self.segments, self.bases)
-        self.quiet: Quiet | None = None
-        """Until when retention has nothing to do, if nothing changes."""
 
     def __len__(self) -> int:
         """Return the number of segments."""

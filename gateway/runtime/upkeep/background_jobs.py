@@ -18,7 +18,6 @@ from gateway.runtime.loop.interval import Interval
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.checkpointing import write_checkpoint
 from gateway.runtime.partitions.cold_reads import ColdReads
-from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.registry import Partitions, for_each_partition
 from gateway.runtime.telemetry.telemetry import EXPIRE_EVERY_S, Telemetry
 from gateway.runtime.topics.delegation_tokens import DelegationTokens
@@ -46,9 +45,7 @@ class _Job:
     name: str
     every_s: float | Interval
     """The seconds between two runs; an `Interval` when its setting can be altered while the gateway runs."""
-    work: Callable[[Partition], object] | None
-    once: Callable[[], Awaitable[None] | None] | None = None
-    """The function that runs once before `work` runs for each open partition."""
+    work: Callable[[], Awaitable[None] | None]
 
 
 class BackgroundJobs:
@@ -101,51 +98,48 @@ class BackgroundJobs:
             _Job(
                 "retention",
                 config.int("log.retention.check.interval.ms") / 1000,
-                self.retention.apply,
-                self._open_due,
+                self._apply_retention,
             ),
             _Job(
                 "producer expiry",
                 Interval(config, "producer.id.expiration.check.interval.ms"),
-                None,
                 self._expire,
             ),
-            _Job("flush by time", FLUSH_CHECK_S, None, self._flush_by_time),
+            _Job("flush by time", FLUSH_CHECK_S, self._flush_by_time),
             _Job(
                 "checkpoint",
                 config.int("log.flush.offset.checkpoint.interval.ms") / 1000,
-                None,
                 lambda: write_checkpoint(self._log_directory),
             ),
-            _Job("garbage collection", FREEZE_CHECK_S, None, self._freeze_long_lived),
-            _Job("file deletion", 1.0, None, self._file_deletion.run),
-            _Job("delayed records", RUN_EVERY_S, None, self._delayed.run),
-            _Job("producer names", RUN_NAMES_EVERY_S, None, self._names.run),
+            _Job("garbage collection", FREEZE_CHECK_S, self._freeze_long_lived),
+            _Job("file deletion", 1.0, self._file_deletion.run),
+            _Job("delayed records", RUN_EVERY_S, self._delayed.run),
+            _Job("producer names", RUN_NAMES_EVERY_S, self._names.run),
             _Job(
                 "expired delegation tokens",
                 config.int("delegation.token.expiry.check.interval.ms") / 1000,
-                None,
                 self._tokens.remove_expired,
             ),
-            _Job("expired telemetry", EXPIRE_EVERY_S, None, self._telemetry.expire),
+            _Job("expired telemetry", EXPIRE_EVERY_S, self._telemetry.expire),
         )
 
     async def _repeat(self, job: _Job) -> None:
         while True:
             await _pause(job.every_s)
             try:
-                begun = None if job.once is None else job.once()
+                begun = job.work()
                 if begun is not None:
                     await begun
-                if job.work is not None:
-                    await for_each_partition(self._partitions, job.work, job.name)
             except Exception:
                 logger.exception("the job %s failed and runs again after its interval", job.name)
 
-    async def _open_due(self) -> None:
-        """Open the closed partitions in which retention may have to delete records."""
+    async def _apply_retention(self) -> None:
+        """Open the closed partitions in which retention may have to delete records, and look at each open one that is due."""
+        now_ms = self._clock.now_ms
         async for key in in_slices(list(self._log_directory.stored())):
-            self._lifecycle.open_if_retention_is_due(key, self._clock.now_ms())
+            self._lifecycle.open_if_retention_is_due(key, now_ms())
+        due = map(self._partitions.serving, self._log_directory.lists.retention.due(now_ms()))
+        await for_each_partition(filter(None, due), self.retention.apply, "retention")
 
     async def _expire(self) -> None:
         await self._names.expire()

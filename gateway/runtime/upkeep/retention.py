@@ -46,8 +46,6 @@ class Retention:
         """Roll a segment that is due, and begin to delete old segments. Raises LogError."""
         log = partition.log
         now_ms = self._clock.now_ms()
-        if retention.is_quiet(log, now_ms):
-            return
         if retention.roll_by_time(log, now_ms):
             self.rolled_segments += 1
             partition.start_flush()
