@@ -203,7 +203,12 @@ class KafkaPythonSession:
         self._producer.flush()
 
     def abandon(self) -> None:
-        self._producer.close(timeout=0)
+        from kafka.errors import KafkaTimeoutError
+
+        try:
+            self._producer.close(timeout=0)
+        except KafkaTimeoutError:  # some records have no answer; the library then leaves its thread running
+            self._producer._sender.force_close()
 
 
 class AiokafkaSession:
