@@ -20,7 +20,8 @@ START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 30.0
 READY = "Kafka Server started"
 RECEIVER = POMS / "TelemetryReceiver.java"
-"""The plugin without which Kafka does not offer the APIs of client telemetry."""
+WITH_RECEIVER = {"metric.reporters": RECEIVER.stem}
+"""The plugin without which Kafka does not offer the APIs of client telemetry, and the setting that loads it."""
 
 PROPERTIES = """\
 process.roles=broker,controller
@@ -54,7 +55,6 @@ group.streams.assignment.interval.ms=0
 group.streams.min.assignment.interval.ms=0
 group.streams.assignor.offload.enable=false
 log.initial.task.delay.ms=86400000
-metric.reporters=TelemetryReceiver
 """
 
 
@@ -99,7 +99,7 @@ class KafkaPeer:
         self.directory.mkdir(parents=True, exist_ok=True)
         properties = self.directory / "server.properties"
         properties.write_text(
-            server_properties(self.directory, self.port, self._also_listen, self._properties)
+            server_properties(self.directory, self.port, self._also_listen, WITH_RECEIVER | self._properties)
         )
         # A leading "-" would read as an option, so begin with a fixed byte.
         cluster_id = urlsafe_b64encode(bytes([1]) + uuid.uuid4().bytes[1:]).decode().rstrip("=")
