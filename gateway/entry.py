@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Final
 
 from gateway.allocator import use_c_allocator
 
-PACKAGES = ("log", "pid_allocator", "seq_validator", "spark_kafka_compat")
+PACKAGES: Final = ("log", "pid_allocator", "seq_validator", "spark_kafka_compat")
 """The packages that are installed beside `gateway`."""
 
 
