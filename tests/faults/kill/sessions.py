@@ -203,12 +203,9 @@ class KafkaPythonSession:
         self._producer.flush()
 
     def abandon(self) -> None:
-        from kafka.errors import KafkaTimeoutError
+        from gateway.admin.remote.opening import give_up
 
-        try:
-            self._producer.close(timeout=0)
-        except KafkaTimeoutError:  # some records have no answer; the library then leaves its thread running
-            self._producer._sender.force_close()
+        give_up(self._producer)
 
 
 class AiokafkaSession:
