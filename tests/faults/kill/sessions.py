@@ -203,9 +203,12 @@ class KafkaPythonSession:
         self._producer.flush()
 
     def abandon(self) -> None:
-        from gateway.admin.remote.opening import give_up
+        from kafka.errors import KafkaTimeoutError
 
-        give_up(self._producer)
+        try:
+            self._producer.close(timeout=0)
+        except KafkaTimeoutError:  # some records have no answer; the library then leaves its thread running
+            self._producer._sender.force_close()
 
 
 class AiokafkaSession:
