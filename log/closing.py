@@ -58,10 +58,10 @@ class ClosingLog(Protocol):
         """Close the files, and release the memory of the log's state."""
 
 
-def prepare_close(log: ClosingLog, *, may_omit_indexes: bool = False) -> FlushTicket | None:
+def prepare_close(log: ClosingLog, *, may_omit: bool = False) -> FlushTicket | None:
     """Return the ticket of a clean close. Commit it in any thread, and give it to `finish_close`.
 
-    With `may_omit_indexes`, a small log stays without index files, and the next load rebuilds its indexes.
+    With `may_omit`, a small log stays without files that the next load rebuilds from a few headers.
     """
     outage = log.outage
     if log.unflushed.tickets_out:
@@ -73,7 +73,7 @@ def prepare_close(log: ClosingLog, *, may_omit_indexes: bool = False) -> FlushTi
         log.record_states.capture_all()
         if _is_as_stopped(log):
             return None
-        paths = log.writer.write_side_files(log.log_end_offset, may_omit_indexes=may_omit_indexes)
+        paths = log.writer.write_side_files(log.log_end_offset, may_omit=may_omit)
         log.unflushed.add(paths, log.place.directory)
     except (OSError, CorruptRecord) as error:
         outage.begin(f"it could not be closed cleanly: {error}")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from log.errors import CorruptRecord, StorageFailed
 from log.format.stamping import stamp
 from log.segments.segment import Segment
-from log.state.producer_snapshots import write_snapshot
+from log.state.producer_snapshots import has_snapshot, write_snapshot
 
 if TYPE_CHECKING:
     from log.config import LogConfig
@@ -116,12 +116,16 @@ class LogWriter:
             self._outage.fail("the memory did not suffice for a new segment", error)
         return True
 
-    def write_side_files(self, log_end_offset: int, *, may_omit_indexes: bool = False) -> list[str]:
+    def write_side_files(self, log_end_offset: int, *, may_omit: bool = False) -> list[str]:
         """Write the indexes of the active segment and a producer snapshot. Return their paths, not durable yet.
 
-        With `may_omit_indexes`, write none that `index_files` takes for unnecessary. Raises OSError, CorruptRecord; the log stays online.
+        With `may_omit`, write no indexes that `index_files` takes for unnecessary. A log of one such segment that remembers no producer
+        then gets no snapshot either, unless there is an older one. Raises OSError, CorruptRecord; the log stays online.
         """
-        indexes = self._segments.write_indexes(may_omit=may_omit_indexes)
+        indexes = self._segments.write_indexes(may_omit=may_omit)
+        is_small = may_omit and not indexes and len(self._segments.segments) == 1
+        if is_small and not len(self._producers) and not has_snapshot(self._environment, self._directory):
+            return []
         snapshot = write_snapshot(
             self._environment,
             self._directory,

@@ -54,7 +54,7 @@ def _close_with(flush: FileSystemFlush, logs: Sequence[PartitionLog]) -> list[tu
     for log in logs:
         durable_end_offset = log.recovery_point
         is_flushed = durable_end_offset == log.log_end_offset
-        ticket = prepare_close(log, may_omit_indexes=True)
+        ticket = prepare_close(log, may_omit=True)
         # A flush of the file system does not run a ticket's captures.
         is_common = is_flushed and (ticket is None or not ticket.captures)
         stop = finish_close(log, ticket, None if is_common else _commit(log, ticket))

@@ -372,6 +372,62 @@ def test_a_segment_that_is_closed_or_large_has_index_files(
     assert index_files(tmp_path) == [f"flights-{index}/{name}" for index in (0, 1) for name in names]
 
 
+def known(log: PartitionLog) -> list[int]:
+    return [entry.producer_id for entry in log.producers]
+
+
+def snapshots(root: Path) -> list[str]:
+    return sorted(f"{path.parent.name}/{path.name}" for path in root.glob("flights-*/*.snapshot"))
+
+
+@pytest.mark.parametrize("producer_id", [-1, 7], ids=["without producers", "of a producer"])
+def test_very_many_small_logs_without_producers_stop_without_snapshots(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, producer_id: int
+) -> None:
+    monkeypatch.setattr(closing, "MANY", 2)
+    directory = written(tmp_path, 2, records=0)
+    sequence = -1 if producer_id < 0 else 0
+    for log in directory.logs():
+        log.append(batch(producer_id=producer_id, base_sequence=sequence), now_ms=NOW_MS)
+        flush(log)
+    directory.close()
+    expected = [] if producer_id < 0 else [f"flights-{index}/{1:020}.snapshot" for index in (0, 1)]
+    assert snapshots(tmp_path) == expected
+    directory = open_directory(tmp_path)
+    assert directory.was_clean
+    assert ends(directory, 2) == [1, 1]
+    for log in directory.logs():
+        assert known(log) == ([] if producer_id < 0 else [7])
+        log.append(batch(producer_id=7, base_sequence=sequence + 1), now_ms=NOW_MS)
+        flush(log)
+    directory.close(clean=False)
+    directory = open_directory(tmp_path)
+    assert ends(directory, 2) == [2, 2]
+    assert [known(log) for log in directory.logs()] == [[7], [7]]
+
+
+def test_a_log_with_an_older_snapshot_gets_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise the next start would remember producers that have expired."""
+    directory = written(tmp_path, 2, records=0)
+    for log in directory.logs():
+        log.append(batch(producer_id=7, base_sequence=0), now_ms=NOW_MS)
+        flush(log)
+    directory.close()
+    monkeypatch.setattr(closing, "MANY", 2)
+    directory = open_directory(tmp_path)
+    assert ends(directory, 2) == [1, 1]
+    for log in directory.logs():
+        log.producers.clear()
+        fill(log, 1)
+        flush(log)
+    directory.close()
+    names = [f"flights-{index}/{end:020}.snapshot" for index in (0, 1) for end in (1, 2)]
+    assert snapshots(tmp_path) == names
+    directory = open_directory(tmp_path)
+    assert ends(directory, 2) == [2, 2]
+    assert [known(log) for log in directory.logs()] == [[], []]
+
+
 def test_a_log_that_goes_while_a_checkpoint_is_gathered_vouches_for_no_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
