@@ -16,8 +16,8 @@ from log.format import compression
 from log.format.record_batch import (
     CONTROL_FLAG,
     CRC_COVERS_FROM,
-    HEADER,
     HEADER_BYTES,
+    LOG_OVERHEAD_BYTES,
     MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
@@ -34,7 +34,9 @@ from seq_validator.checksum import crc32c
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_UINT32 = struct.Struct(">I")
+_pack_up_to_crc = struct.Struct(">qiibI").pack
+_pack_covered = struct.Struct(">hiqqqhii").pack
+"""Packs the header fields that the CRC covers."""
 _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
@@ -88,32 +90,32 @@ def build_batch(
     `codec` is none, gzip, snappy, lz4 or zstd. base_timestamp is the first record's timestamp, max_timestamp the largest.
     Raises ValueError without records or with an unknown codec.
     """
-    listed = list(records)
+    listed = records if isinstance(records, list) else list(records)
     if not listed:
         raise ValueError("a record batch needs at least one record, not 0")
-    if codec not in compression.CODEC_IDS:
+    attributes = compression.CODEC_IDS.get(codec)
+    if attributes is None:
         raise ValueError(f"unknown codec {codec!r}; the codecs are {', '.join(compression.CODEC_IDS)}")
-    base_timestamp = listed[0].timestamp
-    max_timestamp = base_timestamp
-    body = bytearray()
+    base_timestamp = max_timestamp = listed[0].timestamp
+    pieces = []
     for offset_delta, record in enumerate(listed):
         timestamp = record.timestamp
-        _write_record(body, record, offset_delta, timestamp - base_timestamp)
+        pieces.append(_encoded(record, offset_delta, timestamp - base_timestamp))
         max_timestamp = max(max_timestamp, timestamp)
-    attributes = compression.CODEC_IDS[codec]
-    payload = compression.compress(attributes, bytes(body))
-    attributes |= TRANSACTIONAL_FLAG if is_transactional else 0
-    attributes |= CONTROL_FLAG if is_control else 0
-    attributes |= TIMESTAMP_TYPE_FLAG if is_log_append_time else 0
-    batch = bytearray(
-        HEADER.pack(
-            base_offset,
-            HEADER_BYTES - 12 + len(payload),
-            leader_epoch,
-            MAGIC,
-            0,
+    payload = b"".join(pieces)
+    if attributes:
+        payload = compression.compress(attributes, payload)
+    if is_transactional:
+        attributes |= TRANSACTIONAL_FLAG
+    if is_control:
+        attributes |= CONTROL_FLAG
+    if is_log_append_time:
+        attributes |= TIMESTAMP_TYPE_FLAG
+    last_offset_delta = len(listed) - 1
+    covered = (
+        _pack_covered(
             attributes,
-            len(listed) - 1,
+            last_offset_delta,
             base_timestamp,
             max_timestamp,
             producer_id,
@@ -121,10 +123,10 @@ def build_batch(
             base_sequence,
             len(listed),
         )
+        + payload
     )
-    batch += payload
-    _UINT32.pack_into(batch, CRC_COVERS_FROM - 4, crc32c(memoryview(batch)[CRC_COVERS_FROM:]))
-    return bytes(batch)
+    batch_length = CRC_COVERS_FROM - LOG_OVERHEAD_BYTES + len(covered)
+    return _pack_up_to_crc(base_offset, batch_length, leader_epoch, MAGIC, crc32c(covered)) + covered
 
 
 def iterate_records(batch: Buffer, *, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> Iterator[Record]:
@@ -278,9 +280,7 @@ def _sized(value: bytes | None) -> bytes:
     return _NULL if value is None else _varint(len(value)) + value
 
 
-def _write_record(
-    output: bytearray, record: NewRecord | Record, offset_delta: int, timestamp_delta: int
-) -> None:
+def _encoded(record: NewRecord | Record, offset_delta: int, timestamp_delta: int) -> bytes:
     key, value, headers = record.key, record.value, record.headers
     content = b"".join(
         (
@@ -294,8 +294,7 @@ def _write_record(
             _headers(headers) if headers else b"\x00",
         )
     )
-    output += _varint(len(content))
-    output += content
+    return _varint(len(content)) + content
 
 
 def _headers(headers: Sequence[tuple[str, bytes | None]]) -> bytes:
