@@ -45,7 +45,14 @@ class GroupOffsets:
     def replay(self, record: OffsetRecord) -> str | None:
         """Replay a record; return the group that the record gives an offset, committed or pending."""
         if isinstance(record, OffsetCommitRecord):
-            return self._replay_commit(record)
+            group_id, topic, partition, value = record
+            place = topic, partition
+            if value is None:
+                self._delete(group_id, place)
+                return None
+            self._keep(group_id, place, value)
+            self.pending.supersede(group_id, place)
+            return group_id
         if isinstance(record, TransactionEnd):
             self.end_transaction(record)
             return None
@@ -55,19 +62,13 @@ class GroupOffsets:
         self.pending.hold(record)
         return held.group_id
 
-    def _replay_commit(self, record: OffsetCommitRecord) -> str | None:
-        place = record.topic, record.partition
-        if record.value is not None:
-            self._keep(record.group_id, place, record.value)
-            self.pending.supersede(record.group_id, place)
-            return record.group_id
-        self.pending.forget(record.group_id, place)
-        offsets = self._groups.get(record.group_id)
+    def _delete(self, group_id: str, place: TopicPartition) -> None:
+        self.pending.forget(group_id, place)
+        offsets = self._groups.get(group_id)
         if offsets is not None:
             self._committed -= offsets.pop(place, None) is not None
             if not offsets:
-                del self._groups[record.group_id]
-        return None
+                del self._groups[group_id]
 
     def end_transaction(self, end: TransactionEnd) -> None:
         """Commit or drop a producer's pending offsets."""

@@ -44,7 +44,8 @@ class _Target:
     """The group, partitions and answer of the requests of one shape."""
 
     __slots__ = (
-        "_answer",
+        "_answer_end",
+        "_answer_size",
         "_api_version",
         "_last_indexes",
         "_names",
@@ -76,7 +77,9 @@ class _Target:
         self._topics = [(key, [entry.partition for entry in entries]) for key, entries in request.topics]
         self._last_indexes = [(key, max(indexes)) for key, indexes in self._topics]
         self._api_version = context.api_version
-        self._answer = self._frame(0, ErrorCode.none)
+        answer = self._frame(0, ErrorCode.none)
+        self._answer_size, self._answer_end = answer[:4], answer[8:]
+        """The answer to a commit that succeeded, but for the correlation id between them."""
 
     def is_served(self, topics: dict[str | bytes, TopicPartitions]) -> bool:
         """Whether all partitions exist."""
@@ -126,8 +129,8 @@ class _Target:
         """Answer a commit that is durable or refused."""
         try:
             if error_code is ErrorCode.none:
-                answer = self._answer
-                frame = answer[:4] + correlation_id.to_bytes(4, "big", signed=True) + answer[8:]
+                correlation = correlation_id.to_bytes(4, "big", signed=True)
+                frame = self._answer_size + correlation + self._answer_end
             else:
                 code = error_code_of(error) if error_code is None else error_code
                 frame = self._frame(correlation_id, known_error(self._api_version, code))

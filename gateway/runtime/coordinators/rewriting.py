@@ -27,9 +27,12 @@ RECORDS_AT_ONCE: Final = 500
 
 def is_worth_a_rewrite(loaded: LoadedShard[Any]) -> bool:
     """Return whether most of the log is no longer needed, and no rewrite is running."""
-    if loaded.is_rewritten:
-        return False
-    return loaded.partition.log.size_bytes > max(REWRITE_AT_LEAST_BYTES, REWRITE_FACTOR * loaded.needed_bytes)
+    size_bytes = loaded.partition.log.segments.size_bytes
+    return (
+        size_bytes > REWRITE_AT_LEAST_BYTES
+        and not loaded.is_rewritten
+        and size_bytes > REWRITE_FACTOR * loaded.needed_bytes
+    )
 
 
 async def rewrite(loaded: LoadedShard[Any], clock: Clock) -> None:

@@ -20,9 +20,7 @@ from gateway.runtime.coordinators.rewriting import is_worth_a_rewrite, rewrite
 from gateway.runtime.loop.clock import Clock
 from gateway.runtime.operations.loaded_shard import Codec, LoadedShard, State
 from gateway.runtime.operations.operations import (
-    Answered,
     Applied,
-    Noted,
     Operation,
     Operations,
     Unavailable,
@@ -78,6 +76,8 @@ class CoordinatorShards(Generic[S]):
         self._loaded: dict[int, LoadedShard[S]] = {}
         self._is_stopped = False
         self._operations = Operations(clock, flusher, lose=self.lose, on_write=self._rewrite_if_worth_it)
+        self.ask = self._operations.ask
+        """Carries out an operation as `run` does, without a task (see `Operations.ask`)."""
         self._tasks: set[asyncio.Task[None]] = set()
         partitions.when_closed.append(self._partition_closed)
         partitions.when_ready.append(self._partition_ready)
@@ -205,19 +205,6 @@ class CoordinatorShards(Generic[S]):
         Raises Unavailable, and the errors of `operation`.
         """
         return await self._operations.run(loaded, operation)
-
-    def ask(
-        self,
-        loaded: LoadedShard[S],
-        operation: Operation[S, A],
-        answered: Answered,
-        noted: Noted | None = None,
-    ) -> None:
-        """Carry out an operation as `run` does, without a task. Calls `answered` with the answer or the error.
-
-        Calls `noted` before, in the turn in which the round is written.
-        """
-        self._operations.ask(loaded, operation, answered, noted)
 
     def apply(self, loaded: LoadedShard[S], operation: Operation[S, A]) -> Applied[A]:
         """Carry out an operation at once. Raises Unavailable, and the errors of `operation`."""

@@ -27,20 +27,17 @@ class ClockChanges:
         """Compare `clock` with `seconds`, a clock that is never set."""
         self._clock = clock
         self._seconds = seconds
-        self._ahead_ms = self._read()[1]
+        self._ahead_ms = clock.now_ms() - seconds() * 1000
         self.listeners: list[Callable[[int], None]] = []
 
     def now_ms(self) -> int:
         """Return milliseconds since the Unix epoch. If the clock was set, call the listeners first."""
-        now_ms, ahead_ms = self._read()
+        now_ms = self._clock.now_ms()
+        ahead_ms = now_ms - self._seconds() * 1000
         by_ms = ahead_ms - self._ahead_ms
         self._ahead_ms = ahead_ms
-        if abs(by_ms) > TOLERATED_MS:
+        if not -TOLERATED_MS <= by_ms <= TOLERATED_MS:
             logger.warning("the clock was set by %.1f s", by_ms / 1000)
             for listener in self.listeners:
                 listener(round(by_ms))
         return now_ms
-
-    def _read(self) -> tuple[int, float]:
-        now_ms = self._clock.now_ms()
-        return now_ms, now_ms - self._seconds() * 1000

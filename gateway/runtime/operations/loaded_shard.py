@@ -51,6 +51,8 @@ class LoadedShard(Generic[S]):
         self.shard = shard
         self._codec = codec
         self._batch = OpenBatch(partition, codec.encode)
+        self.append = self._batch.add
+        """Adds records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch.add`)."""
         self.failed = False
         """Whether the state is ahead of the log, so that it must be loaded again."""
         self.lost = False
@@ -65,8 +67,12 @@ class LoadedShard(Generic[S]):
     def is_current(self) -> bool:
         """Whether this gateway leads the partition, and the log holds every record of the state: a log that was reopened may end earlier."""
         log = self.partition.log
-        is_served = not self.failed and not self.partition.closed and not log.offline
-        return is_served and log.log_end_offset >= self._end_offset
+        return (
+            not self.failed
+            and not self.partition.closed
+            and log.outage.reason is None
+            and log.log_end_offset >= self._end_offset
+        )
 
     @property
     def awaits_flush(self) -> bool:
@@ -96,10 +102,6 @@ class LoadedShard(Generic[S]):
         """Fold in a marker that was just appended to the log."""
         self._end_offset = self.partition.log.log_end_offset
         self.shard.replay(record, now_ms)
-
-    def append(self, records: Sequence[Any], now_ms: int) -> None:
-        """Add records to the batch that `write` writes. Raises LogError, ValueError (see `OpenBatch.add`)."""
-        self._batch.add(records, now_ms)
 
     def write(self) -> bool:
         """Write the gathered records to the log; return whether the log grew. Raises LogError."""

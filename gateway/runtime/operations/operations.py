@@ -101,19 +101,15 @@ class _Asked:
         self.change: Change[Any] | None = None
         self.error: Exception | None = None
 
-    def note(self, last_offset: int) -> None:
-        """Call the callback `noted` with the answer and `last_offset`, unless the operation was refused. Call this when the round is in the log."""
-        if self.noted is not None and self.change is not None and self.error is None:
-            self.noted(self.change.answer, last_offset)
-
     def succeed(self) -> None:
         """Send the answers: the operation's changes are durable. A callback that raises keeps no answer back."""
-        assert self.change is not None
-        if self.change.when_durable is not None:
-            _call(self.change.when_durable)
+        change = self.change
+        assert change is not None
+        if change.when_durable is not None:
+            _call(change.when_durable)
         if self.answered is not None:
-            _call(self.answered, self.change.answer, None)
-        for waiter, reply in self.change.replies:
+            _call(self.answered, change.answer, None)
+        for waiter, reply in change.replies:
             _call(settle, waiter, reply)
 
     def fail(self, error: Exception) -> None:
@@ -253,7 +249,8 @@ class Operations(Generic[S]):
                 self._on_write(loaded)
             last_offset = loaded.partition.log.log_end_offset - 1
             for one in asked:
-                one.note(last_offset)
+                if one.noted is not None and one.change is not None and one.error is None:
+                    one.noted(one.change.answer, last_offset)
         except Unavailable as error:
             self._fail(loaded, asked, error)
         except (LogError, ValueError, MemoryError) as error:
@@ -263,7 +260,10 @@ class Operations(Generic[S]):
             logger.exception("an unexpected error ended a round of operations")
             self._fail(loaded, asked, self._unwritten(loaded, error))
         else:
-            self.when_persisted(loaded, last_offset, lambda error: _answer(asked, error))
+            if loaded.partition.is_persisted(last_offset):
+                _answer(asked, None)
+            else:
+                self.when_persisted(loaded, last_offset, lambda error: _answer(asked, error))
         return last_offset
 
     def _carry_out(self, loaded: LoadedShard[S], one: _Asked, now_ms: int) -> None:
