@@ -53,6 +53,7 @@ COLUMNS = (
     "partitions",
     "with records",
     "created in s",
+    "first writes s",
     "clean stop s",
     "start after it s",
     "start after kill -9 s",
@@ -144,14 +145,16 @@ def fetch_frame(name: str, index: int) -> bytes:
     return encode("fetch", 11, request)
 
 
-def fill(broker: Broker, partitions: int, every: int) -> None:
-    """Write a first record into every partition, or into one of `every`."""
+def fill(broker: Broker, partitions: int, every: int) -> float:
+    """Write a record into every partition, or into one of `every`; return how many seconds that took."""
+    begun_s = time.monotonic()
     with Wire(broker.bootstrap, timeout_s=LONG_S) as wire:
         for name, count in _counts(partitions):
             for first in range(0, count, ROWS_PER_REQUEST * every):
                 last = min(count, first + ROWS_PER_REQUEST * every)
                 wire.send_frame(produce_frame(name, range(first, last, every)))
                 wire.receive_frame()
+    return time.monotonic() - begun_s
 
 
 def _counts(partitions: int) -> Iterator[tuple[str, int]]:
@@ -239,7 +242,7 @@ def measure(broker: Broker, partitions: int, *, filled: bool, seconds: float, id
     figures.put("created in s", create(broker, partitions), 2)
     every = 1 if filled else ACTIVE_EVERY
     figures.put("with records", -(-partitions // every))
-    fill(broker, partitions, every)
+    figures.put("first writes s", fill(broker, partitions, every), 2)
     figures.put("idle CPU %", cpu_percent(broker, idle_seconds), 1)
     before = broker.cpu_s()
     wait = LongestWait(broker)
