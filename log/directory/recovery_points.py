@@ -28,6 +28,8 @@ Key = tuple[str, int]
 
 GATHERED_AT_ONCE: Final = 64
 """Logs whose points are gathered without a break."""
+FEW_DELETED: Final = 1000
+"""Deleted logs that may be remembered although no checkpoint has them."""
 
 
 class RecoveryPoints:
@@ -52,7 +54,9 @@ class RecoveryPoints:
         self._set_aside: dict[Key, None] = {}
         """The logs whose directories were renamed, not durably yet, to keep their records."""
         self._deleted: set[Key] = set()
-        """The logs that were deleted since the start."""
+        """The deleted logs that a checkpoint may still have."""
+        self._look_at = FEW_DELETED
+        """The number of deleted logs at which those are dropped that no checkpoint has."""
         self._lock = threading.Lock()
 
     def read(self) -> dict[Key, int]:
@@ -92,9 +96,12 @@ class RecoveryPoints:
 
     def forget(self, key: Key) -> None:
         """Drop a deleted log from the checkpoints that are being gathered."""
-        self._deleted.add(key)
         for points in self._gathering:
             points.pop(key, None)
+        self._deleted.add(key)
+        if len(self._deleted) >= self._look_at:
+            self._deleted = {deleted for deleted in self._deleted if self._is_in_checkpoint(deleted)}
+            self._look_at = FEW_DELETED + 2 * len(self._deleted)
 
     def set_aside(self, directory: str) -> None:
         """Note that the directory of a log was renamed. The next `write` makes the new name durable."""
@@ -112,8 +119,11 @@ class RecoveryPoints:
         The checkpoint has a point of the log that had the name, or will have it with the next `write`; or the directory of that
         log was set aside, and a crash could lose the name under which it is kept.
         """
+        return self._is_in_checkpoint(key) or key in self._set_aside
+
+    def _is_in_checkpoint(self, key: Key) -> bool:
         stored, points = self._gathered
-        return key in self._written or key in points or key in stored or key in self._set_aside
+        return key in self._written or key in points or key in stored
 
     def has_others(self, logs: Collection[Key]) -> bool:
         """Return whether a checkpoint must be written for the name of any log that is not among `logs`."""

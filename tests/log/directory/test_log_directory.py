@@ -20,6 +20,7 @@ from log import (
     known_damage,
     retention,
 )
+from log.directory import recovery_points
 from log.directory.directory_files import LOCK, RECOVERY_POINTS
 from log.directory.log_directory import FILES_PER_STEP
 from log.directory.stored_logs import CLEAN_SHUTDOWN
@@ -187,6 +188,23 @@ class TestRecoveryPoints:
         directory.checkpoint()
         directory.create("flights", uuid.UUID(int=6), 0, SMALL)
         assert (tmp_path / RECOVERY_POINTS).read_bytes() == b"0\n0\n"
+
+    def test_of_deleted_topics_are_forgotten_with_the_topics(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(recovery_points, "FEW_DELETED", 3)
+        directory = created(tmp_path, *range(30))
+        directory.checkpoint()
+        for partition in range(10):
+            directory.delete("flights", partition)
+        directory.checkpoint()
+        for partition in range(10, 25):
+            directory.delete("flights", partition)
+        remembered = directory._recovery_points._deleted
+        assert {("flights", partition) for partition in range(10, 25)} <= remembered
+        assert len(remembered) < 25
+        directory.close()
+        assert (tmp_path / RECOVERY_POINTS).read_bytes().split(b"\n")[1] == b"5"
 
     def test_of_a_deleted_topic_are_dropped_by_the_next_start(self, tmp_path: Path) -> None:
         directory = created(tmp_path, 0)
