@@ -85,17 +85,6 @@ def test_a_gateway_uses_the_allocator_of_the_c_library_unless_told(
         assert b"PYTHONMALLOC=" + used in Path(f"/proc/{gateway.pid}/environ").read_bytes().split(b"\0")
 
 
-@pytest.mark.parametrize(
-    ("chosen", "asks"), [("", True), ("glibc.malloc.arena_max=4", True), ("glibc.malloc.hugetlb=0", False)]
-)
-def test_a_gateway_asks_for_huge_pages_unless_told(tmp_path: Path, chosen: str, asks: bool) -> None:
-    with GatewayProcess(tmp_path / "data", environment={"GLIBC_TUNABLES": chosen}) as gateway:
-        environment = Path(f"/proc/{gateway.pid}/environ").read_bytes().split(b"\0")
-        assert any(value.startswith(b"GLIBC_TUNABLES=" + chosen.encode()) for value in environment)
-        heap = Path(f"/proc/{gateway.pid}/smaps").read_text().partition("[heap]")[2].partition("VmFlags:")[2]
-        assert ("hg" in heap.splitlines()[0].split()) is asks
-
-
 def test_ctrl_c_stops_a_gateway(tmp_path: Path) -> None:
     gateway = GatewayProcess(tmp_path / "data").start()
     os.kill(gateway.pid, signal.SIGINT)
