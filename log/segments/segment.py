@@ -150,8 +150,7 @@ class Segment:
         """Add a batch that was written at the end to the size, the timestamps and the indexes."""
         size_bytes = batch.size_bytes
         max_timestamp = batch.max_timestamp
-        known = self._max_timestamp
-        if max_timestamp > (self.max_timestamp if known is None else known):
+        if max_timestamp > self.max_timestamp:
             self._max_timestamp = max_timestamp
             self._offset_of_max_timestamp = last_offset
         if not self.size_bytes:
