@@ -24,6 +24,8 @@ LEADERS_EVERY: Final = 5
 """Rounds between two looks at the leaders of all partitions."""
 IDLE_EVERY: Final = 20
 """A round costs at most one part in so many of the time: after a slow round the pause is longer."""
+FIRST_ROUNDS: Final = 2
+"""Rounds after which no longer pause follows: they open connections, and a chart begins with the second."""
 
 
 class Sampler:
@@ -71,8 +73,7 @@ class Sampler:
         while not self._stopping.is_set():
             begin = time.monotonic()
             self.sample()
-            taken = time.monotonic() - begin
-            self._stopping.wait(max(EVERY_S - taken, taken * IDLE_EVERY, 0.1))
+            self._stopping.wait(pause_s(time.monotonic() - begin, self._rounds))
 
     def sample(self) -> None:
         """Read all figures once."""
@@ -125,3 +126,9 @@ class Sampler:
         if before is None:
             return {}
         return {RECORDS: new_records(before[1], ends) / max(now - before[0], 1e-3)}
+
+
+def pause_s(taken_s: float, rounds: int) -> float:
+    """Return how long to pause after a round that took `taken_s`; `rounds` counts the rounds so far."""
+    share_s = taken_s * IDLE_EVERY if rounds > FIRST_ROUNDS else 0.0
+    return max(EVERY_S - taken_s, share_s, 0.1)
