@@ -8,26 +8,21 @@ Source: Kafka's `MemoryRecords.buildRetainedRecordsInto`, `DefaultRecordBatch.wr
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from log.errors import InvalidRecord
 from log.format import compression
 from log.format.record_batch import (
     COMPRESSION_MASK,
-    CRC_COVERS_FROM,
     DELETE_HORIZON_FLAG,
-    HEADER,
     HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
     NO_TIMESTAMP,
     BatchHeader,
+    sealed,
 )
 from log.format.records import as_int64, read_varint, read_varlong, write_varint
-from seq_validator.checksum import crc32c
 
-_UINT32: Final = struct.Struct(">I")
 _new_tuple = tuple.__new__
 
 
@@ -165,23 +160,16 @@ def sealed_batch(
     payload: bytes,
 ) -> bytes:
     """Return the batch with these attributes, timestamps, count and payload; all else is as in `header`."""
-    head = bytearray(
-        HEADER.pack(
-            header.base_offset,
-            HEADER_BYTES - LOG_OVERHEAD_BYTES + len(payload),
-            header.partition_leader_epoch,
-            header.magic,
-            0,
-            attributes,
-            header.last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            header.producer_id,
-            header.producer_epoch,
-            header.base_sequence,
-            record_count,
-        )
+    return sealed(
+        header.base_offset,
+        header.partition_leader_epoch,
+        attributes,
+        header.last_offset_delta,
+        base_timestamp,
+        max_timestamp,
+        header.producer_id,
+        header.producer_epoch,
+        header.base_sequence,
+        record_count,
+        payload,
     )
-    crc = crc32c(payload, crc32c(memoryview(head)[CRC_COVERS_FROM:]))
-    _UINT32.pack_into(head, CRC_COVERS_FROM - 4, crc)
-    return b"".join((head, payload))

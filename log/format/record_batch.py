@@ -39,10 +39,11 @@ NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
 NO_SEQUENCE: Final = -1
 
-HEADER: Final = struct.Struct(">qiibIhiqqqhii")
 REWRITABLE: Final = struct.Struct(">qii")
 PATCHED: Final = struct.Struct(">qiibIhiqq")
-_unpack_header = HEADER.unpack_from
+_unpack_header = struct.Struct(">qiibIhiqqqhii").unpack_from
+_pack_up_to_crc = struct.Struct(">qiibI").pack
+_pack_covered = struct.Struct(">hiqqqhii").pack
 _pack_after_crc = struct.Struct(">hiqq").pack
 
 
@@ -149,6 +150,37 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
         ) from error
     header.size_bytes = header.batch_length + LOG_OVERHEAD_BYTES
     return header
+
+
+def sealed(
+    base_offset: int,
+    leader_epoch: int,
+    attributes: int,
+    last_offset_delta: int,
+    base_timestamp: int,
+    max_timestamp: int,
+    producer_id: int,
+    producer_epoch: int,
+    base_sequence: int,
+    record_count: int,
+    payload: bytes,
+) -> bytes:
+    """Return the batch of magic 2 with these fields of the header, its length and CRC, and `payload` after the header."""
+    covered = (
+        _pack_covered(
+            attributes,
+            last_offset_delta,
+            base_timestamp,
+            max_timestamp,
+            producer_id,
+            producer_epoch,
+            base_sequence,
+            record_count,
+        )
+        + payload
+    )
+    batch_length = CRC_COVERS_FROM - LOG_OVERHEAD_BYTES + len(covered)
+    return _pack_up_to_crc(base_offset, batch_length, leader_epoch, MAGIC, crc32c(covered)) + covered
 
 
 def whole_batches(data: Buffer) -> Iterator[tuple[int, BatchHeader]]:

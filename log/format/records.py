@@ -6,7 +6,6 @@ length (-1 is null) and bytes, headers as a varint count of (key, nullable value
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -15,10 +14,7 @@ from log.errors import InvalidRecord
 from log.format import compression
 from log.format.record_batch import (
     CONTROL_FLAG,
-    CRC_COVERS_FROM,
     HEADER_BYTES,
-    LOG_OVERHEAD_BYTES,
-    MAGIC,
     NO_PRODUCER_EPOCH,
     NO_PRODUCER_ID,
     NO_SEQUENCE,
@@ -28,15 +24,12 @@ from log.format.record_batch import (
     BatchHeader,
     Buffer,
     parse_header,
+    sealed,
 )
-from seq_validator.checksum import crc32c
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-_pack_up_to_crc = struct.Struct(">qiibI").pack
-_pack_covered = struct.Struct(">hiqqqhii").pack
-"""Packs the header fields that the CRC covers."""
 _INT64_MASK = 0xFFFFFFFFFFFFFFFF
 _INT64_SIGN = 1 << 63
 _INT32_MASK = 0xFFFFFFFF
@@ -111,22 +104,19 @@ def build_batch(
         attributes |= CONTROL_FLAG
     if is_log_append_time:
         attributes |= TIMESTAMP_TYPE_FLAG
-    last_offset_delta = len(listed) - 1
-    covered = (
-        _pack_covered(
-            attributes,
-            last_offset_delta,
-            base_timestamp,
-            max_timestamp,
-            producer_id,
-            producer_epoch,
-            base_sequence,
-            len(listed),
-        )
-        + payload
+    return sealed(
+        base_offset,
+        leader_epoch,
+        attributes,
+        len(listed) - 1,
+        base_timestamp,
+        max_timestamp,
+        producer_id,
+        producer_epoch,
+        base_sequence,
+        len(listed),
+        payload,
     )
-    batch_length = CRC_COVERS_FROM - LOG_OVERHEAD_BYTES + len(covered)
-    return _pack_up_to_crc(base_offset, batch_length, leader_epoch, MAGIC, crc32c(covered)) + covered
 
 
 def iterate_records(batch: Buffer, *, limit_bytes: int = DEFAULT_DECOMPRESSED_BYTES) -> Iterator[Record]:
