@@ -79,7 +79,7 @@ class OpenBatch:
             key, value = encode(record)
             # the constructor of a NamedTuple takes three times as long, and this line runs for every record
             gathered.append(_new_tuple(Record, (0, now_ms, key, value, ())))
-            size_bytes += len(key) + len(value or b"") + RECORD_OVERHEAD_BYTES
+            size_bytes += _size(key, value)
         max_bytes = self._partition.log.config.max_message_bytes - BATCH_OVERHEAD_BYTES
         if self._size_bytes + size_bytes > max_bytes:
             self.write(producer)

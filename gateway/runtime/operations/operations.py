@@ -28,7 +28,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 from kio.schema.errors import ErrorCode
 
@@ -43,8 +43,6 @@ logger = logging.getLogger(__name__)
 A = TypeVar("A")
 A_co = TypeVar("A_co", covariant=True)
 S = TypeVar("S", bound=State)
-
-_CALLBACK_FAILED: Final = "a callback of a durable or refused operation failed"
 
 Operation = Callable[[S, int], Change[A]]
 """Judges a state at a time (ms). If it raises, it must have changed nothing, and the caller gets the error."""
@@ -110,10 +108,7 @@ class _Asked:
         if change.when_durable is not None:
             _call(change.when_durable)
         if self.answered is not None:
-            try:
-                self.answered(change.answer, None)
-            except Exception:
-                logger.exception(_CALLBACK_FAILED)
+            _call(self.answered, change.answer, None)
         for waiter, reply in change.replies:
             _call(settle, waiter, reply)
 
@@ -326,7 +321,7 @@ def _call(callback: Callable[..., None], *arguments: object) -> None:
     try:
         callback(*arguments)
     except Exception:
-        logger.exception(_CALLBACK_FAILED)
+        logger.exception("a callback of a durable or refused operation failed")
 
 
 def settle(waiter: Waiter, answer: object, error: Exception | None = None) -> None:
