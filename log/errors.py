@@ -82,6 +82,12 @@ class UnsupportedForMessageFormat(LogError):
     kafka_error_code = 43
 
 
+class EarlierBatchesUnknown(LogError):
+    """A new leader may lack earlier batches of the producer. Retriable (NOT_ENOUGH_REPLICAS)."""
+
+    kafka_error_code = 19
+
+
 class OutOfOrderSequence(LogError):
     """The producer's sequence numbers leave a gap, overlap, or repeat an old batch."""
 

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     from log.recovery.load import LoadedLog
     from log.segments.regions import FileRegion
     from log.state.record_rules import Found
+    from seq_validator import RefusedBefore
 
 _new_tuple = tuple.__new__
 
@@ -203,12 +204,14 @@ class PartitionLog:
         leader_epoch: int = 0,
         is_client: bool = True,
         begins_at_zero: bool = False,
+        before: RefusedBefore | None = None,
     ) -> Appended:
         """Append the one batch in `records`; a duplicate returns the offsets of its original.
 
         The written batch is not yet durable and not yet visible. A coordinator (`is_client` false) may write for a
         producer without a sequence (-1); then only the epoch counts. With `begins_at_zero` an unknown producer must
-        begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890).
+        begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). With `before` it must not begin behind
+        a refused batch.
         Raises LogError; the log is then unchanged, or offline after StorageFailed.
         """
         if self.outage.reason is not None:
@@ -217,9 +220,9 @@ class PartitionLog:
         view = records if isinstance(records, memoryview) else memoryview(records)
         batch = check_batch(view, config, now_ms, is_client)
         if batch.producer_id >= 0:
-            verdict = self.producers.judge(batch, now_ms, begins_at_zero)
+            verdict = self.producers.judge(batch, now_ms, begins_at_zero, before)
             if verdict is not ACCEPTED:
-                return not_stored(verdict, self.log_start_offset)
+                return not_stored(verdict, self.log_start_offset, batch)
         found = None
         rules = self.record_states.rules
         if rules is not None:
@@ -258,7 +261,7 @@ class PartitionLog:
         # The NamedTuple's own constructor takes three times as long, and this line runs for every batch.
         return _new_tuple(
             Appended,
-            (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, last_offset),
+            (base_offset, last_offset, log_append_time_ms, self.log_start_offset, False, last_offset, batch),
         )
 
     def _judge_records(self, batch: BatchHeader, view: memoryview, now_ms: int) -> Found:

@@ -16,6 +16,7 @@ from seq_validator.entry import (
     RetainedBatch,
 )
 from seq_validator.limit import ProducerLimit
+from seq_validator.refused import LATER_BATCHES, RefusalLimit, RefusedBatches, RefusedBefore
 from seq_validator.rule import judge_known
 from seq_validator.sequence import MAX_SEQUENCE, NO_SEQUENCE, following, last_of
 from seq_validator.snapshot import FIRST_VERSION as OLDEST_SNAPSHOT_VERSION
@@ -28,6 +29,7 @@ from seq_validator.verdict import ACCEPTED, Accepted, Duplicate, Rejected, Rejec
 __all__ = [
     "ACCEPTED",
     "DEFAULT_RETAINED_BATCHES",
+    "LATER_BATCHES",
     "MAX_SEQUENCE",
     "NEWEST_SNAPSHOT_VERSION",
     "NO_COORDINATOR_EPOCH",
@@ -43,6 +45,9 @@ __all__ = [
     "ProducerEntry",
     "ProducerLimit",
     "ProducerTable",
+    "RefusalLimit",
+    "RefusedBatches",
+    "RefusedBefore",
     "Rejected",
     "RejectionReason",
     "RetainedBatch",

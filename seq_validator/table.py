@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from seq_validator.entry import ProducerBatch
+    from seq_validator.refused import RefusedBefore
     from seq_validator.verdict import Accepted, Verdict
 
 DEFAULT_RETAINED_BATCHES: Final = 5
@@ -44,12 +45,19 @@ class ProducerTable:
         self._limit = ProducerLimit() if limit is None else limit
         self._entries: OrderedDict[int, ProducerEntry] = OrderedDict()
 
-    def judge(self, batch: ProducerBatch, now_ms: int, begins_at_zero: bool = False) -> Verdict:
+    def judge(
+        self,
+        batch: ProducerBatch,
+        now_ms: int,
+        begins_at_zero: bool = False,
+        before: RefusedBefore | None = None,
+    ) -> Verdict:
         """Decide whether `batch`, which has a producer id, may be appended. Changes no producer's state.
 
-        An unknown producer may begin with any sequence (Kafka 4, KIP-360). With `begins_at_zero` an unknown producer must
-        begin with sequence 0, as Kafka demands in transactions of version 2 (KIP-890). An unknown producer is rejected
-        when the limit is reached and no producer can be evicted; a coordinator's batch (no sequence) is accepted even then.
+        An unknown producer may begin with any sequence (Kafka 4, KIP-360), but not behind a refused batch that `before`
+        knows (`seq_validator.refused`). With `begins_at_zero` an unknown producer must begin with sequence 0, as Kafka demands in
+        transactions of version 2 (KIP-890). An unknown producer is rejected when the limit is reached and no producer can be
+        evicted; a coordinator's batch (no sequence) is accepted even then.
         """
         entry = self._entries.get(batch.producer_id)
         if entry is not None:
@@ -72,6 +80,10 @@ class ProducerTable:
                 f"Producer {batch.producer_id} is unknown in this partition and sent sequence {batch.base_sequence}; "
                 "it must begin with sequence 0.",
             )
+        if before is not None:
+            rejection = before.rejection(batch)
+            if rejection is not None:
+                return rejection
         if batch.base_sequence != NO_SEQUENCE and self._limit.refuses(self, now_ms):
             return Rejected(
                 RejectionReason.PRODUCER_LIMIT_REACHED,

@@ -46,6 +46,7 @@ class RejectionReason(enum.Enum):
     """The reason why a batch may not be appended."""
 
     OUT_OF_ORDER_SEQUENCE = "out of order sequence"
+    EARLIER_BATCHES_UNKNOWN = "earlier batches unknown"
     INVALID_PRODUCER_EPOCH = "invalid producer epoch"
     PRODUCER_LIMIT_REACHED = "producer limit reached"
     INVALID_TXN_STATE = "invalid transaction state"

@@ -11,6 +11,7 @@ from log.format.record_batch import LOG_OVERHEAD_BYTES
 if TYPE_CHECKING:
     from log.files.data_file import DataFile
     from log.files.storage import Storage
+    from log.format.record_batch import BatchHeader
 
 _BATCH_LENGTH: Final = slice(8, 12)
 
@@ -29,6 +30,8 @@ class Appended(NamedTuple):
     """Whether the log wrote nothing, because it holds all the records already."""
     answer_after: int
     """The offset that must be durable before the answer may leave."""
+    batch: BatchHeader | None = None
+    """The header of the batch; None if all its records are duplicates by producer name."""
 
     @property
     def has_offsets(self) -> bool:

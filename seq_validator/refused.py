@@ -1,0 +1,188 @@
+"""The rule for the batches behind a refused one: no later batch of its producer is stored before it.
+
+A partition accepts any first sequence of a producer that it does not know (Kafka 4, KIP-360), because that producer may have been
+forgotten. An idempotent producer has up to five requests in flight. So after a refusal of its first batch the second one would
+be stored, and the first one, sent again, would be out of order for ever. Apache Kafka has this gap up to 4.4. Seqgate closes it:
+
+| batch of a producer that the partition does not know, where a batch of this producer and epoch was refused on this connection | verdict |
+|-----------------------------------------------------------|-----------------------|
+| begins with the refused sequence, or with an earlier one  | accepted              |
+| begins with a later sequence                              | OUT_OF_ORDER_SEQUENCE |
+
+Only a refused batch that its producer sends again is remembered: `refuse` is called for it. `forget` is called for a batch that the
+producer gives up, and for a stored one, because from then on the partition knows the producer. Whoever connects anew sends its
+batches in order again. So what is remembered belongs to one connection, and ends with it.
+
+A producer may give up a batch after retries, without telling the gateway. So `pass_over` counts the later batches that were
+refused; after LATER_BATCHES of them nothing else can have been in flight, and the refused batch is forgotten.
+
+A gateway that has just begun to lead a partition does not know which batches the leader before it has refused. So a batch that is not
+the first of an unknown producer must come twice: the first attempt is refused, and remembered like any other refused batch.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from seq_validator.sequence import MAX_SEQUENCE
+from seq_validator.verdict import Rejected, RejectionReason
+
+if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from seq_validator.entry import ProducerBatch
+
+LATER_BATCHES: Final = 4
+"""The later batches that are refused behind a refused one. An idempotent producer has at most five batches in flight, the
+refused one among them (Kafka's `ProducerStateEntry.NUM_BATCHES_TO_RETAIN`). After these the refused batch is forgotten.
+"""
+_HALF_OF_SEQUENCES: Final = 2**30
+
+
+class RefusalLimit:
+    """The number of refused batches that all connections of a gateway remember, and its maximum.
+
+    At the maximum a connection forgets its oldest refused batch for a new one, and keeps at least one. So no connection can make
+    another one forget.
+    """
+
+    __slots__ = ("max_remembered", "remembered")
+
+    def __init__(self, max_remembered: int) -> None:
+        """Begin without refused batches. Raises ValueError when the maximum is below 1."""
+        if max_remembered < 1:
+            raise ValueError(f"max_remembered must be at least 1, not {max_remembered}")
+        self.max_remembered = max_remembered
+        self.remembered = 0
+
+
+class _Refused:
+    """The earliest refused batch of a producer in a partition; `left` later batches may still be refused behind it."""
+
+    __slots__ = ("base_sequence", "left", "producer_epoch")
+
+    def __init__(self, producer_epoch: int, base_sequence: int) -> None:
+        self.producer_epoch = producer_epoch
+        self.base_sequence = base_sequence
+        self.left = LATER_BATCHES
+
+
+class RefusedBatches:
+    """The refused batches of one connection that their producers send again, by partition and producer.
+
+    A partition is named by any hashable value, the same one in all calls.
+    """
+
+    __slots__ = ("_is_closed", "_limit", "_refused")
+
+    def __init__(self, limit: RefusalLimit) -> None:
+        """Begin without refused batches; they count towards `limit`."""
+        self._limit = limit
+        self._refused: OrderedDict[tuple[Hashable, int], _Refused] = OrderedDict()
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        """Return the number of refused batches that are remembered."""
+        return len(self._refused)
+
+    def refuse(self, partition: Hashable, batch: ProducerBatch) -> None:
+        """Remember a refused batch, unless an earlier one of the same epoch, or one of a newer epoch, is remembered."""
+        if batch.producer_id < 0 or batch.base_sequence < 0 or self._is_closed:
+            return
+        key = partition, batch.producer_id
+        known = self._refused.get(key)
+        if known is not None:
+            if batch.producer_epoch < known.producer_epoch:
+                return
+            if batch.producer_epoch == known.producer_epoch and _is_after(
+                batch.base_sequence, known.base_sequence
+            ):
+                return
+            del self._refused[key]
+            self._limit.remembered -= 1
+        elif self._refused and self._limit.remembered >= self._limit.max_remembered:
+            self._refused.popitem(last=False)
+            self._limit.remembered -= 1
+        self._refused[key] = _Refused(batch.producer_epoch, batch.base_sequence)
+        self._limit.remembered += 1
+
+    def precedes(self, partition: Hashable, batch: ProducerBatch) -> bool:
+        """Return whether an earlier batch of the same producer and epoch was refused."""
+        known = self._refused.get((partition, batch.producer_id))
+        return (
+            known is not None
+            and known.producer_epoch == batch.producer_epoch
+            and _is_after(batch.base_sequence, known.base_sequence)
+        )
+
+    def was_refused(self, partition: Hashable, batch: ProducerBatch) -> bool:
+        """Return whether the batch, or an earlier one of the same producer and epoch, was refused."""
+        known = self._refused.get((partition, batch.producer_id))
+        return (
+            known is not None
+            and known.producer_epoch == batch.producer_epoch
+            and not _is_after(known.base_sequence, batch.base_sequence)
+        )
+
+    def pass_over(self, partition: Hashable, batch: ProducerBatch) -> None:
+        """Count a later batch that was refused because of an earlier one; forget the earlier one after LATER_BATCHES."""
+        if self.precedes(partition, batch):
+            key = partition, batch.producer_id
+            self._refused[key].left -= 1
+            if not self._refused[key].left:
+                self._drop(key)
+
+    def give_up(self, partition: Hashable, batch: ProducerBatch) -> None:
+        """Forget a refused batch that its producer will not send again; keep an earlier one."""
+        if not self.precedes(partition, batch):
+            self.forget(partition, batch)
+
+    def forget(self, partition: Hashable, batch: ProducerBatch) -> None:
+        """Forget the refused batch of the producer of `batch`: the partition knows the producer now."""
+        key = partition, batch.producer_id
+        if key in self._refused:
+            self._drop(key)
+
+    def close(self) -> None:
+        """Forget everything, for good: the connection is closed."""
+        self._limit.remembered -= len(self._refused)
+        self._refused.clear()
+        self._is_closed = True
+
+    def _drop(self, key: tuple[Hashable, int]) -> None:
+        del self._refused[key]
+        self._limit.remembered -= 1
+
+
+class RefusedBefore(NamedTuple):
+    """What is known about earlier refused batches when a candidate is judged; `refused` is None if there are none."""
+
+    partition: Hashable
+    refused: RefusedBatches | None
+    must_come_twice: bool = False
+    """Whether a batch that is not the first of an unknown producer is refused at the first attempt."""
+
+    def rejection(self, batch: ProducerBatch) -> Rejected | None:
+        """Return why a batch of a producer that the partition does not know must not be stored; None if it may be."""
+        refused = self.refused
+        if refused is not None and refused.precedes(self.partition, batch):
+            return Rejected(
+                RejectionReason.OUT_OF_ORDER_SEQUENCE,
+                f"Producer {batch.producer_id} sent sequence {batch.base_sequence} behind an earlier batch that was refused; "
+                "it must send the earlier batch again first.",
+            )
+        if not self.must_come_twice or batch.base_sequence <= 0:
+            return None
+        if refused is not None and refused.was_refused(self.partition, batch):
+            return None
+        return Rejected(
+            RejectionReason.EARLIER_BATCHES_UNKNOWN,
+            f"This partition has a new leader, which does not know the batches of producer {batch.producer_id} before sequence "
+            f"{batch.base_sequence}. Send the batch again.",
+        )
+
+
+def _is_after(sequence: int, other: int) -> bool:
+    """Return whether a sequence follows another one; sequences wrap from 2**31 - 1 to 0."""
+    return 0 < (sequence - other) & MAX_SEQUENCE < _HALF_OF_SEQUENCES
