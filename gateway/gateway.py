@@ -23,11 +23,11 @@ from gateway.homes.home import StartFailed
 from gateway.homes.local_home import LocalHome
 from gateway.homes.worker_home import WorkerHome
 from gateway.process import open_files_limit
-from gateway.quota.produce_gate import strict_gate
 from gateway.runtime.composition import compose, open_metadata, start_coordinators, stop_coordinators
 from gateway.runtime.loop.machine import Machine
 from gateway.runtime.partitions.append_times import AppendTimes
 from gateway.runtime.partitions.log_flusher import LogFlusher
+from gateway.runtime.partitions.partition import STRICT_MS
 from gateway.runtime.services import Services
 from gateway.runtime.topics.brokers import EVERY_INTERFACE, Endpoint, advertised_endpoint
 from gateway.runtime.topics.follow_settings import (
@@ -166,10 +166,7 @@ class Gateway:
         services.upkeep.backlog.held.room = self.server.memory
         services.partitions.registry.lease = self.home.lease
         if self.home.lease is not None:
-            max_refused = config.int("seqgate.backlog.refused.producers.max")
-            services.partitions.registry.first_gate = lambda kept: strict_gate(
-                kept, max_refused, self.clock.now_ms()
-            )
+            services.partitions.registry.strict_until = lambda: self.clock.now_ms() + STRICT_MS
         services.node.tls_listeners = self.server.tls_listeners
         flusher.after_round.append(self.server.outbox.flush)
         self._jobs = BackgroundJobs(

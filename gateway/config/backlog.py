@@ -86,10 +86,4 @@ BACKLOG_SETTINGS = (
         minimum=0,
         dynamic=True,
     ),
-    _number(
-        "seqgate.backlog.refused.producers.max",
-        1_000,
-        "Producers of a partition whose refused batch is remembered, so that no later batch of the producer is appended first. "
-        "Beyond the limit the oldest is forgotten.",
-    ),
 )

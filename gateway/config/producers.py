@@ -65,6 +65,15 @@ PRODUCER_SETTINGS = (
         "refused instead, and may retry.",
     ),
     Setting(
+        name="seqgate.refused.batches.max",
+        type=SettingType.INT,
+        default=100000,
+        minimum=1,
+        section=_STATE,
+        doc="Refused batches that all connections remember together, one for each producer and partition, so that no later batch of "
+        "the producer is stored first. Beyond the limit a connection forgets its oldest one, and keeps at least one.",
+    ),
+    Setting(
         name="seqgate.producer.id.block.size",
         type=SettingType.INT,
         default=1000,

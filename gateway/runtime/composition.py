@@ -56,6 +56,7 @@ from gateway.runtime.topics.topic_lifecycle import TopicLifecycle
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import LogDirectory, PartitionLog
 from pid_allocator import BlockStore
+from seq_validator import RefusalLimit
 
 
 class Composition(NamedTuple):
@@ -167,6 +168,7 @@ async def compose(
                 machine=machine,
             ),
             fetch_sessions=FetchSessionCache(config.int("max.incremental.fetch.session.cache.slots")),
+            refusals=RefusalLimit(config.int("seqgate.refused.batches.max")),
         ),
         topics=TopicServices(metadata_log, lifecycle, ImageWaiters(metadata_log)),
         coordinators=CoordinatorServices(

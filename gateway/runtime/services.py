@@ -43,6 +43,7 @@ from gateway.security.acls.access import Access, EverythingAllowed
 from gateway.security.renewal import RenewableListener
 from log import LogDirectory
 from pid_allocator import ProducerIdAllocator
+from seq_validator import RefusalLimit
 
 if TYPE_CHECKING:
     from gateway.cluster.reading.bucket_reads import BucketReads
@@ -108,6 +109,8 @@ class PartitionServices:
     cold_reads: ColdReads
     recompressor: Recompressor
     fetch_sessions: FetchSessionCache
+    refusals: RefusalLimit
+    """The refused batches that all connections remember."""
     replicas: ReadReplicas | None = None
     """Chooses the gateways that consumers read uploaded records from; None where only leaders serve."""
     bucket_reads: BucketReads | None = None

@@ -19,6 +19,7 @@ from gateway.server.frame_reader import SIZE_BYTES
 from gateway.server.intake import CLOSING, DRAINING, GONE, HELD_BACK, NOT_READ, SENDING, TOO_MANY, Intake
 from gateway.server.record_sender import RecordSender
 from gateway.server.sasl_listener import Begin, RequestLimits
+from seq_validator import RefusedBatches
 
 logger = logging.getLogger(__name__)
 
@@ -49,6 +50,7 @@ class Connection(asyncio.BufferedProtocol):
         "peer_host",
         "peer_port",
         "principal",
+        "refused",
         "software",
         "token_id",
     )
@@ -64,6 +66,8 @@ class Connection(asyncio.BufferedProtocol):
         self._identify = identify
         self.listener_name, self.principal, self.software = listener_name, ANONYMOUS, UNKNOWN_SOFTWARE
         self.token_id: str | None = None
+        self.refused: RefusedBatches | None = None
+        """The refused batches that the client will send again (`seq_validator.refused`)."""
         self._begin: Begin = server.dispatcher.begin
         self.peer_host, self.peer_port, self.number = "", -1, 0
         self.active = True

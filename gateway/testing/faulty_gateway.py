@@ -41,5 +41,5 @@ class FaultyGateway:
             self._requests.let_go()
 
     def _before(self, dispatcher: Dispatcher) -> Requests:
-        self._requests = FaultyRequests(dispatcher, self.faults, self.inside.topic_name)
+        self._requests = FaultyRequests(dispatcher, self.faults, self.inside)
         return self._requests

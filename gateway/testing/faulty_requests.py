@@ -11,14 +11,17 @@ from uuid import UUID
 
 from gateway.handlers import APIS
 from gateway.handlers.answering.api import Answer, CloseConnection, Deferred, Peer
+from gateway.handlers.records.produce_order import Refusals
 from gateway.protocol.error_answers import error_answer
 from gateway.protocol.frames import parse_request_header, skip_tagged_fields
 from gateway.protocol.messages import is_flexible, request_schema
+from gateway.protocol.produce_codec import produce_reader
 from gateway.protocol.throttle_time import PRODUCE, with_throttle_time
 from gateway.server.dispatcher import Dispatcher
 from gateway.testing.effects import Effect, Kind
 from gateway.testing.fault import Fault, RequestFacts
 from gateway.testing.faults import Faults
+from gateway.testing.inside import Inside
 from log import FileRegion
 from log.format.record_batch import whole_batches
 
@@ -26,17 +29,19 @@ _NAMES: Final = {api.key: api.name for api in APIS}
 _MOST_ROWS: Final = 1_000_000
 _NAME_FIELDS: Final = frozenset({"name", "topic", "topic_name"})
 _PLACES: Final = frozenset({"topics", "topic_data", "resources"})
-TopicName = Callable[[UUID], str | None]
+FIRST_PRODUCE: Final = 3
+"""The first version of Produce that is carried out."""
 
 
 class FaultyRequests:
     """Begins requests with the dispatcher, and does to some of them what faults say."""
 
-    def __init__(self, dispatcher: Dispatcher, faults: Faults, topic_name: TopicName) -> None:
-        """`topic_name` returns the name of the topic with an id."""
+    def __init__(self, dispatcher: Dispatcher, faults: Faults, inside: Inside) -> None:
+        """`inside` looks into the gateway that the dispatcher belongs to."""
         self._dispatcher = dispatcher
         self._faults = faults
-        self._topic_name = topic_name
+        self._inside = inside
+        self._topic_name = inside.topic_name
         self._held: set[Deferred] = set()
         """The requests whose answers are held back."""
 
@@ -65,6 +70,9 @@ class FaultyRequests:
             raise CloseConnection(f"a test ordered to close it before {name}")
         refusal = partial(_refusal, api_key, version, correlation_id, request, effect)
         if effect.kind is Kind.ERROR:
+            if api_key == PRODUCE and version >= FIRST_PRODUCE:
+                refusals = Refusals(self._inside.refusals(), peer, client_id)
+                _note_refused(refusals, version, frame, position, effect)
             return refusal()
         begun = self._dispatcher.begin(frame, peer)
         if begun is None:
@@ -181,6 +189,16 @@ def _decoded(api_key: int, version: int, frame: memoryview, position: int) -> An
         return request_schema(api_key, version).read(memoryview(bytes(frame)), position)[0]
     except Exception:  # noqa: BLE001 - the dispatcher finds the same, and knows the sentence for it
         return None
+
+
+def _note_refused(refusals: Refusals, version: int, frame: memoryview, position: int, effect: Effect) -> None:
+    """Note that a Produce was refused, as its handler would, so that no later batch is stored before one that is sent again."""
+    if is_flexible(PRODUCE, version):
+        position = skip_tagged_fields(frame, position)
+    request, _ = produce_reader(version)(frame, position)
+    for key, entries in request.topics:
+        for entry in entries:
+            refusals.note(key, entry.partition, entry.records, int(effect.error))
 
 
 def _refusal(api_key: int, version: int, correlation_id: int, request: Any, effect: Effect) -> bytes:

@@ -14,6 +14,7 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.testing.clock import ShiftedLoop, ShiftedMachine
 from gateway.testing.power import DurablePart
 from gateway.testing.stored import StoredProducer, StoredRecord, committed_records, producers_of
+from seq_validator import RefusalLimit
 
 
 class Inside:
@@ -81,6 +82,10 @@ class Inside:
         """Return the name of the topic with an id; None if there is none."""
         topic = self._gateway().services.partitions.registry.by_id.get(topic_id)
         return None if topic is None else topic.name
+
+    def refusals(self) -> RefusalLimit:
+        """Return the limit of the refused batches that connections remember."""
+        return self._gateway().services.partitions.refusals
 
     def _partitions(self, topic: str) -> list[Partition]:
         registry = self._gateway().services.partitions.registry

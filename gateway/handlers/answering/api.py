@@ -14,6 +14,7 @@ from gateway.runtime.services import NodeServices, Services
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, ResourceType
 from log import FileRegion
+from seq_validator import RefusedBatches
 
 R = TypeVar("R")
 """The type of the services that an API uses."""
@@ -138,6 +139,8 @@ class Peer(Protocol):
     """The number of the connection, in the order in which the gateway accepted them."""
     software: ClientSoftware
     """The software of the client, as far as it is known."""
+    refused: RefusedBatches | None
+    """The refused batches that the client will send again; None, as nearly always, without any."""
 
     @property
     def name(self) -> str:

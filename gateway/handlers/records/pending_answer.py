@@ -12,9 +12,11 @@ from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Deferred, RequestContext
 from gateway.handlers.records.produce_answer import produce_frame
+from gateway.handlers.records.produce_order import Refusals
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.partition import Partition
+from log import Appended
 
 logger = logging.getLogger(__name__)
 
@@ -41,14 +43,15 @@ class PendingAnswer:
         self.has_state = True
         """Whether the state of the transactions that the rows need is durable."""
 
-    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, offset: int) -> None:
-        """Delay the answer until the flush of the row at `position`, whose records end at `offset`."""
+    def wait(self, rows: list[ProduceRow], position: int, partition: Partition, info: Appended) -> None:
+        """Delay the answer until the flush of the appended batch, whose row is at `position`."""
         self.waiting += 1
-        decided: Callable[[bool], None] = partial(self._row_decided, rows, position)
+        decided: Callable[[bool], None] = partial(self._row_decided, rows, position, info)
         waits = self.context.services.waits
         if waits is not None:
-            decided = waits.limited(self.timeout_ms, decided, partial(self._row_expired, rows, position))
-        partition.when_decided(offset, decided)
+            expired = partial(self._row_expired, rows, position, info)
+            decided = waits.limited(self.timeout_ms, decided, expired)
+        partition.when_decided(info.answer_after, decided)
 
     def wait_for_state(self, state: Partition, offset: int) -> None:
         """Delay the answer until the state of the transaction, which lists the rows' partitions, is durable."""
@@ -66,18 +69,27 @@ class PendingAnswer:
             self._answer()
         return self.deferred
 
-    def _row_decided(self, rows: list[ProduceRow], position: int, persisted: bool) -> None:
+    def _row_decided(self, rows: list[ProduceRow], position: int, info: Appended, persisted: bool) -> None:
         if not persisted:
-            rows[position] = unflushed_row(rows[position].partition)
+            self._refuse(rows, position, info, unflushed_row(rows[position].partition))
         self.waiting -= 1
         if not self.waiting:
             self._answer()
 
-    def _row_expired(self, rows: list[ProduceRow], position: int) -> None:
-        rows[position] = expired_row(rows[position].partition)
+    def _row_expired(self, rows: list[ProduceRow], position: int, info: Appended) -> None:
+        self._refuse(rows, position, info, expired_row(rows[position].partition))
         self.waiting -= 1
         if not self.waiting:
             self._answer()
+
+    def _refuse(self, rows: list[ProduceRow], position: int, info: Appended, row: ProduceRow) -> None:
+        """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be stored before it."""
+        rows[position] = row
+        if info.batch is not None:
+            context = self.context
+            key = next(key for key, found in self.topics if found is rows)
+            refusals = Refusals(context.services.refusals, context.peer, context.client_id)
+            refusals.note_batch(key, row.partition, info.batch, row.error_code)
 
     def _state_decided(self, persisted: bool) -> None:
         self.has_state = persisted

@@ -31,11 +31,12 @@ from gateway.handlers.records.produce_append import (
     close_on_error,
     final_refusal,
 )
-from gateway.handlers.records.produce_door import refusal_of_all
+from gateway.handlers.records.produce_door import lacks_transactional_id, refusal_of_all
 from gateway.handlers.records.produce_entries import entries_by_topic
 from gateway.handlers.records.produce_later import failing
+from gateway.handlers.records.produce_order import Refusals, note_stored, refused_before
 from gateway.handlers.records.produce_prefix_cache import ProduceRepeats
-from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry, refused_now, refused_unopened
+from gateway.handlers.records.produce_quota import REFUSED, hold, kept_entry
 from gateway.handlers.records.produce_recompression import LateBatch, Recompression, must_recompress
 from gateway.handlers.records.produce_refusal import missing, refuse_acks, refuse_or_close
 from gateway.handlers.records.produce_rights import split_by_right, split_in_slices
@@ -111,7 +112,7 @@ def append(
         return refuse_acks(context, request, refused)
     appending = _Appending(context, request, refused)
     steps = appending.steps()
-    if appending.is_single:
+    if appending.is_single and not lacks_transactional_id(request):
         next(steps)
         return appending.answer()
     refusal = refusal_of_all(request)
@@ -186,6 +187,7 @@ class _Appending:
         self._unverified: list[LateBatch] = []
         """The batches that wait for the gateway that coordinates their transaction."""
         self._left = entries_by_topic(context.services.partitions, request)
+        self._refusals = Refusals(context.services.refusals, context.peer, context.client_id)
 
     def steps(self) -> Iterator[None]:
         """Append the batch of one partition after the other; yield after each."""
@@ -234,14 +236,13 @@ class _Appending:
     ) -> None:
         context, request = self._context, self._request
         if self.refuses and topic is not None and topic.has(entry.partition):
-            self._refuse(rows, topic, entry, now_ms)
+            self._refusals.note(key, entry.partition, entry.records, REFUSED)
+            rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
             return
         partition = None if topic is None else topic.get(entry.partition)
         if partition is None:
             code = missing(key, topic, entry.partition)
-            if topic is not None and topic.has(entry.partition):
-                max_refused = context.node.config.int("seqgate.backlog.refused.producers.max")
-                refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
+            self._refusals.note(key, entry.partition, entry.records, code)
             rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
             return
         if partition.topic in INTERNAL_TOPICS:
@@ -265,27 +266,43 @@ class _Appending:
             self._late.append(LateBatch(rows, len(rows), key, topic, partition, compression, entry))
             rows.append(ProduceRow(entry.partition, 0, -1, -1, -1))
             return
+        rows.append(self._store(rows, len(rows), key, partition, entry.records, now_ms))
+
+    def _store(
+        self,
+        rows: list[ProduceRow],
+        position: int,
+        key: str | bytes,
+        partition: Partition,
+        records: memoryview | None,
+        now_ms: int,
+        outcome: Outcome | None = None,
+        took_part: TookPart | None = None,
+    ) -> ProduceRow:
+        """Append one batch; return its row, which will be at `position`. If the batch must be flushed first, the answer waits."""
+        context, request = self._context, self._request
+        peer = context.peer
         info = append_batch(
             context.services,
             context.api_version,
             partition,
-            entry.records,
+            records,
             request.transactional_id,
             now_ms,
+            outcome,
+            took_part,
+            refused_before(peer, key, partition, now_ms),
         )
         if isinstance(info, ProduceRow):
-            rows.append(self._refused(partition, entry.records, info))
-            return
-        rows.append(appended_row(partition, info))
+            return final_refusal(context.services, peer, context.client_id, key, partition, records, info)
+        if peer.refused is not None:
+            note_stored(peer, key, partition.index, info.batch)
         if request.acks and not partition.is_persisted(info.answer_after):
             pending = self._pending
             if pending is None:
                 pending = self._pending = PendingAnswer(context, self._topics, request.timeout_ms)
-            pending.wait(rows, len(rows) - 1, partition, info.answer_after)
-
-    def _refused(self, partition: Partition, records: memoryview | None, row: ProduceRow) -> ProduceRow:
-        context = self._context
-        return final_refusal(context.services, context.peer.name, context.client_id, partition, records, row)
+            pending.wait(rows, position, partition, info)
+        return appended_row(partition, info)
 
     def _append_verified(self, batch: LateBatch, took_part: TookPart) -> None:
         """Append a batch whose coordinator has answered, or leave it to the threads that recompress."""
@@ -301,29 +318,23 @@ class _Appending:
 
     def _append_late(self, batch: LateBatch, outcome: Outcome | None = None) -> None:
         """Append a batch that waited, also amid a stop, unless its topic was deleted or another gateway leads the partition now."""
-        context, request, partition = self._context, self._request, batch.partition
+        context, partition = self._context, batch.partition
         topic = context.services.partitions.by_key.get(batch.key)
         if topic is not batch.topic or batch.topic.peek(partition.index) is not partition:
             code = missing(batch.key, topic if topic is batch.topic else None, partition.index)
+            self._refusals.note(batch.key, partition.index, batch.entry.records, code)
             batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
             return
-        info = append_batch(
-            context.services,
-            context.api_version,
+        batch.rows[batch.position] = self._store(
+            batch.rows,
+            batch.position,
+            batch.key,
             partition,
             batch.entry.records,
-            request.transactional_id,
             context.node.clock.now_ms(),
             outcome,
             batch.took_part,
         )
-        if isinstance(info, ProduceRow):
-            batch.rows[batch.position] = self._refused(partition, batch.entry.records, info)
-            return
-        batch.rows[batch.position] = appended_row(partition, info)
-        if request.acks and not partition.is_persisted(info.answer_after):
-            self._pending = self._pending or PendingAnswer(context, self._topics, request.timeout_ms)
-            self._pending.wait(batch.rows, batch.position, partition, info.answer_after)
 
     def _answer_late(self) -> Answer | Deferred | None:
         """Return the future of an answer that must wait for a coordinator, or for recompression. Without room for that, refuse the batches."""
@@ -339,24 +350,10 @@ class _Appending:
             deferred = Recompression(self._context, late, self._append_late, self.answer).begin()
         if deferred is not None:
             return deferred
-        max_refused = self._context.node.config.int("seqgate.backlog.refused.producers.max")
-        now_ms = self._context.node.clock.now_ms()
         for batch in late:
-            refused_now(batch.partition, max_refused, batch.entry.records, now_ms)
+            self._refusals.note(batch.key, batch.partition.index, batch.entry.records, REFUSED)
             batch.rows[batch.position] = ProduceRow(batch.partition.index, REFUSED, -1, -1, -1, _NO_ROOM)
         return self.answer()
-
-    def _refuse(
-        self, rows: list[ProduceRow], topic: TopicPartitions, entry: PartitionRecords, now_ms: int
-    ) -> None:
-        """Refuse a batch without opening its partition, and every later batch of its producer until this one is sent again."""
-        max_refused = self._context.node.config.int("seqgate.backlog.refused.producers.max")
-        partition = topic.peek(entry.partition)
-        if partition is None:
-            refused_unopened(topic, entry.partition, max_refused, entry.records, now_ms)
-        else:
-            refused_now(partition, max_refused, entry.records, now_ms)
-        rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
 
     def answer(self) -> Answer | Deferred | None:
         """Return the answer once all steps are done. Raises CloseConnection."""

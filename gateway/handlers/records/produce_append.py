@@ -12,31 +12,22 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
-from gateway.handlers.answering.api import CloseConnection
+from gateway.handlers.answering.api import CloseConnection, Peer
 from gateway.handlers.records.pending_answer import Topics
 from gateway.handlers.records.produce_door import check_one_batch
 from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
-from gateway.handlers.records.produce_quota import REFUSED, gates_refusal, refused_now
+from gateway.handlers.records.produce_order import Key, Refusals
+from gateway.handlers.records.produce_quota import REFUSED, gate_refusal
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRow
+from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.coordinators.transactions_elsewhere import TookPart
 from gateway.runtime.operations.operations import Unavailable
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.partitions.recompressor import Outcome
-from log import (
-    Appended,
-    DelayedLimitReached,
-    InvalidRecord,
-    InvalidTimestamp,
-    LogError,
-    MalformedBatch,
-    NameLimitReached,
-    NamesNotReady,
-    NameUndecided,
-    StorageFailed,
-    measures,
-)
+from log import Appended, InvalidRecord, InvalidTimestamp, LogError, MalformedBatch, measures
 from log.format.record_batch import HEADER_BYTES, parse_header
+from seq_validator import RefusedBefore
 
 logger = logging.getLogger(__name__)
 
@@ -71,10 +62,6 @@ INVALID_PRODUCER_EPOCH = int(ErrorCode.invalid_producer_epoch)
 """The error is found before the append for transactional batches only (UnifiedLog.maybeStartTransactionVerification).
 """
 SEQUENCE_REFUSALS = frozenset((int(ErrorCode.out_of_order_sequence_number), INVALID_PRODUCER_EPOCH))
-_REFUSED_FOR_NOW: Final = (DelayedLimitReached, NameLimitReached, NamesNotReady, NameUndecided, StorageFailed)
-"""Errors after which the producer sends the batch again; its later batches must not be appended before it."""
-_TRANSACTION_BUSY: Final = (ErrorCode.not_enough_replicas, ErrorCode.concurrent_transactions)
-"""The same, where the transaction can't be written to now."""
 
 
 def appended_row(partition: Partition, info: Appended) -> ProduceRow:
@@ -90,34 +77,36 @@ def append_batch(
     now_ms: int,
     outcome: Outcome | None = None,
     took_part: TookPart | None = None,
+    before: RefusedBefore | None = None,
 ) -> Appended | ProduceRow:
     """Append the batch of one partition; return its offsets, or the row that refuses it.
 
     `records` are checked as they were sent. After recompression, `outcome` is appended in their place, or refuses them as the
-    log would. `took_part` is the answer of the gateway that coordinates the transaction, where that is another one.
+    log would. `took_part` is the answer of the gateway that coordinates the transaction, where that is another one. `before` has
+    the earlier refusals of the connection.
     """
     if records is None:
         return refused_row(partition, int(ErrorCode.invalid_record), "no records", appended=False)
     attributes = records[ATTRIBUTES_POSITION] if len(records) > ATTRIBUTES_POSITION else 0
     begins_at_zero = False
     gate = partition.gate
-    if gate is not None or partition.delayed_gate is not None or services.disk_room.is_short:
-        row = _refuse_for_room(services, partition, records, now_ms)
+    if gate is not None or services.disk_room.is_short:
+        row = _refuse_for_room(services, partition, gate, records, now_ms)
         if row is not None:
             return row
     if attributes & SPECIAL_BITS:
-        row = _refuse_by_codec(api_version, partition, attributes)
-        if row is None and attributes & TRANSACTIONAL_BIT:
-            row = _take_part(services, api_version, partition, records, transactional_id, now_ms, took_part)
-            begins_at_zero = api_version >= FIRST_PRODUCE_THAT_ADDS
+        row = _refuse_special(
+            services, api_version, partition, records, attributes, transactional_id, took_part
+        )
         if row is not None:
             return row
+        begins_at_zero = bool(attributes & TRANSACTIONAL_BIT) and api_version >= FIRST_PRODUCE_THAT_ADDS
     try:
         if outcome is not None:
             records = _recompressed(outcome)
-        info = services.append(partition, records, now_ms, begins_at_zero=begins_at_zero)
+        info = services.append(partition, records, now_ms, begins_at_zero=begins_at_zero, before=before)
     except LogError as error:
-        return _row_of_error(services, partition, records, attributes, now_ms, error)
+        return _row_of_error(services, partition, attributes, error)
     if info.is_duplicate:
         # batches that the log drops by their producer names have no offsets; the log counts them itself
         if info.has_offsets:
@@ -142,22 +131,12 @@ def _recompressed(outcome: Outcome) -> memoryview:
 
 
 def _row_of_error(
-    services: ProduceServices,
-    partition: Partition,
-    records: memoryview,
-    attributes: int,
-    now_ms: int,
-    error: LogError,
+    services: ProduceServices, partition: Partition, attributes: int, error: LogError
 ) -> ProduceRow:
-    """Return the row of a batch that the log has refused; count the refusal.
-
-    After a temporary refusal remember the producer, because its later batches must not be appended before this one.
-    """
+    """Return the row of a batch that the log has refused; count the refusal."""
     code = error.kafka_error_code
     if code in SEQUENCE_REFUSALS:
         services.counters.rejections += 1
-    if isinstance(error, _REFUSED_FOR_NOW):
-        _remember_refused(services, partition, records, now_ms)
     is_verified_first = attributes & TRANSACTIONAL_BIT and code == INVALID_PRODUCER_EPOCH
     appended = not (
         is_verified_first or code in REFUSALS_BEFORE_THE_APPEND or isinstance(error, MalformedBatch)
@@ -172,12 +151,16 @@ def _record_errors(error: LogError) -> tuple[tuple[int, str], ...]:
 
 
 def _refuse_for_room(
-    services: ProduceServices, partition: Partition, records: memoryview, now_ms: int
+    services: ProduceServices,
+    partition: Partition,
+    gate: ProduceGate | None,
+    records: memoryview,
+    now_ms: int,
 ) -> ProduceRow | None:
     """Return the row of a batch that quota, disk space or a slow bucket refuses at present; None if the batch may be appended. A
     duplicate is answered as always.
     """
-    reason = gates_refusal(partition, records, now_ms)
+    reason = None if gate is None else gate_refusal(partition, gate, records, now_ms)
     if reason is not None:
         return refused_row(partition, REFUSED, reason, appended=False)
     if not services.disk_room.is_short or len(records) < HEADER_BYTES:
@@ -186,25 +169,31 @@ def _refuse_for_room(
         return None
     room = services.disk_room
     room.refused_batches += 1
-    _remember_refused(services, partition, records, now_ms)
     if room.is_disk_short:
         message = f"the disk has less than {room.min_free_bytes} bytes free (seqgate.log.min.free.bytes)"
         return refused_row(partition, STORAGE_ERROR, message, appended=False)
     return refused_row(partition, REFUSED, _BUCKET_BEHIND, appended=False)
 
 
-def _remember_refused(
-    services: ProduceServices, partition: Partition, records: memoryview, now_ms: int
-) -> None:
-    max_refused = services.node.config.int("seqgate.backlog.refused.producers.max")
-    refused_now(partition, max_refused, records, now_ms)
-
-
-def _refuse_by_codec(api_version: int, partition: Partition, attributes: int) -> ProduceRow | None:
+def _refuse_special(
+    services: ProduceServices,
+    api_version: int,
+    partition: Partition,
+    records: memoryview,
+    attributes: int,
+    transactional_id: str | None,
+    took_part: TookPart | None,
+) -> ProduceRow | None:
+    """Return the row of a batch that its codec or its transaction refuses; add the partition to the transaction otherwise."""
+    is_transactional = attributes & TRANSACTIONAL_BIT
+    if is_transactional and transactional_id is None:
+        code = ErrorCode.transactional_id_authorization_failed
+        return refused_row(partition, int(code), _NO_TRANSACTIONAL_ID, appended=False)
     if attributes & CODEC_BITS == ZSTD and api_version < FIRST_ZSTD_VERSION:
         message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{api_version}"
-        code = ErrorCode.unsupported_compression_type
-        return refused_row(partition, int(code), message, appended=False)
+        return refused_row(partition, int(ErrorCode.unsupported_compression_type), message, appended=False)
+    if is_transactional and transactional_id is not None:
+        return _take_part(services, api_version, partition, records, transactional_id, took_part)
     return None
 
 
@@ -213,20 +202,15 @@ def _take_part(
     api_version: int,
     partition: Partition,
     records: memoryview,
-    transactional_id: str | None,
-    now_ms: int,
+    transactional_id: str,
     took_part: TookPart | None,
 ) -> ProduceRow | None:
-    """Add the partition to the batch's transaction; return the refusing row if that fails.
-
-    If the producer sends the batch again, its later batches must not be appended before this one.
-    """
-    if transactional_id is None:
-        code = ErrorCode.transactional_id_authorization_failed
-        return refused_row(partition, int(code), _NO_TRANSACTIONAL_ID, appended=False)
+    """Add the partition to the batch's transaction; return the refusing row if that fails."""
     if len(records) < HEADER_BYTES or partition.log.offline:
         return None  # The log refuses this batch later, so the transaction is not asked.
     producer = Producer(*_PRODUCER.unpack_from(records, PRODUCER_POSITION))
+    if producer.producer_id < 0:
+        return None  # Without a producer the batch is in no transaction (ProducerStateManager knows nothing of it).
     row = _refuse_before_taking_part(services, partition, records, producer)
     if row is not None:
         return row
@@ -236,8 +220,6 @@ def _take_part(
         _check_transaction(services, api_version, partition, producer, transactional_id, took_part)
     except (TransactionRefused, Unavailable) as error:
         code = produce_error_code(error, api_version)
-        if code in _TRANSACTION_BUSY:
-            _remember_refused(services, partition, records, now_ms)
         message = f"the transaction of {transactional_id} can't be written to: {error}"
         return refused_row(partition, int(code), message, appended=False)
     return None
@@ -295,13 +277,14 @@ def refused_row(partition: Partition, code: int, message: str, *, appended: bool
 
 def final_refusal(
     services: ProduceServices,
-    peer_name: str,
+    peer: Peer,
     client_id: str,
+    key: Key,
     partition: Partition,
     records: memoryview | None,
     row: ProduceRow,
 ) -> ProduceRow:
-    """Return the row that answers a batch which was refused; note and log why it was.
+    """Return the row that answers a batch which was refused; note and log why it was. `key` names the topic in the request.
 
     Another gateway that may lead the partition by now may know better: it may know a newer producer epoch, or earlier batches. So the
     client must ask for the leader.
@@ -309,6 +292,7 @@ def final_refusal(
     if services.partitions.may_be_led_elsewhere:
         message = "another gateway may lead the partition by now"
         row = refused_row(partition, int(ErrorCode.not_leader_or_follower), message, appended=False)
+    Refusals(services.refusals, peer, client_id).note(key, partition.index, records, row.error_code)
     services.counters.verdicts.refusal(
         partition.topic,
         partition.index,
@@ -320,7 +304,7 @@ def final_refusal(
     )
     logger.info(
         "refused a batch of %s (client %r) for %s-%d with %s: %s",
-        peer_name,
+        peer.name,
         client_id,
         partition.topic,
         partition.index,

@@ -17,11 +17,12 @@ from kio.schema.errors import ErrorCode
 from gateway.protocol.produce_codec import ProduceRequest
 from log import CorruptRecord
 from log.format.batch_validation import check_frame, is_transactional_frame
-from log.format.record_batch import LOG_OVERHEAD_BYTES, MAGIC
+from log.format.record_batch import LOG_OVERHEAD_BYTES, MAGIC, TRANSACTIONAL_FLAG
 
 _BATCH_LENGTH: Final = Struct(">i")
 _LENGTH_AT: Final = 8
 _MAGIC_AT: Final = 16
+_ATTRIBUTES_AT: Final = 22
 
 
 def refusal_of_all(
@@ -42,6 +43,17 @@ def refusal_of_all(
             if is_transactional:
                 return _refusal_of_id(request.transactional_id, entry.partition, may_write_as)
     return None
+
+
+def lacks_transactional_id(request: ProduceRequest) -> bool:
+    """Return whether a request without a transactional id seems to carry a transactional batch, so that `refusal_of_all` must look."""
+    return request.transactional_id is None and any(
+        entry.records is not None
+        and len(entry.records) > _ATTRIBUTES_AT
+        and entry.records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG
+        for _, entries in request.topics
+        for entry in entries
+    )
 
 
 def _refusal_of_id(

@@ -20,6 +20,7 @@ from gateway.handlers.records.produce_append import (
     close_on_error,
     final_refusal,
 )
+from gateway.handlers.records.produce_order import Refusals
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow, encode_produce_response
@@ -45,7 +46,16 @@ _VALID_ACKS: Final = frozenset((-1, 0, 1))
 class _Target:
     """The partition that the requests of one prefix go to, and the constant parts of their answer."""
 
-    __slots__ = ("_api_version", "_encode", "acks", "client_id", "key", "partition", "timeout_ms")
+    __slots__ = (
+        "_api_version",
+        "_encode",
+        "_refusals",
+        "acks",
+        "client_id",
+        "key",
+        "partition",
+        "timeout_ms",
+    )
 
     def __init__(
         self,
@@ -59,28 +69,40 @@ class _Target:
         self.partition = partition
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
+        self._refusals = context.services.refusals
         self._api_version = context.api_version
         self._encode = RepeatedAnswer(context.api_version, key, partition.index).encode
 
     def confirm(self, correlation_id: int, info: Appended) -> Answer:
         """Return the answer to a batch that was appended."""
-        base_offset, _, log_append_time_ms, log_start_offset, _, _ = info
+        base_offset, _, log_append_time_ms, log_start_offset, _, _, _ = info
         return self._encode(correlation_id, base_offset, log_append_time_ms, log_start_offset)
 
     def refuse(self, correlation_id: int, row: ProduceRow) -> Answer:
         """Return the answer to a batch that was refused."""
         return encode_produce_response(self._api_version, correlation_id, [(self.key, [row])])
 
-    def answer(self, deferred: Deferred, correlation_id: int, info: Appended, persisted: bool) -> None:
+    def answer(
+        self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended, persisted: bool
+    ) -> None:
         """Answer a batch that was appended, after its flush."""
         if persisted:
             deferred.resolve(self.confirm(correlation_id, info))
         else:
-            deferred.resolve(self.refuse(correlation_id, unflushed_row(self.partition.index)))
+            self._refuse_appended(deferred, peer, correlation_id, info, unflushed_row(self.partition.index))
 
-    def expire(self, deferred: Deferred, correlation_id: int) -> None:
+    def expire(self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended) -> None:
         """Answer a batch that was appended, and is not durable after the request's time."""
-        deferred.resolve(self.refuse(correlation_id, expired_row(self.partition.index)))
+        self._refuse_appended(deferred, peer, correlation_id, info, expired_row(self.partition.index))
+
+    def _refuse_appended(
+        self, deferred: Deferred, peer: Peer, correlation_id: int, info: Appended, row: ProduceRow
+    ) -> None:
+        """Refuse an appended batch. The log may lose it when it is reopened, so later batches must not be stored before it."""
+        if info.batch is not None:
+            refusals = Refusals(self._refusals, peer, self.client_id)
+            refusals.note_batch(self.key, self.partition.index, info.batch, row.error_code)
+        deferred.resolve(self.refuse(correlation_id, row))
 
 
 class ProduceRepeats:
@@ -113,6 +135,8 @@ class ProduceRepeats:
         records = records_of(frame, end, api_version)
         if partition.closed or records is None or partition.gate is not None:
             return NOT_REPEATED
+        if peer.refused is not None or partition.strict_until_ms:
+            return NOT_REPEATED  # the order behind a refused batch is kept where requests are decoded
         access = self._node.access
         if access.is_on and not access.allows(
             peer.principal, peer.peer_host, Operation.WRITE, ResourceType.TOPIC, partition.topic
@@ -128,7 +152,7 @@ class ProduceRepeats:
         acks = target.acks
         info = append_batch(self._services, api_version, partition, records, None, self._clock.now_ms())
         if isinstance(info, ProduceRow):
-            info = final_refusal(self._services, peer.name, target.client_id, partition, records, info)
+            info = final_refusal(self._services, peer, target.client_id, target.key, partition, records, info)
             if not acks:
                 close_on_error([(target.key, [info])])
             return target.refuse(correlation_id, info)
@@ -136,10 +160,10 @@ class ProduceRepeats:
             return None
         if not partition.is_persisted(info.answer_after):
             deferred = Deferred()
-            decided: Callable[[bool], None] = partial(target.answer, deferred, correlation_id, info)
+            decided: Callable[[bool], None] = partial(target.answer, deferred, peer, correlation_id, info)
             waits = self._services.waits
             if waits is not None:
-                expired = partial(target.expire, deferred, correlation_id)
+                expired = partial(target.expire, deferred, peer, correlation_id, info)
                 decided = waits.limited(target.timeout_ms, decided, expired)
             partition.when_decided(info.answer_after, decided)
             return deferred

@@ -18,7 +18,6 @@ from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest
 from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.partitions.partition import Partition
-from gateway.runtime.partitions.registry import TopicPartitions
 from log import measures
 from log.format.record_batch import HEADER_BYTES, parse_header
 
@@ -28,63 +27,13 @@ REFUSED: Final = int(ErrorCode.not_enough_replicas)
 Begin = Callable[[RequestContext[ProduceServices], ProduceRequest], Answer | Deferred | None]
 
 
-def gates_refusal(partition: Partition, records: memoryview, now_ms: int) -> str | None:
+def gate_refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_ms: int) -> str | None:
     """Return why a batch must not be appended now; None if it may be. A duplicate is answered as always."""
-    for gate in (partition.gate, partition.delayed_gate):
-        reason = None if gate is None else _refusal(partition, gate, records, now_ms)
-        if reason is not None:
-            return reason
-    if partition.delayed_gate is not None and partition.delayed_gate.lets_all_pass:
-        partition.delayed_gate = None
-    return None
-
-
-def _refusal(partition: Partition, gate: ProduceGate, records: memoryview, now_ms: int) -> str | None:
-    if gate.lets_all_pass or len(records) < HEADER_BYTES:
+    if not gate.is_closed or len(records) < HEADER_BYTES:
         return None
-    batch = parse_header(records)
-    known = partition.log.producers.get(batch.producer_id)
-    if known is not None:
-        gate.note_stored(batch.producer_id, known.producer_epoch, known.last_sequence)
-    if measures.is_repeated(partition.log, batch, now_ms):
+    if measures.is_repeated(partition.log, parse_header(records), now_ms):
         return None
-    must_be_first = gate.is_strict(now_ms) and known is None
-    return gate.refusal(
-        batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms, must_be_first=must_be_first
-    )
-
-
-def refused_now(partition: Partition, max_refused: int, records: memoryview | None, now_ms: int) -> None:
-    """Note that a batch was refused for now: by the log, for want of room, or because its transaction can't be written to.
-
-    Later batches of its producer must not be appended before it.
-    """
-    if records is None or len(records) < HEADER_BYTES:
-        return
-    if partition.delayed_gate is None:
-        partition.delayed_gate = ProduceGate(max_refused)
-    _remember(partition.delayed_gate, records, now_ms)
-
-
-def refused_unopened(
-    topic: TopicPartitions, index: int, max_refused: int, records: memoryview | None, now_ms: int
-) -> None:
-    """Note that a partition could not be opened for a batch.
-
-    Once it opens, later batches of the producer must not be appended first. Where another gateway leads the partition, that one decides.
-    """
-    if records is None or len(records) < HEADER_BYTES:
-        return
-    if topic.refusal(index) is not None and not topic.is_awaited(index):
-        return
-    if index not in topic.gates:
-        topic.gates[index] = ProduceGate(max_refused)
-    _remember(topic.gates[index], records, now_ms)
-
-
-def _remember(gate: ProduceGate, records: memoryview, now_ms: int) -> None:
-    batch = parse_header(records)
-    gate.remember_refusal(batch.producer_id, batch.producer_epoch, batch.base_sequence, now_ms)
+    return gate.refuse()
 
 
 def hold(context: RequestContext[ProduceServices], request: ProduceRequest, begin: Begin) -> Deferred | None:

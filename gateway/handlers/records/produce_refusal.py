@@ -10,6 +10,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering.api import Answer, CloseConnection, RequestContext
 from gateway.handlers.records.pending_answer import TopicRows, Topics
 from gateway.handlers.records.produce_answer import produce_frame
+from gateway.handlers.records.produce_order import Refusals
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow
 from gateway.runtime.partitions.registry import TopicPartitions
@@ -48,6 +49,10 @@ def refuse_all(
         (key, [ProduceRow(entry.partition, int(error), -1, -1, -1, message) for entry in entries])
         for key, entries in request.topics
     ]
+    refusals = Refusals(context.services.refusals, context.peer, context.client_id)
+    for key, entries in request.topics:
+        for entry in entries:
+            refusals.note(key, entry.partition, entry.records, int(error))
     topics += refused
     return produce_frame(context, topics)
 

@@ -15,6 +15,7 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering.api import Answer, Deferred, RequestContext
 from gateway.handlers.records.pending_answer import Topics
 from gateway.handlers.records.produce_later import failing
+from gateway.handlers.records.produce_order import Refusals
 from gateway.handlers.records.produce_quota import copied
 from gateway.handlers.records.produce_services import ProduceServices
 from gateway.protocol.produce_codec import ProduceRequest, ProduceRow
@@ -36,7 +37,7 @@ def split_by_right(
     """Return the request with the topics that the client may write to, and the rows of the other topics."""
     keys = {topic.key for topic in request.topics}
     errors = {key: error for key in keys if (error := _error(context, key))}
-    return _split(request, errors)
+    return _split(context, request, errors)
 
 
 def split_in_slices(
@@ -55,7 +56,7 @@ def split_in_slices(
             with failing(context, deferred):
                 keys = {topic.key for topic in kept.topics}
                 errors = {key: error async for key in in_slices(keys) if (error := _error(context, key))}
-                deferred.follow(go_on(context, *_split(kept, errors)))
+                deferred.follow(go_on(context, *_split(context, kept, errors)))
         finally:
             room.release_kept(kept_bytes)
 
@@ -75,14 +76,19 @@ def _error(context: RequestContext[ProduceServices], key: str | bytes) -> int:
     return 0 if context.may_topic(Operation.WRITE, topic.name) else _DENIED
 
 
-def _split(request: ProduceRequest, errors: Mapping[str | bytes, int]) -> tuple[ProduceRequest, Topics]:
+def _split(
+    context: RequestContext[ProduceServices], request: ProduceRequest, errors: Mapping[str | bytes, int]
+) -> tuple[ProduceRequest, Topics]:
     if not errors:
         return request, []
+    refusals = Refusals(context.services.refusals, context.peer, context.client_id)
     refused: dict[str | bytes, dict[int, ProduceRow]] = {}
     for key, entries in request.topics:
         if key in errors:
             rows = refused.setdefault(key, {})
-            rows.update((entry.partition, _row(entry.partition, errors[key])) for entry in entries)
+            for entry in entries:
+                refusals.note(key, entry.partition, entry.records, errors[key])
+                rows[entry.partition] = _row(entry.partition, errors[key])
     allowed = [topic for topic in request.topics if topic.key not in errors]
     return request._replace(topics=allowed), [(key, list(rows.values())) for key, rows in refused.items()]
 

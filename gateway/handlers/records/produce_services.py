@@ -16,6 +16,7 @@ from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import BatchCounters, NodeServices, Services
 from gateway.runtime.upkeep.disk_room import DiskRoom
 from log import Appended
+from seq_validator import RefusalLimit
 
 
 @dataclass(slots=True)
@@ -32,6 +33,8 @@ class ProduceServices:
     recompressor: Recompressor
     waits: ProduceWaits | None
     """The limit of the wait for a bucket; None where records go to a local disk."""
+    refusals: RefusalLimit
+    """The refused batches that all connections remember."""
     append: Callable[..., Appended]
     """`Partition.append`, or now and then the same with a look at the clock."""
 
@@ -49,6 +52,7 @@ class ProduceServices:
             disk_room=services.upkeep.disk_room,
             recompressor=services.partitions.recompressor,
             waits=ProduceWaits(services.node.loop) if services.partitions.flusher.unwritten else None,
+            refusals=services.partitions.refusals,
             append=Partition.append,
         )
         if times is not None:

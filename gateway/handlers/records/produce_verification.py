@@ -58,6 +58,8 @@ def must_ask(
     if not records[_ATTRIBUTES_POSITION] & _TRANSACTIONAL_BIT:
         return False
     producer = producer_of(records)
+    if producer.producer_id < 0:
+        return False
     if not needs_answer(services, partition, producer, context.api_version):
         return False
     known = partition.log.producers.get(producer.producer_id)

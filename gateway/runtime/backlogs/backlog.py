@@ -168,7 +168,7 @@ class Backlog:
             partition.gate = None
             self._gated.pop(partition, None)
         elif partition.gate is None:
-            partition.gate = ProduceGate(self._config.int("seqgate.backlog.refused.producers.max"))
+            partition.gate = ProduceGate()
             self._gated[partition] = None
         return partition.gate
 

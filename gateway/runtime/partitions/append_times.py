@@ -10,6 +10,7 @@ from collections.abc import Callable
 from gateway.durations import Durations
 from gateway.runtime.partitions.partition import Partition
 from log import Appended
+from seq_validator import RefusedBefore
 
 Append = Callable[..., Appended]
 
@@ -32,12 +33,18 @@ class AppendTimes:
             append_with(self._append)
 
     def _append(
-        self, partition: Partition, records: memoryview, now_ms: int, *, begins_at_zero: bool = False
+        self,
+        partition: Partition,
+        records: memoryview,
+        now_ms: int,
+        *,
+        begins_at_zero: bool = False,
+        before: RefusedBefore | None = None,
     ) -> Appended:
         """Append one batch as `Partition.append` does, and time it. Raises the same errors."""
         for append_with in self._followed:
             append_with(Partition.append)
         begun_s = self._seconds()
-        info = partition.append(records, now_ms, begins_at_zero=begins_at_zero)
+        info = partition.append(records, now_ms, begins_at_zero=begins_at_zero, before=before)
         self.durations.add(self._seconds() - begun_s)
         return info

@@ -8,6 +8,7 @@ import asyncio
 import uuid
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 from kio.schema.errors import ErrorCode
 
@@ -17,7 +18,12 @@ from gateway.runtime.partitions.waiting import Waiting
 from log import Appended, FlushTicket, LogError, PartitionLog, StorageFailed
 from log.format.compression import Compression
 from log.markers import end_marker
+from seq_validator import RefusedBefore
 
+STRICT_MS: Final = 30_000
+"""Time (ms) for which a partition is strict (`Partition.strict_until_ms`) after a gateway of a cluster has begun to lead it. Clients
+send a refused batch again within seconds.
+"""
 FLUSH_NEVER = 2**63 - 1
 """`flush.messages` of Kafka's page-cache behaviour: an append counts as persisted once it is written."""
 
@@ -43,7 +49,6 @@ class Partition:
         "_watchers",
         "closed",
         "compression",
-        "delayed_gate",
         "fetched_bytes",
         "flush_messages",
         "flush_ms",
@@ -52,6 +57,7 @@ class Partition:
         "is_handed_over",
         "leader_epoch",
         "log",
+        "strict_until_ms",
         "topic",
         "topic_id",
     )
@@ -76,10 +82,8 @@ class Partition:
         """The codec in which batches are stored; None stores each batch as it was sent."""
         self.gate: ProduceGate | None = None
         """The gate that producers must pass in a topic with a backlog quota."""
-        self.delayed_gate: ProduceGate | None = None
-        """The gate that producers must pass after batches were refused for other reasons than a quota, and in a cluster after the partition was
-        opened.
-        """
+        self.strict_until_ms = 0
+        """Until when a batch that is not the first of an unknown producer must come twice; 0 if it need not."""
         self._records_before = log.log_end_offset + log.segments.cut_records
         """The records that were appended before the partition was opened."""
         self._bytes_before = log.segments.appended_bytes
@@ -118,6 +122,7 @@ class Partition:
         *,
         is_client: bool = True,
         begins_at_zero: bool = False,
+        before: RefusedBefore | None = None,
     ) -> Appended:
         """Append one batch with `PartitionLog.append`, and start its flush. Raises LogError, HandedOver."""
         if self.is_handed_over:
@@ -130,6 +135,7 @@ class Partition:
                 leader_epoch=self.leader_epoch,
                 is_client=is_client,
                 begins_at_zero=begins_at_zero,
+                before=before,
             )
         except StorageFailed:
             self._tell_watchers()  # Wake the fetches that wait for records.

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from kio.schema.errors import ErrorCode
 
-from gateway.quota.produce_gate import ProduceGate
 from gateway.runtime.loop.slices import each_in_slices
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from log import LogError, PartitionLog
@@ -36,39 +35,34 @@ class PartitionSource(Protocol):
         """Whether this node leads the partition, and does not have its records yet."""
 
 
-FirstGate = Callable[[ProduceGate | None], ProduceGate | None]
-#: Returns the gate with which a partition opens; takes the one that has refused batches before, if any has.
+StrictUntil = Callable[[], int]
+#: Returns the time (ms) until which a partition that opens now is strict (`Partition.strict_until_ms`).
 
 
 class TopicPartitions:
     """The partitions of one topic, dense by index. Each is opened by the first request for it."""
 
     __slots__ = (
-        "_first_gate",
         "_partitions",
         "_source",
+        "_strict_until",
         "failed",
-        "gates",
         "name",
         "topic_id",
         "topic_id_bytes",
     )
 
     def __init__(
-        self, name: str, topic_id: uuid.UUID, source: PartitionSource, first_gate: FirstGate
+        self, name: str, topic_id: uuid.UUID, source: PartitionSource, strict_until: StrictUntil
     ) -> None:
         self.name = name
         self.topic_id = topic_id
         self.topic_id_bytes = topic_id.bytes
         self._source = source
-        self._first_gate = first_gate
+        self._strict_until = strict_until
         self._partitions: list[Partition | None] = []
         self.failed: set[int] = set()
         """Indexes of the partitions that could not be opened at the last attempt."""
-        self.gates: dict[int, ProduceGate] = {}
-        """The gates of partitions that could not be opened yet and have refused batches. A partition gets its gate when
-        it opens.
-        """
 
     @property
     def count(self) -> int:
@@ -115,7 +109,6 @@ class TopicPartitions:
         """Return the partition if it is open, and forget it: the next request opens it again if this node leads it then."""
         partition = self.peek(index)
         self.failed.discard(index)
-        self.gates.pop(index, None)
         if partition is not None:
             self._partitions[index] = None
         return partition
@@ -144,7 +137,7 @@ class TopicPartitions:
             self.failed.add(index)
         else:
             self.failed.discard(index)
-            partition.delayed_gate = self._first_gate(self.gates.pop(index, None))
+            partition.strict_until_ms = self._strict_until()
             self._partitions[index] = partition
         return partition
 
@@ -161,7 +154,7 @@ class Partitions:
         """The open partitions that have a `flush.ms`."""
         self.lease: Lease | None = None
         """The lease of this gateway; None where no other gateway can take its partitions over."""
-        self.first_gate: FirstGate = lambda kept: kept
+        self.strict_until: StrictUntil = lambda: 0
         self.opened_count = 0
         """The number of partitions opened since the start, closed ones included."""
         self.closed_count = 0
@@ -217,14 +210,14 @@ class Partitions:
         """Serve the first `count` partitions of a topic, which may already be registered with fewer."""
         topic = self.by_name.get(name)
         if topic is None:
-            topic = TopicPartitions(name, topic_id, source, self._gate_of_opened)
+            topic = TopicPartitions(name, topic_id, source, self._strict_from_now)
             self.by_name[name] = topic
             self.by_id[topic_id] = topic
             self.by_key[name] = self.by_key[topic.topic_id_bytes] = topic
         topic.grow(count)
 
-    def _gate_of_opened(self, kept: ProduceGate | None) -> ProduceGate | None:
-        return self.first_gate(kept)
+    def _strict_from_now(self) -> int:
+        return self.strict_until()
 
     def remove_topic(self, name: str) -> TopicPartitions | None:
         topic = self.by_name.pop(name, None)

@@ -27,6 +27,7 @@ from gateway.runtime.topics.follow_settings import put_limits
 from gateway.runtime.topics.metadata_journal import MetadataJournal
 from gateway.runtime.topics.metadata_log import MetadataLog, open_metadata_log
 from log import CachedDurability, Durability, LocalDurability, LogDirectory, PartitionLog, Storage
+from seq_validator import RefusedBatches
 
 R = TypeVar("R")
 NOW_MS = 1_700_000_000_000
@@ -62,6 +63,7 @@ class FakePeer:
     number = 1
 
     def __init__(self) -> None:
+        self.refused: RefusedBatches | None = None
         self.callbacks: dict[Hashable, Callable[[], None]] = {}
         self.muted_ms: list[int] = []
         """The times for which the connection was muted."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import Any
 
 from tests.compat.differential.peer import Peer, produce_request
 from tests.compat.differential.scenario import scenario, scenario_for_each
-from tests.support.batches import Batch, records
+from tests.support.batches import Batch, Record, records
 
 LAST_SEQUENCE = 2**31 - 1
 PRODUCER = 60_000
+NOW_MS = int(time.time() * 1000)
 
 # (producer id, producer epoch, base sequence, number of records), one Produce each.
 Sent = tuple[int, int, int, int]
@@ -128,6 +130,26 @@ def in_flight_behind_a_gap(peer: Peer) -> None:
     topic = peer.topic()
     batches = [Batch(records(1)).of(P, 0, sequence) for sequence in (0, 2, 3, 1, 2, 3)]
     peer.pipelined([("produce", 9, produce_request(topic, batch)) for batch in batches])
+    peer.offsets(topic, -1)
+
+
+FIRST_REFUSED: dict[str, tuple[dict[str, str], Batch]] = {
+    "too large": ({"max.message.bytes": "400"}, Batch(records(20)).of(P, 0, 0)),
+    "a wrong checksum": ({}, replace(Batch(records(20)), crc=1).of(P, 0, 0)),
+    "a timestamp": ({"message.timestamp.before.max.ms": "36000000"}, Batch(records(20)).of(P, 0, 0)),
+    "no key": ({"cleanup.policy": "compact"}, Batch([Record(key=None)] * 20).of(P, 0, 0)),
+}
+
+
+@scenario_for_each(FIRST_REFUSED)
+def behind_a_refused_first_batch(peer: Peer, case: tuple[dict[str, str], Batch]) -> None:
+    """Send two requests at once, of which the first is refused; then the first batch again, in two parts, and the second."""
+    configs, refused = case
+    topic = peer.topic(configs=configs)
+    keyed = Batch([Record(key=b"k", value=b"v")] * 10, base_timestamp=NOW_MS)
+    later, first, second = (keyed.of(P, 0, sequence) for sequence in (20, 0, 10))
+    sent = [refused, later, first, second, later]
+    peer.pipelined([("produce", 8, produce_request(topic, batch)) for batch in sent])
     peer.offsets(topic, -1)
 
 

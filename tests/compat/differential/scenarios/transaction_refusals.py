@@ -178,6 +178,19 @@ def without_a_transactional_id(peer: Peer, case: tuple[int, int]) -> None:
         peer.offsets(topic, -1, partition=index)
 
 
+@scenario_for_each((3, 6, 9, 12))
+def alone_without_a_transactional_id(peer: Peer, version: int) -> None:
+    """A transactional batch that is alone in its request: it is refused before its topic, partition and codec are looked at."""
+    topic = peer.topic()
+    producer = TransactionalProducer(peer)
+    producer.init()
+    batch = producer.batch(topic)
+    for partition, sent in ((0, batch), (5, batch), (0, replace(batch, codec="zstd"))):
+        peer.produce(topic, {partition: sent}, version=version)
+    peer.produce(replace(topic, name=peer.name("nowhere")), batch, version=version)
+    peer.offsets(topic, -1)
+
+
 @scenario_for_each({f"{name} v{version}": (name, version) for name in UNREADABLE for version in (3, 9, 13)})
 def unreadable_among_good_ones(peer: Peer, case: tuple[str, int]) -> None:
     name, version = case

@@ -12,6 +12,7 @@ from gateway.handlers.records.pending_answer import PendingAnswer
 from gateway.handlers.records.produce_append import STORAGE_ERROR, appended_row
 from gateway.protocol.produce_codec import ProduceRow
 from gateway.runtime.partitions.waiting import Waiting
+from log import Appended
 
 
 class FakePartition:
@@ -37,12 +38,12 @@ def pending_rows(partitions: list[Any]) -> tuple[PendingAnswer, list[ProduceRow]
     context: Any = SimpleNamespace(
         api_version=9, correlation_id=1, peer_host="here", services=SimpleNamespace(waits=None)
     )
-    info: Any = SimpleNamespace(base_offset=0, last_offset=0, log_append_time_ms=-1, log_start_offset=0)
+    info = Appended(0, 0, -1, 0, False, 0)
     rows: list[ProduceRow] = []
     pending = PendingAnswer(context, [("orders", rows)], 30_000)
     for partition in partitions:
         rows.append(appended_row(partition, info))
-        pending.wait(rows, len(rows) - 1, partition, info.last_offset)
+        pending.wait(rows, len(rows) - 1, partition, info)
     return pending, rows
 
 

@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import Deferred
 from gateway.handlers.records import produce_waits
-from gateway.quota.produce_gate import REMEMBERED_MS, ProduceGate, strict_gate
+from gateway.handlers.records.produce_order import Refusals
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
+from gateway.runtime.partitions.partition import STRICT_MS
 from tests.gateway.handlers.records.test_produce import Client
 from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import FixedClock, Node, open_node
@@ -125,17 +127,17 @@ async def test_a_later_batch_is_not_taken_for_the_first_of_a_producer(tmp_path: 
         registry, clock = node.services.partitions.registry, node.services.node.clock
         assert isinstance(clock, FixedClock)
         registry.release(TOPIC, 0)
-        registry.first_gate = lambda kept: strict_gate(kept, 10, clock.now_ms())
+        registry.strict_until = lambda: clock.now_ms() + STRICT_MS
         sent = [batch(producer_id=7, sequence=number) for number in range(3)]
         rows = [await answer(produce(node, sent[number])) for number in (2, 0, 1, 2, 1)]
         assert [row["error_code"] for row in rows] == [RETRY, 0, 0, 0, 0]
         assert [row["base_offset"] for row in rows[1:]] == [0, 1, 2, 1]
         partition = registry.get(TOPIC, 0)
         assert partition is not None
-        assert partition.delayed_gate is not None
-        clock.time_ms += REMEMBERED_MS
+        assert partition.strict_until_ms
+        clock.time_ms += STRICT_MS
         assert (await answer(produce(node, batch(producer_id=8, sequence=5))))["error_code"] == 0
-        assert partition.delayed_gate is None
+        assert not partition.strict_until_ms
 
 
 async def test_a_batch_that_is_refused_here_and_stored_elsewhere_holds_up_nobody(tmp_path: Path) -> None:
@@ -146,6 +148,7 @@ async def test_a_batch_that_is_refused_here_and_stored_elsewhere_holds_up_nobody
         for each in sent[:2]:
             assert (await answer(produce(node, each)))["error_code"] == 0
         registry.release(TOPIC, 0)
-        kept = registry.by_name[TOPIC].gates.setdefault(0, ProduceGate(10))
-        kept.remember_refusal(7, 0, 1, node.services.node.clock.now_ms())
+        refusals = Refusals(node.services.partitions.refusals, node.peer, "test")
+        refusals.note(TOPIC, 0, memoryview(sent[1]), int(ErrorCode.not_leader_or_follower))
         assert (await answer(produce(node, sent[2])))["error_code"] == 0
+        assert node.peer.refused is None

@@ -42,7 +42,10 @@ HOLD, REFUSE, EVICT = "producer_request_hold", "producer_exception", "consumer_b
 def batch(size: int = 100, *, timestamp: int = NOW_MS, producer_id: int = -1, sequence: int = -1) -> bytes:
     """Return a batch with one record of this size; the batch itself adds about 70 bytes."""
     return build_batch(
-        [NewRecord(b"x" * size, timestamp=timestamp)], producer_id=producer_id, base_sequence=sequence
+        [NewRecord(b"x" * size, timestamp=timestamp)],
+        producer_id=producer_id,
+        producer_epoch=min(producer_id, 0),
+        base_sequence=sequence,
     )
 
 

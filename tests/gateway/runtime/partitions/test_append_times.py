@@ -43,7 +43,7 @@ def test_the_next_append_is_timed_and_no_further_one() -> None:
     assert [part.append for part in parts] == [Partition.append, Partition.append]
     times.arm()
     assert parts[1].append(partition, memoryview(b""), 5, begins_at_zero=True) == "appended 1"
-    assert partition.given == [((memoryview(b""), 5), {"begins_at_zero": True})]
+    assert partition.given == [((memoryview(b""), 5), {"begins_at_zero": True, "before": None})]
     assert (times.durations.count, times.durations.sum_s) == (1, 1.0)
     assert [part.append for part in parts] == [Partition.append, Partition.append]
 

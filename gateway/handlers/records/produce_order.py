@@ -1,0 +1,121 @@
+"""Keeps an idempotent producer's batches in order behind a refused one: which refusals a connection remembers.
+
+`seq_validator.refused` has the rule. This module decides which refused batches a client sends again, because only these may hold
+later ones back:
+
+| refusal | clients | later batches |
+| --- | --- | --- |
+| a retriable code of Produce (SENT_AGAIN) | send the batch again | wait for it (OUT_OF_ORDER_SEQUENCE_NUMBER) |
+| MESSAGE_TOO_LARGE with more than one record | Java and kafka-python split the batch and send its parts again | wait for it |
+| any other code | give the batch up | are stored, as in Kafka |
+
+docs/how-it-works.md lists every way in which a batch can be refused. Source: Kafka's Sender.completeBatch and canRetry,
+TransactionManager.canRetry; librdkafka's rd_kafka_handle_idempotent_Produce_error; franz-go's sink.handleReqRespBatch;
+kafka-python's Sender._can_split.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Peer
+from gateway.runtime.partitions.partition import Partition
+from log.format.record_batch import HEADER_BYTES, BatchHeader, parse_header
+from seq_validator import RefusalLimit, RefusedBatches, RefusedBefore
+
+SENT_AGAIN: Final = frozenset(
+    int(code)
+    for code in (
+        ErrorCode.corrupt_message,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.leader_not_available,
+        ErrorCode.not_leader_or_follower,
+        ErrorCode.request_timed_out,
+        ErrorCode.replica_not_available,
+        ErrorCode.network_exception,
+        ErrorCode.coordinator_load_in_progress,
+        ErrorCode.coordinator_not_available,
+        ErrorCode.not_coordinator,
+        ErrorCode.not_enough_replicas,
+        ErrorCode.not_enough_replicas_after_append,
+        ErrorCode.concurrent_transactions,
+        ErrorCode.kafka_storage_error,
+        ErrorCode.fenced_leader_epoch,
+        ErrorCode.unknown_leader_epoch,
+        ErrorCode.throttling_quota_exceeded,
+        ErrorCode.unknown_topic_id,
+        ErrorCode.inconsistent_topic_id,
+    )
+)
+"""The error codes upon which clients send a batch again with the same sequence."""
+_TOO_LARGE: Final = int(ErrorCode.message_too_large)
+_OUT_OF_ORDER: Final = int(ErrorCode.out_of_order_sequence_number)
+_ONE_IN_FLIGHT: Final = "aiokafka"
+"""The beginning of the client id of a client that has one batch of a partition in flight, unless its user chose another id. No later
+batch can overtake, and the client fails every batch that is answered with OUT_OF_ORDER_SEQUENCE_NUMBER.
+"""
+_WHEN_GONE: Final = "refused batches"
+
+Key = str | bytes
+
+
+def refused_before(peer: Peer, key: Key, partition: Partition, now_ms: int) -> RefusedBefore | None:
+    """Return what the sequence rule must know about earlier refusals; None, as nearly always, if there were none."""
+    if partition.strict_until_ms and now_ms >= partition.strict_until_ms:
+        partition.strict_until_ms = 0
+    if peer.refused is None and not partition.strict_until_ms:
+        return None
+    return RefusedBefore((key, partition.index), peer.refused, partition.strict_until_ms > 0)
+
+
+class Refusals:
+    """Notes the refusals of one Produce request on its connection."""
+
+    __slots__ = ("_client_id", "_limit", "_peer")
+
+    def __init__(self, limit: RefusalLimit, peer: Peer, client_id: str) -> None:
+        """`limit` counts the refused batches that all connections remember."""
+        self._limit = limit
+        self._peer = peer
+        self._client_id = client_id
+
+    def note(self, key: Key, index: int, records: memoryview | None, code: int) -> None:
+        """Note that a batch was refused with `code`, as `note_batch` does; bytes without a whole header are ignored."""
+        if records is not None and len(records) >= HEADER_BYTES:
+            self.note_batch(key, index, parse_header(records), code)
+
+    def note_batch(self, key: Key, index: int, batch: BatchHeader, code: int) -> None:
+        """Remember a refused batch that its client sends again; forget one that its client gives up."""
+        if batch.producer_id < 0 or self._client_id.startswith(_ONE_IN_FLIGHT):
+            return
+        peer = self._peer
+        refused = peer.refused
+        if code in SENT_AGAIN or (code == _TOO_LARGE and batch.record_count > 1):
+            if refused is None:
+                refused = peer.refused = RefusedBatches(self._limit)
+                peer.when_gone(_WHEN_GONE, refused.close)
+            refused.refuse((key, index), batch)
+        elif refused is None:
+            return
+        elif code == _OUT_OF_ORDER:
+            refused.pass_over((key, index), batch)
+        else:
+            refused.give_up((key, index), batch)
+        _free(peer, refused)
+
+
+def note_stored(peer: Peer, key: Key, index: int, batch: BatchHeader | None) -> None:
+    """Forget the refused batch of a producer that the partition knows now."""
+    refused = peer.refused
+    if refused is not None and batch is not None:
+        refused.forget((key, index), batch)
+        _free(peer, refused)
+
+
+def _free(peer: Peer, refused: RefusedBatches) -> None:
+    """Return the connection to the fast path of Produce once it remembers nothing."""
+    if not refused:
+        peer.refused = None
+        peer.forget_gone(_WHEN_GONE)

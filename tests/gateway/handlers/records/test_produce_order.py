@@ -1,0 +1,253 @@
+"""The order of an idempotent producer holds from its first batch on: each way in which a first batch can be refused.
+
+A producer sends A (sequences 0 to 4) and B (5 to 9) one behind the other. A is refused. Either B waits until A came again, or, where
+every client gives A up, B is stored as in Kafka.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kio.schema.errors import ErrorCode
+
+from gateway.handlers.answering.api import Deferred
+from gateway.handlers.records import produce
+from gateway.handlers.records.produce_order import Refusals
+from gateway.metadata.image import TOPIC_RESOURCE
+from gateway.protocol.produce_codec import produce_reader
+from gateway.server.dispatcher import Dispatcher
+from log import reopening
+from log.files.data_file import DataFile
+from log.format.record_batch import Buffer
+from tests.gateway.handlers.requests import alter, create, delete
+from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
+from tests.support.batches import Batch, Record, records
+from tests.support.held_disk import HeldDisk
+from tests.support.wire import decode, encode
+
+TOPIC = "orders"
+VERSION = 8
+OK, OUT_OF_ORDER = 0, 45
+A = replace(Batch(records(5)), base_timestamp=NOW_MS).of(7, 0, 0)
+B, C = (replace(A, base_sequence=sequence) for sequence in (5, 10))
+LARGE = replace(A, records=[Record(value=b"x" * 1_000)] * 5)
+
+
+class Disk(HeldDisk):
+    """A disk that can be full."""
+
+    is_full = False
+
+    def write(self, file: DataFile, buffers: Sequence[Buffer], position: int) -> int:
+        if self.is_full:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), file.path)
+        return super().write(file, buffers, position)
+
+
+class Client:
+    """One connection of a client that sends one batch in a request."""
+
+    def __init__(self, node: Node, version: int = VERSION) -> None:
+        self.node = node
+        self.peer = FakePeer()
+        self.version = version
+        self._dispatcher = Dispatcher([produce.API], node.services)
+
+    def frame(self, batch: Batch, topic: str = TOPIC) -> memoryview:
+        rows = [{"index": 0, "records": batch.encode()}]
+        fields = {"acks": -1, "timeout": 30_000, "topic_data": [{"name": topic, "partition_data": rows}]}
+        return memoryview(encode("produce", self.version, fields, correlation_id=1))
+
+    def begin(self, batch: Batch, topic: str = TOPIC) -> Any:
+        return self._dispatcher.begin(self.frame(batch, topic), self.peer)
+
+    async def code(self, begun: Any) -> int:
+        """Return the error code of an answer, when it is there."""
+        if isinstance(begun, Deferred):
+            if begun.answer is None:
+                done = asyncio.Event()
+                begun.when_resolved(done.set)
+                async with asyncio.timeout(60):
+                    await done.wait()
+            begun = begun.answer
+        fields = decode("produce", self.version, bytes(begun)[4:], correlation_id=1).fields
+        return int(fields["responses"][0]["partition_responses"][0]["error_code"])
+
+    async def send(self, batch: Batch) -> int:
+        return await self.code(self.begin(batch))
+
+
+@pytest.fixture
+def disk() -> Disk:
+    return Disk()
+
+
+@pytest.fixture
+async def node(tmp_path: Path, disk: Disk) -> AsyncIterator[Node]:
+    async with open_node(tmp_path, storage=disk) as opened:
+        yield opened
+
+
+@pytest.fixture
+def client(node: Node) -> Client:
+    return Client(node)
+
+
+def reopen(node: Node) -> None:
+    """Bring the partition back, as after a shortage of disk space."""
+    partition = node.services.partitions.registry.get(TOPIC, 0)
+    assert partition is not None
+    reopening.reopen(partition.log, NOW_MS)
+
+
+async def settle(codes: Callable[[Batch], Awaitable[int]]) -> None:
+    """Send A, B and C as their producer does from now on, and see that each is stored."""
+    assert [await codes(batch) for batch in (A, B, C)] == [OK] * 3
+
+
+SENT_AGAIN = {
+    "too large, with several records": (ErrorCode.message_too_large, LARGE),
+    "a wrong checksum": (ErrorCode.corrupt_message, replace(A, crc=1)),
+}
+GIVEN_UP = {
+    "too large, with one record": (ErrorCode.message_too_large, replace(LARGE, records=LARGE.records[:1])),
+    "a timestamp out of bounds": (
+        ErrorCode.invalid_timestamp,
+        replace(A, base_timestamp=NOW_MS - 10_000_000),
+    ),
+    "a negative sequence": (ErrorCode.invalid_record, replace(A, base_sequence=-2)),
+    "a codec that does not exist": (
+        ErrorCode.unsupported_compression_type,
+        replace(A, codec=6, payload=b"x"),
+    ),
+}
+LIMITS: dict[str, str | None] = {"max.message.bytes": "1000", "message.timestamp.before.max.ms": "1000"}
+
+
+@pytest.mark.parametrize("version", [3, 8, 9])
+@pytest.mark.parametrize("way", [*SENT_AGAIN, *GIVEN_UP])
+async def test_a_batch_that_the_log_refuses(node: Node, way: str, version: int) -> None:
+    await create(node, TOPIC, configs=LIMITS)
+    client = Client(node, version)
+    error, refused = (SENT_AGAIN | GIVEN_UP)[way]
+    holds_back = way in SENT_AGAIN
+    begun = [client.begin(batch) for batch in (refused, B)]
+    assert [await client.code(each) for each in begun] == [int(error), OUT_OF_ORDER if holds_back else OK]
+    if holds_back:
+        parts = [replace(A, records=A.records[:2]), replace(A, records=A.records[2:], base_sequence=2)]
+        assert [await client.send(batch) for batch in (*parts, B, C)] == [OK] * 4
+        assert client.peer.refused is None
+
+
+async def test_the_fast_path_keeps_the_order_too(node: Node, client: Client) -> None:
+    """The requests of another producer have taught the gateway the prefix."""
+    await create(node, TOPIC, configs=LIMITS)
+    assert [await client.send(replace(A, producer_id=8, base_sequence=5 * n)) for n in range(2)] == [OK, OK]
+    assert [await client.send(batch) for batch in (LARGE, B)] == [10, OUT_OF_ORDER]
+    await settle(client.send)
+
+
+async def test_a_topic_that_is_created_between_two_requests(node: Node, client: Client) -> None:
+    assert await client.send(A) == int(ErrorCode.unknown_topic_or_partition)
+    await create(node, TOPIC)
+    assert await client.send(B) == OUT_OF_ORDER
+    await settle(client.send)
+
+
+async def test_a_producer_goes_on_in_a_topic_that_was_created_again(node: Node, client: Client) -> None:
+    await create(node, TOPIC)
+    assert await client.send(A) == OK
+    await delete(node, TOPIC)
+    assert await client.send(B) == int(ErrorCode.unknown_topic_or_partition)
+    await create(node, TOPIC)
+    assert [await client.send(batch) for batch in (C, B, C)] == [OUT_OF_ORDER, OK, OK]
+
+
+async def test_a_write_that_fails(node: Node, client: Client, disk: Disk) -> None:
+    await create(node, TOPIC)
+    disk.is_full = True
+    assert await client.send(A) == int(ErrorCode.kafka_storage_error)
+    disk.is_full = False
+    reopen(node)
+    assert await client.send(B) == OUT_OF_ORDER
+    await settle(client.send)
+
+
+@pytest.mark.parametrize("is_learned", [False, True], ids=["decoded", "by its prefix"])
+async def test_a_flush_that_fails_and_loses_the_batch(
+    node: Node, client: Client, disk: Disk, is_learned: bool
+) -> None:
+    await create(node, TOPIC)
+    if is_learned:
+        assert await client.send(replace(A, producer_id=8)) == OK
+    disk.broken_topic = TOPIC
+    begun = client.begin(A)
+    assert await client.code(begun) == int(ErrorCode.kafka_storage_error)
+    disk.broken_topic = ""
+    partition = node.services.partitions.registry.get(TOPIC, 0)
+    assert partition is not None
+    Path(partition.log.directory, "00000000000000000000.log").write_bytes(b"")
+    reopen(node)
+    assert partition.log.producers.get(7) is None
+    assert await client.send(B) == OUT_OF_ORDER
+    await settle(client.send)
+
+
+async def test_a_partition_that_is_handed_over_and_comes_back(node: Node, client: Client) -> None:
+    await create(node, TOPIC)
+    partition = node.services.partitions.registry.get(TOPIC, 0)
+    assert partition is not None
+    partition.is_handed_over = True
+    assert await client.send(A) == int(ErrorCode.not_leader_or_follower)
+    partition.is_handed_over = False
+    assert await client.send(B) == OUT_OF_ORDER
+    await settle(client.send)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.not_enough_replicas, ErrorCode.throttling_quota_exceeded])
+async def test_an_error_that_a_test_ordered(node: Node, client: Client, code: ErrorCode) -> None:
+    """The test kit answers in place of the handler, and notes the refusal as the handler would."""
+    await create(node, TOPIC)
+    request, _ = produce_reader(VERSION)(client.frame(A), 14)
+    refusals = Refusals(node.services.partitions.refusals, client.peer, "test")
+    ((key, (entry,)),) = request.topics
+    refusals.note(key, entry.partition, entry.records, int(code))
+    assert await client.send(B) == OUT_OF_ORDER
+    await settle(client.send)
+
+
+async def test_a_refused_batch_that_is_then_given_up(node: Node, client: Client) -> None:
+    await create(node, TOPIC, configs=LIMITS)
+    assert await client.send(LARGE) == int(ErrorCode.message_too_large)
+    _, too_old = GIVEN_UP["a timestamp out of bounds"]
+    assert [await client.send(batch) for batch in (too_old, B)] == [int(ErrorCode.invalid_timestamp), OK]
+
+
+async def test_another_connection_is_not_held_back(node: Node, client: Client) -> None:
+    await create(node, TOPIC, configs=LIMITS)
+    assert await client.send(LARGE) == int(ErrorCode.message_too_large)
+    assert await Client(node).send(replace(B, producer_epoch=0)) == OK
+    client.peer.hang_up()
+    assert node.services.partitions.refusals.remembered == 0
+
+
+async def test_an_aiokafka_producer_has_one_batch_in_flight(node: Node, client: Client) -> None:
+    await create(node, TOPIC)
+    refusals = Refusals(node.services.partitions.refusals, client.peer, "aiokafka-producer-1")
+    refusals.note(TOPIC, 0, memoryview(LARGE.encode()), int(ErrorCode.message_too_large))
+    assert await client.send(B) == OK
+
+
+async def test_a_client_that_goes_on_without_the_refused_batch(node: Node, client: Client) -> None:
+    await create(node, TOPIC, configs=LIMITS)
+    await alter(node, TOPIC_RESOURCE, TOPIC, {"max.message.bytes": "1000"})
+    assert await client.send(LARGE) == int(ErrorCode.message_too_large)
+    later = [replace(B, base_sequence=5 * number) for number in range(1, 6)]
+    assert [await client.send(batch) for batch in later] == [OUT_OF_ORDER] * 4 + [OK]
