@@ -290,7 +290,6 @@ async def test_zstd_in_an_old_version_is_refused_without_a_thread(bench: Bench) 
 async def test_a_transactional_batch_without_its_transaction_is_refused(bench: Bench) -> None:
     await bench.create("gzip")
     answer = bench.client.produce(replace(THREE.of(7, 0, 0), attributes=0x10))
-    await bench.work_on()
     ((code, _),) = bench.client.rows(answer)
     assert code != OK
     assert bench.partition.log.log_end_offset == 0
