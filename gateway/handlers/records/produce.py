@@ -295,8 +295,8 @@ class _Appending:
         )
         if isinstance(info, ProduceRow):
             return final_refusal(context.services, peer, context.client_id, key, partition, records, info)
-        if peer.refused is not None:
-            note_stored(peer, key, partition.index, info.batch)
+        if peer.refused is not None and records is not None:
+            note_stored(peer, key, partition.index, records)
         if request.acks and not partition.is_persisted(info.answer_after):
             pending = self._pending
             if pending is None:

@@ -106,11 +106,11 @@ class Refusals:
         _free(peer, refused)
 
 
-def note_stored(peer: Peer, key: Key, index: int, batch: BatchHeader | None) -> None:
-    """Forget the refused batch of a producer that the partition knows now."""
+def note_stored(peer: Peer, key: Key, index: int, records: memoryview) -> None:
+    """Forget the refused batch of a producer whose batch the partition has taken, also as a duplicate by producer name."""
     refused = peer.refused
-    if refused is not None and batch is not None:
-        refused.forget((key, index), batch)
+    if refused is not None:
+        refused.forget((key, index), parse_header(records))
         _free(peer, refused)
 
 

@@ -30,6 +30,7 @@ from tests.gateway.handlers.requests import alter, create, delete
 from tests.gateway.handlers.support import NOW_MS, FakePeer, Node, open_node
 from tests.support.batches import Batch, Record, records
 from tests.support.held_disk import HeldDisk
+from tests.support.named_batches import DEDUPLICATED, named
 from tests.support.wire import decode, encode
 
 TOPIC = "orders"
@@ -228,6 +229,17 @@ async def test_a_refused_batch_that_is_then_given_up(node: Node, client: Client)
     assert await client.send(LARGE) == int(ErrorCode.message_too_large)
     _, too_old = GIVEN_UP["a timestamp out of bounds"]
     assert [await client.send(batch) for batch in (too_old, B)] == [int(ErrorCode.invalid_timestamp), OK]
+
+
+async def test_a_batch_that_is_a_duplicate_by_name_counts_as_sent_again(node: Node, client: Client) -> None:
+    """Nothing of it is stored, so the partition still does not know the producer."""
+    await create(node, TOPIC, configs={**DEDUPLICATED})
+    first, second = (replace(named("app", *ids), base_timestamp=NOW_MS) for ids in ((1, 2), (3, 4)))
+    assert await client.send(first.of(8, 0, 0)) == OK
+    sent_again, behind = first.of(7, 0, 0), second.of(7, 0, 2)
+    codes = [await client.send(batch) for batch in (replace(sent_again, crc=1), behind, sent_again, behind)]
+    assert codes == [int(ErrorCode.corrupt_message), OUT_OF_ORDER, OK, OK]
+    assert client.peer.refused is None
 
 
 async def test_another_connection_is_not_held_back(node: Node, client: Client) -> None:
