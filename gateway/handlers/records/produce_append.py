@@ -14,7 +14,7 @@ from kio.schema.errors import ErrorCode
 from gateway.coordinator.transaction.rules import VERSION_2, Producer, TransactionRefused
 from gateway.handlers.answering.api import CloseConnection, Peer
 from gateway.handlers.records.pending_answer import Topics
-from gateway.handlers.records.produce_door import check_one_batch
+from gateway.handlers.records.produce_door import check_one_batch, without_transactional_id
 from gateway.handlers.records.produce_errors import FIRST_PRODUCE_THAT_ADDS, produce_error_code
 from gateway.handlers.records.produce_order import Key, Refusals
 from gateway.handlers.records.produce_quota import REFUSED, gate_refusal
@@ -187,8 +187,8 @@ def _refuse_special(
     """Return the row of a batch that its codec or its transaction refuses; add the partition to the transaction otherwise."""
     is_transactional = attributes & TRANSACTIONAL_BIT
     if is_transactional and transactional_id is None:
-        code = ErrorCode.transactional_id_authorization_failed
-        return refused_row(partition, int(code), _NO_TRANSACTIONAL_ID, appended=False)
+        code, message = without_transactional_id(partition.index)
+        return refused_row(partition, int(code), message, appended=False)
     if attributes & CODEC_BITS == ZSTD and api_version < FIRST_ZSTD_VERSION:
         message = f"zstd came with Produce v{FIRST_ZSTD_VERSION}; this is v{api_version}"
         return refused_row(partition, int(ErrorCode.unsupported_compression_type), message, appended=False)

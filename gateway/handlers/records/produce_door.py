@@ -60,11 +60,16 @@ def _refusal_of_id(
     transactional_id: str | None, index: int, may_write_as: Callable[[str], bool] | None
 ) -> tuple[ErrorCode, str] | None:
     if transactional_id is None:
-        message = f"The batch for partition {index} is transactional; the request has no transactional id."
-    elif may_write_as is None or may_write_as(transactional_id):
+        return without_transactional_id(index)
+    if may_write_as is None or may_write_as(transactional_id):
         return None
-    else:
-        message = f"The batch for partition {index} is transactional; it needs WRITE on its transactional id."
+    message = f"The batch for partition {index} is transactional; it needs WRITE on its transactional id."
+    return ErrorCode.transactional_id_authorization_failed, message
+
+
+def without_transactional_id(index: int) -> tuple[ErrorCode, str]:
+    """Return the error and message for a transactional batch in a request without a transactional id."""
+    message = f"The batch for partition {index} is transactional; the request has no transactional id."
     return ErrorCode.transactional_id_authorization_failed, message
 
 
