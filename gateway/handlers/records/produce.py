@@ -31,7 +31,7 @@ from gateway.handlers.records.produce_append import (
     close_on_error,
     final_refusal,
 )
-from gateway.handlers.records.produce_door import lacks_transactional_id, refusal_of_all
+from gateway.handlers.records.produce_door import has_transactional, refusal_of_all
 from gateway.handlers.records.produce_entries import entries_by_topic
 from gateway.handlers.records.produce_later import failing
 from gateway.handlers.records.produce_order import Refusals, note_stored, refused_before
@@ -112,7 +112,7 @@ def append(
         return refuse_acks(context, request, refused)
     appending = _Appending(context, request, refused)
     steps = appending.steps()
-    if appending.is_single and not lacks_transactional_id(request):
+    if appending.is_single and (request.transactional_id is not None or not has_transactional(request)):
         next(steps)
         return appending.answer()
     refusal = refusal_of_all(request)
@@ -187,7 +187,6 @@ class _Appending:
         self._unverified: list[LateBatch] = []
         """The batches that wait for the gateway that coordinates their transaction."""
         self._left = entries_by_topic(context.services.partitions, request)
-        self._refusals = Refusals(context.services.refusals, context.peer, context.client_id)
 
     def steps(self) -> Iterator[None]:
         """Append the batch of one partition after the other; yield after each."""
@@ -236,13 +235,13 @@ class _Appending:
     ) -> None:
         context, request = self._context, self._request
         if self.refuses and topic is not None and topic.has(entry.partition):
-            self._refusals.note(key, entry.partition, entry.records, REFUSED)
+            self._note_refusal(key, entry.partition, entry.records, REFUSED)
             rows.append(ProduceRow(entry.partition, REFUSED, -1, -1, -1, _NO_ROOM))
             return
         partition = None if topic is None else topic.get(entry.partition)
         if partition is None:
             code = missing(key, topic, entry.partition)
-            self._refusals.note(key, entry.partition, entry.records, code)
+            self._note_refusal(key, entry.partition, entry.records, code)
             rows.append(ProduceRow(entry.partition, code, -1, -1, -1))
             return
         if partition.topic in INTERNAL_TOPICS:
@@ -268,6 +267,10 @@ class _Appending:
             return
         rows.append(self._store(rows, len(rows), key, partition, entry.records, now_ms))
 
+    def _note_refusal(self, key: str | bytes, index: int, records: memoryview | None, code: int) -> None:
+        context = self._context
+        Refusals(context.services.refusals, context.peer, context.client_id).note(key, index, records, code)
+
     def _store(
         self,
         rows: list[ProduceRow],
@@ -291,7 +294,9 @@ class _Appending:
             now_ms,
             outcome,
             took_part,
-            refused_before(peer, key, partition, now_ms),
+            None
+            if peer.refused is None and not partition.strict_until_ms
+            else refused_before(peer, key, partition, now_ms),
         )
         if isinstance(info, ProduceRow):
             return final_refusal(context.services, peer, context.client_id, key, partition, records, info)
@@ -322,7 +327,7 @@ class _Appending:
         topic = context.services.partitions.by_key.get(batch.key)
         if topic is not batch.topic or batch.topic.peek(partition.index) is not partition:
             code = missing(batch.key, topic if topic is batch.topic else None, partition.index)
-            self._refusals.note(batch.key, partition.index, batch.entry.records, code)
+            self._note_refusal(batch.key, partition.index, batch.entry.records, code)
             batch.rows[batch.position] = ProduceRow(partition.index, code, -1, -1, -1)
             return
         batch.rows[batch.position] = self._store(
@@ -351,7 +356,7 @@ class _Appending:
         if deferred is not None:
             return deferred
         for batch in late:
-            self._refusals.note(batch.key, batch.partition.index, batch.entry.records, REFUSED)
+            self._note_refusal(batch.key, batch.partition.index, batch.entry.records, REFUSED)
             batch.rows[batch.position] = ProduceRow(batch.partition.index, REFUSED, -1, -1, -1, _NO_ROOM)
         return self.answer()
 

@@ -45,15 +45,18 @@ def refusal_of_all(
     return None
 
 
-def lacks_transactional_id(request: ProduceRequest) -> bool:
-    """Return whether a request without a transactional id seems to carry a transactional batch, so that `refusal_of_all` must look."""
-    return request.transactional_id is None and any(
-        entry.records is not None
-        and len(entry.records) > _ATTRIBUTES_AT
-        and entry.records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG
-        for _, entries in request.topics
-        for entry in entries
-    )
+def has_transactional(request: ProduceRequest) -> bool:
+    """Return whether a batch of the request seems to be transactional, so that `refusal_of_all` must look at the request."""
+    for _, entries in request.topics:
+        for entry in entries:
+            records = entry.records
+            if (
+                records is not None
+                and len(records) > _ATTRIBUTES_AT
+                and records[_ATTRIBUTES_AT] & TRANSACTIONAL_FLAG
+            ):
+                return True
+    return False
 
 
 def _refusal_of_id(

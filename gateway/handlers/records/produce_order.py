@@ -62,7 +62,7 @@ Key = str | bytes
 
 
 def refused_before(peer: Peer, key: Key, partition: Partition, now_ms: int) -> RefusedBefore | None:
-    """Return what the sequence rule must know about earlier refusals; None, as nearly always, if there were none."""
+    """Return what the sequence rule must know about earlier refusals; None if there were none."""
     if partition.strict_until_ms and now_ms >= partition.strict_until_ms:
         partition.strict_until_ms = 0
     if peer.refused is None and not partition.strict_until_ms:
