@@ -1,6 +1,10 @@
 """ShareGroupDescribe (key 77, version 1): describe share groups, their members and assignments.
 
-Source: Kafka's GroupMetadataManager.shareGroupDescribe.
+A client needs DESCRIBE on each topic of which a member is assigned a partition. Otherwise the group gets
+TOPIC_AUTHORIZATION_FAILED and is described without its members. Topics to which members only subscribe do
+not count.
+
+Source: Kafka's KafkaApis.handleShareGroupDescribe, GroupMetadataManager.shareGroupDescribe.
 """
 
 from __future__ import annotations

@@ -59,6 +59,43 @@ def share_group_describe(stage: Stage) -> None:
     )
 
 
+def _describe_one(stage: Stage) -> None:
+    for operations in (False, True):
+        stage.user.call(
+            "share_group_describe",
+            1,
+            group_ids=stage.groups[:1],
+            include_authorized_operations=operations,
+        )
+
+
+def _with_a_member_for_each_topic(stage: Stage) -> None:
+    _coordinated(stage)
+    for number, topic in enumerate((stage.open, stage.closed), 1):
+        ShareMember(stage.admin, stage.groups[0], (topic,), number).await_partitions(
+            1, member_epoch=0, subscribed_topic_names=[topic.name]
+        )
+
+
+@row(DESCRIBE_GROUP, DESCRIBE_TOPIC, prepare=_with_a_member_for_each_topic)
+def share_group_describe_with_a_hidden_topic(stage: Stage) -> None:
+    """Describe a group of which one member reads a topic that the user may never describe."""
+    _describe_one(stage)
+
+
+def _with_a_member_without_partitions(stage: Stage) -> None:
+    _coordinated(stage)
+    ShareMember(stage.admin, stage.groups[0]).await_partitions(
+        0, member_epoch=0, subscribed_topic_names=[stage.name("missing"), stage.name("hidden")]
+    )
+
+
+@row(DESCRIBE_GROUP, DESCRIBE_TOPIC, prepare=_with_a_member_without_partitions)
+def share_group_describe_without_partitions(stage: Stage) -> None:
+    """Describe a member that subscribes to topics and reads none of them."""
+    _describe_one(stage)
+
+
 def _fetch(stage: Stage, group_id: str, *acknowledged: Plain) -> Plain:
     partitions = [{"partition_index": 0, "acknowledgement_batches": list(acknowledged)}]
     topics = [{"topic_id": topic.topic_id, "partitions": partitions} for topic in (stage.open, stage.closed)]
