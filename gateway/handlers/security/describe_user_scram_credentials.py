@@ -1,5 +1,8 @@
 """DescribeUserScramCredentials (key 50, version 0): list the SCRAM users, their mechanisms and iterations.
 
+A client without DESCRIBE on the cluster gets a row with CLUSTER_AUTHORIZATION_FAILED for each user that the
+request names. As in Kafka, these rows do not say which user they stand for.
+
 Source: Kafka's KafkaApis.handleDescribeUserScramCredentialsRequest, ScramImage.describe.
 """
 
@@ -26,11 +29,12 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     """Return the mechanisms and iterations of the users that the request names, or of all."""
     module = response_module(API_KEY, context.api_version)
     if not context.may_cluster(Operation.DESCRIBE):
+        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
         return build(
             module.DescribeUserScramCredentialsResponse,
-            error_code=ErrorCode.cluster_authorization_failed,
-            error_message="Cluster authorization failed.",
-            results=(),
+            error_code=refusal.error_code,
+            error_message=refusal.message,
+            results=tuple(_result(module, "", refusal) for _ in request.users or ()),
         )
     found = describe_users(
         context.services.metadata_log.image.users, [user.name for user in request.users or ()]

@@ -71,8 +71,12 @@ async def test_users_need_rights_on_the_cluster(tmp_path: Path) -> None:
         node.services.node.access = rights
         refused = ErrorCode.cluster_authorization_failed
         assert await alter(node, upsert=("ann",), delete=("bob", "ann")) == {"ann": refused, "bob": refused}
-        answer = await describe(node, "ann")
-        assert (answer.error_code, answer.results) == (refused, ())
+        answer = await describe(node, "ann", "bob", "ann")
+        assert answer.error_code is refused
+        assert [(row.user, row.error_code, row.credential_infos) for row in answer.results] == [
+            ("", refused, ())
+        ] * 3
+        assert (await describe(node)).results == ()
         rights.allow(Operation.ALTER, ResourceType.CLUSTER, CLUSTER_NAME)
         assert await alter(node, upsert=("ann",)) == {"ann": ErrorCode.none}
         rights.allow(Operation.DESCRIBE, ResourceType.CLUSTER, CLUSTER_NAME)

@@ -45,9 +45,15 @@ def delete_acls(stage: Stage, version: int) -> None:
     stage.user.call("delete_acls", version, filters=[_filter(stage)])
 
 
+@row(DESCRIBE_CLUSTER, cases={"some": ("nobody", "no-other", "nobody"), "all": ()})
+def describe_user_scram_credentials(stage: Stage, suffixes: tuple[str, ...]) -> None:
+    users = [{"name": stage.name(suffix)} for suffix in suffixes]
+    stage.user.call("describe_user_scram_credentials", 0, users=users)
+
+
 @row(DESCRIBE_CLUSTER)
-def describe_user_scram_credentials(stage: Stage) -> None:
-    stage.user.call("describe_user_scram_credentials", 0, users=[{"name": stage.name("nobody")}])
+def describe_scram_credentials_of_null(stage: Stage) -> None:
+    stage.user.call_briefly("describe_user_scram_credentials", 0, users=None)
 
 
 @row(ALTER_CLUSTER)
