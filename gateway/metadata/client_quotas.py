@@ -3,6 +3,10 @@
 Source: Kafka's ClientQuotaControlManager (changes) and ClientQuotasImage (descriptions). An entry that is refused does
 not affect the other entries of the request. Of an entity that the request names twice, the first entry takes effect and
 the answer is a refusal, as in Kafka.
+
+Answers list entities and keys in the order of Kafka's hash tables (see `java_hash_map`). The image keeps
+entities in the order in which they got their first quota, which decides among those of one bucket. Kafka puts
+the new entities of one request into its image in the order of ClientQuotasDelta; they are recorded in it.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from kio.schema.errors import ErrorCode
 
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage
+from gateway.metadata.java_hash_map import HASH_MASK, by_bucket, in_hash_order, string_hash, table_length
 from gateway.metadata.records import ClientQuotaRecord, QuotaEntity
 
 USER: Final = "user"
@@ -43,6 +48,17 @@ _WHOLE_UP_TO: Final = {
 }
 """The keys whose values are whole numbers, and the largest number that Kafka's type of the key holds."""
 _EPSILON: Final = 1e-6
+
+_SMALLEST_TABLE: Final = 1
+"""The capacity from which the tables of Kafka's image get their length.
+
+Kafka makes them anew at each change, with the number of entries before it as capacity. This gives a longer
+table only after a request that removes many entries, until the next change.
+"""
+_WORD_HASHES: Final = {
+    word: string_hash(word) for word in (*ENTITY_TYPES, *KEYS_OF_CLIENTS, *KEYS_OF_ADDRESSES)
+}
+"""The Java hash of each entity type and of each key."""
 
 MATCH_EXACT: Final = 0
 MATCH_DEFAULT: Final = 1
@@ -99,7 +115,41 @@ def alter_client_quotas(
         else:
             answer[entity] = None
             records += outcome
-    return Decision(() if validate_only else records, answer)
+    in_order = {entity: answer[entity] for entity in in_hash_order(answer, _entity_hash)}
+    return Decision(() if validate_only else _as_folded_in(records), in_order)
+
+
+def _word_hash(word: str) -> int:
+    """Return the Java hash of an entity type or key, also of one that is refused."""
+    known = _WORD_HASHES.get(word)
+    return string_hash(word) if known is None else known
+
+
+def _entity_hash(entity: QuotaEntity) -> int:
+    """Return Java's hash of Kafka's ClientQuotaEntity; a name of None has the hash 0."""
+    return (31 + sum(_word_hash(kind) ^ string_hash(name or "") for kind, name in entity)) & HASH_MASK
+
+
+def _as_folded_in(records: Sequence[ClientQuotaRecord]) -> list[ClientQuotaRecord]:
+    """Return the records of one request in the order in which Kafka's image takes in entities and keys.
+
+    ClientQuotasDelta gathers the entities with HashMap.computeIfAbsent, which puts a new key in front of its
+    bucket, and which makes a full table longer only at the next call.
+    """
+    of_entity: dict[QuotaEntity, list[ClientQuotaRecord]] = {}
+    for record in records:
+        of_entity.setdefault(record.entity, []).append(record)
+    length = table_length(len({record.entity for record in records[:-1]}))
+    return [
+        record
+        for entity in by_bucket(reversed(of_entity), _entity_hash, length)
+        for record in in_hash_order(of_entity[entity], lambda record: _word_hash(record.key))
+    ]
+
+
+def parts_as_answered(entity: QuotaEntity) -> list[tuple[str, str | None]]:
+    """Return the types and names of an entity in the order of Kafka's answer to a change."""
+    return in_hash_order(entity, lambda part: _word_hash(part[0]), capacity=len(entity))
 
 
 def _begins(image: MetadataImage, entity: QuotaEntity, records: Iterable[ClientQuotaRecord]) -> bool:
@@ -183,7 +233,7 @@ def shown(entity: QuotaEntity) -> str:
 def describe_client_quotas(
     image: MetadataImage, filters: Sequence[QuotaFilter], *, strict: bool
 ) -> list[tuple[QuotaEntity, Mapping[str, float]]] | ApiError:
-    """Return the entities that match all filters, with their quotas.
+    """Return the entities that match all filters, with their quotas, in Kafka's order.
 
     With `strict`, an entity with a type that no filter names does not match.
     """
@@ -199,11 +249,14 @@ def describe_client_quotas(
         )
     if strict and not named:
         return []
-    return [
-        (entity, values)
-        for entity, values in image.client_quotas.items()
-        if _matches(dict(entity), named, strict=strict)
-    ]
+    stored = image.client_quotas
+    found = [entity for entity in stored if _matches(dict(entity), named, strict=strict)]
+    in_order = by_bucket(found, _entity_hash, table_length(len(stored), _SMALLEST_TABLE))
+    return [(entity, _in_order(stored[entity])) for entity in in_order]
+
+
+def _in_order(values: Mapping[str, float]) -> dict[str, float]:
+    return {key: values[key] for key in in_hash_order(values, _word_hash, _SMALLEST_TABLE)}
 
 
 def _filter_error(wanted: QuotaFilter, named: Mapping[str, QuotaFilter]) -> ApiError | None:

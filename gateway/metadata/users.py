@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from kio.schema.errors import ErrorCode
 
 from gateway.metadata.decision import ApiError, Decision
+from gateway.metadata.java_hash_map import in_hash_order, string_hash
 from gateway.metadata.records import (
     MetadataRecord,
     RemoveUserScramCredentialRecord,
@@ -181,12 +182,17 @@ def _record_of(change: Deletion | Upsertion) -> MetadataRecord:
 def describe_users(
     stored: StoredUsers, names: Sequence[str]
 ) -> Iterator[tuple[str, Mapping[ScramHash, ScramCredential] | ApiError]]:
-    """Yield each named user once, or all users when none is named, with the credentials or the error."""
+    """Yield each named user once, or all users when none is named, with the credentials or the error.
+
+    The users come in the order of Kafka's hash table, those of one bucket as they are named or were created.
+    """
     if not names:
-        yield from stored.by_name.items()
+        for name in in_hash_order(stored.by_name, string_hash):
+            yield name, stored.by_name[name]
         return
-    for name, count in Counter(names).items():
-        if count > 1:
+    counts = Counter(names)
+    for name in in_hash_order(counts, string_hash):
+        if counts[name] > 1:
             yield (
                 name,
                 ApiError(

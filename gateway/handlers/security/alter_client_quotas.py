@@ -6,7 +6,7 @@ ClientQuotaControlManager.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from kio.schema.errors import ErrorCode
@@ -20,6 +20,7 @@ from gateway.metadata.client_quotas import (
     QuotaChange,
     alter_client_quotas,
     entity_of,
+    parts_as_answered,
     shown,
 )
 from gateway.metadata.decision import ApiError
@@ -42,35 +43,38 @@ async def handle(context: RequestContext[TopicServices], request: Any) -> Any:
     ]
     outcomes = await _alter(context, alterations, validate_only=request.validate_only)
     module = response_module(API_KEY, context.api_version)
+    if isinstance(outcomes, ApiError):
+        rows = [
+            _row(module, [(part.entity_type, part.entity_name) for part in entry.entity], outcomes)
+            for entry in request.entries
+        ]
+    else:
+        rows = [_row(module, parts_as_answered(entity), error) for entity, error in outcomes.items()]
+    return build(module.AlterClientQuotasResponse, entries=tuple(rows))
+
+
+def _row(module: Any, parts: Iterable[tuple[str, str | None]], error: ApiError | None) -> Any:
     return build(
-        module.AlterClientQuotasResponse,
-        entries=tuple(
-            build(
-                module.EntryData,
-                error_code=error.error_code if error else ErrorCode.none,
-                error_message=error.message if error else None,
-                entity=tuple(
-                    build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in entity
-                ),
-            )
-            for entity, error in outcomes.items()
-        ),
+        module.EntryData,
+        error_code=error.error_code if error else ErrorCode.none,
+        error_message=error.message if error else None,
+        entity=tuple(build(module.EntityData, entity_type=kind, entity_name=name) for kind, name in parts),
     )
 
 
 async def _alter(
     context: RequestContext[TopicServices], alterations: Sequence[QuotaAlteration], *, validate_only: bool
-) -> Mapping[QuotaEntity, ApiError | None]:
+) -> Mapping[QuotaEntity, ApiError | None] | ApiError:
+    """Carry the changes out; return an error for each entity, or one for the whole request."""
     if not context.may_cluster(Operation.ALTER_CONFIGS):
-        refusal = ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
-        return {alteration.entity: refusal for alteration in alterations}
+        return ApiError(ErrorCode.cluster_authorization_failed, "Cluster authorization failed.")
 
     def note(outcomes: Mapping[QuotaEntity, ApiError | None]) -> None:
         altered = [alteration for alteration in alterations if not outcomes[alteration.entity]]
         if not validate_only:
             log_change(context, "altered the quotas of", list(map(_described, altered)))
 
-    outcomes = await change_metadata(
+    return await change_metadata(
         context,
         lambda image: alter_client_quotas(
             image,
@@ -80,9 +84,6 @@ async def _alter(
         ),
         note=note,
     )
-    if isinstance(outcomes, ApiError):
-        return {alteration.entity: outcomes for alteration in alterations}
-    return outcomes
 
 
 def _described(alteration: QuotaAlteration) -> str:

@@ -1,5 +1,8 @@
 """DescribeClientQuotas (key 48, versions 0-1): list the quotas of users, client ids and addresses.
 
+Entities and keys are listed in the order of Kafka's hash tables, which follows from the names and their
+number.
+
 Source: Kafka's KafkaApis.handleDescribeClientQuotas, ClientQuotasImage.describe.
 """
 

@@ -8,25 +8,19 @@ from typing import Final
 
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
+from gateway.metadata.java_hash_map import string_hash
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.metadata.topics import create_internal_topic
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.topics.brokers import NO_LEADER, Brokers
 from gateway.runtime.topics.metadata_log import MetadataLog
 
-_MASK = 0xFFFFFFFF
 HASHES_IN_CACHE: Final = 4096
 """Group ids and transactional ids whose hash is kept; the least recently used one makes room for the next."""
 
 
-@lru_cache(maxsize=HASHES_IN_CACHE)
-def java_hash(text: str) -> int:
-    """Return Java's String.hashCode (UTF-16 units, 32 bits), which Kafka uses to spread groups over partitions."""
-    value = 0
-    raw = text.encode("utf-16-be", "surrogatepass")
-    for position in range(0, len(raw), 2):
-        value = (31 * value + (raw[position] << 8 | raw[position + 1])) & _MASK
-    return value
+java_hash = lru_cache(maxsize=HASHES_IN_CACHE)(string_hash)
+"""Java's String.hashCode, by which Kafka spreads groups and transactional ids over partitions."""
 
 
 class InternalTopics:

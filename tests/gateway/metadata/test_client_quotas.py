@@ -1,12 +1,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.metadata.client_quotas import (
+    KEYS_OF_CLIENTS,
     MATCH_ANY,
     MATCH_DEFAULT,
     MATCH_EXACT,
@@ -43,6 +44,16 @@ def alter(
     for record in decision.records:
         image.replay(record)
     return decision.answer
+
+
+def described(image: MetadataImage) -> dict[QuotaEntity, Mapping[str, float]]:
+    found = describe_client_quotas(image, [], strict=False)
+    assert not isinstance(found, ApiError)
+    return dict(found)
+
+
+def names_described(image: MetadataImage) -> list[str | None]:
+    return [name for ((_, name),) in described(image)]
 
 
 def code(error: ApiError | None) -> ErrorCode:
@@ -138,11 +149,11 @@ def test_the_number_of_entities_is_limited() -> None:
         (ADDRESS, {}),
         max_entities=1,
     )
-    assert [code(error) for error in answer.values()] == [
-        ErrorCode.none,
-        ErrorCode.invalid_request,
-        ErrorCode.none,
-    ]
+    assert {entity: code(error) for entity, error in answer.items()} == {
+        ANN: ErrorCode.none,
+        APP: ErrorCode.invalid_request,
+        ADDRESS: ErrorCode.none,
+    }
     assert alter(image, (ANN, {"producer_byte_rate": 2.0}), max_entities=1) == {ANN: None}
     assert set(image.client_quotas) == {ANN}
 
@@ -175,6 +186,35 @@ def test_a_description_has_the_entities_that_match(
     found = describe_client_quotas(image, [QuotaFilter(*parts) for parts in filters], strict=strict)
     assert not isinstance(found, ApiError)
     assert {entity for entity, _ in found} == expected
+
+
+@pytest.mark.parametrize("created", ["ann bob cat eve", "eve cat bob ann"])
+def test_the_names_decide_the_order_of_a_description(created: str) -> None:
+    image = MetadataImage()
+    for name in created.split():
+        alter(image, (entity_of([("user", name)]), {"producer_byte_rate": 5.0}))
+    assert names_described(image) == ["eve", "bob", "cat", "ann"]
+
+
+def test_new_entities_of_one_bucket_are_listed_as_kafka_takes_them_in() -> None:
+    same_hash = [entity_of([("client-id", name)]) for name in ("AaAa", "BBBB", "AaBB")]
+    image = MetadataImage()
+    alter(image, *((entity, {"producer_byte_rate": 5.0}) for entity in same_hash))
+    alter(image, (entity_of([("client-id", "BBAa")]), {"producer_byte_rate": 5.0}))
+    assert names_described(image) == ["AaBB", "BBBB", "AaAa", "BBAa"]
+
+
+def test_the_number_of_keys_decides_their_order() -> None:
+    image = MetadataImage()
+    alter(image, (ANN, dict.fromkeys(KEYS_OF_CLIENTS[:3], 5.0)))
+    assert list(described(image)[ANN]) == ["consumer_byte_rate", "request_percentage", "producer_byte_rate"]
+    alter(image, (ANN, dict.fromkeys(KEYS_OF_CLIENTS, 6.0)))
+    assert list(described(image)[ANN]) == [
+        "producer_byte_rate",
+        "consumer_byte_rate",
+        "controller_mutation_rate",
+        "request_percentage",
+    ]
 
 
 @pytest.mark.parametrize(

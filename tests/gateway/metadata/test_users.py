@@ -134,6 +134,12 @@ def test_users_are_described() -> None:
     stored = StoredUsers()
     alter(stored, setting("ann"), setting("bob", SHA_512, 8192))
     assert dict(describe_users(stored, [])) == stored.by_name
+    assert [name for name, _ in describe_users(stored, ["cat", "fay", "ann", "eve"])] == [
+        "ann",
+        "eve",
+        "cat",
+        "fay",
+    ]
     found: dict[str, Any] = dict(describe_users(stored, ["bob", "nobody", "ann", "ann"]))
     assert list(found["bob"]) == [ScramHash.SHA_512]
     errors = {name: error.error_code for name, error in found.items() if isinstance(error, ApiError)}

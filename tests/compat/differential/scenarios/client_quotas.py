@@ -81,6 +81,110 @@ def pairs_and_filters(peer: Peer) -> None:
     _describe(peer, strict=True)
 
 
+Entity = tuple[tuple[str, str | None], ...]
+
+
+def _listed(answer: Plain) -> dict[Entity, list[str]]:
+    """Return the keys of each entity in a description, both in its order."""
+    return {
+        tuple((part["entity_type"], part["entity_name"]) for part in entry["entity"]): [
+            value["key"] for value in entry["values"]
+        ]
+        for entry in answer["entries"]
+    }
+
+
+class _Alone:
+    """Changes quotas where nobody else has any, and notes in which order all are described."""
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._expected: dict[Entity, set[str]] = {}
+        for entity, keys in self._all().items():
+            peer.wire.call(
+                "alter_client_quotas",
+                1,
+                entries=[_entry(entity, *((key, None) for key in keys))],
+                validate_only=False,
+            )
+        self._settle()
+
+    def change(self, changes: dict[Entity, dict[str, float | None]]) -> None:
+        """Change quotas in one request, and note the order of the description once it has all of them."""
+        _alter(self._peer, *(_entry(entity, *values.items()) for entity, values in changes.items()))
+        for entity, values in changes.items():
+            has = self._expected.setdefault(entity, set())
+            has |= values.keys()
+            has -= {key for key, value in values.items() if value is None}
+            if not has:
+                del self._expected[entity]
+        self._peer.note("described", order=[(list(entity), keys) for entity, keys in self._settle().items()])
+
+    def _all(self) -> dict[Entity, list[str]]:
+        return _listed(self._peer.wire.call("describe_client_quotas", 1, components=[], strict=False).fields)
+
+    def _settle(self) -> dict[Entity, list[str]]:
+        found: dict[Entity, list[str]] = {}
+
+        def is_applied(answer: Plain) -> bool:
+            found.clear()
+            found.update(_listed(answer))
+            return {entity: set(keys) for entity, keys in found.items()} == self._expected
+
+        asked = {"components": [], "strict": False}
+        self._peer.until("describe_client_quotas", 1, is_applied, asked)
+        return found
+
+
+KEYS = ("producer_byte_rate", "consumer_byte_rate", "request_percentage", "controller_mutation_rate")
+PEOPLE: tuple[Entity, ...] = tuple((("user", name),) for name in ("ann", "bob", "cat", "dan", "eve"))
+PAIRS: tuple[Entity, ...] = tuple(
+    (("client-id", client), ("user", user))
+    for client in ("app", "job", None)
+    for user in ("ann", "bob", "cat")
+)
+SAME_HASH: tuple[Entity, ...] = tuple((("client-id", name),) for name in ("AaAa", "BBBB", "AaBB", "BBAa"))
+PLACES: tuple[Entity, ...] = tuple((("ip", f"192.0.2.{number}"),) for number in range(5))
+
+
+def _rates(entity: Entity, *keys: str) -> dict[str, float | None]:
+    return dict.fromkeys(("connection_creation_rate",) if entity in PLACES else keys or KEYS[:1], 5.0)
+
+
+@scenario
+def order_of_entities(peer: Peer) -> None:
+    """Set quotas of several entities in a request, then of one after the other, and remove some."""
+    alone = _Alone(peer)
+    for entities in (PEOPLE[:3], SAME_HASH, PEOPLE[3:], PLACES, PAIRS):
+        alone.change({entity: _rates(entity) for entity in entities})
+    for entity in (PEOPLE[0], SAME_HASH[1], PAIRS[4]):
+        alone.change({entity: dict.fromkeys(_rates(entity))})
+        alone.change({entity: _rates(entity)})
+
+
+@scenario_for_each({"13, one key": (13, 1), "13, two keys": (13, 2), "30, one key": (30, 1)})
+def order_of_a_request(peer: Peer, sizes: tuple[int, int]) -> None:
+    """Set quotas of as many entities in one request as need another table; of the last one, several."""
+    count, keys = sizes
+    entities = [(("client-id", f"client {number % 7}"), ("user", f"{number}")) for number in range(count)]
+    changes: dict[Entity, dict[str, float | None]] = {entity: _rates(entity) for entity in entities}
+    changes[entities[-1]] = _rates(entities[-1], *KEYS[:keys])
+    _Alone(peer).change(changes)
+
+
+@scenario
+def order_of_keys(peer: Peer) -> None:
+    """Set the quotas of one user in one request, in another order, and one after the other."""
+    alone = _Alone(peer)
+    ann, bob, cat = PEOPLE[:3]
+    alone.change({ann: _rates(ann, *KEYS)})
+    alone.change({bob: _rates(bob, *KEYS[2::-1])})
+    for key in (KEYS[0], KEYS[2], KEYS[1], KEYS[3]):
+        alone.change({cat: _rates(cat, key)})
+    for key in (KEYS[3], KEYS[1], KEYS[0]):
+        alone.change({ann: {key: None}})
+
+
 FILTERS: dict[str, list[tuple[str, int, str | None]]] = {
     "exact null": [("user", EXACT, None)],
     "default named": [("user", DEFAULT, "x")],

@@ -152,6 +152,7 @@ def describe_some(peer: Peer) -> None:
     ann, bob = peer.name("ann"), peer.name("bob")
     _alter(peer, [_setting(ann), _setting(bob, SHA_512, 5000)])
     _settled(peer, bob, 1)
-    for names in ([ann, bob], [ann, ann], [ann, bob, ann], [peer.name("nobody"), ann], [""]):
+    many = [*(peer.name(f"user {number}") for number in range(14)), ann]
+    for names in ([ann, bob], [ann, ann], [ann, bob, ann], [peer.name("nobody"), ann], [""], many, many[1:]):
         peer.call("describe_user_scram_credentials", 0, users=_users(names))
     _alter(peer, deletions=[_deletion(ann), _deletion(bob, SHA_512)])

@@ -64,6 +64,25 @@ async def test_quotas_survive_a_restart(tmp_path: Path) -> None:
         assert len((await describe(node)).entries) == 1
 
 
+async def test_a_request_that_is_refused_as_a_whole_is_answered_row_by_row(tmp_path: Path) -> None:
+    entities = ((("user", "ann"), ("client-id", "app")), (("user", "ann"),), (("user", "ann"),))
+
+    def make(module: ModuleType) -> dict[str, Any]:
+        rows = [
+            tuple(module.EntityData(entity_type=kind, entity_name=name) for kind, name in entity)
+            for entity in entities
+        ]
+        entries = tuple(module.EntryData(entity=row, ops=()) for row in rows)
+        return {"entries": entries, "validate_only": False}
+
+    async with open_node(tmp_path) as node:
+        node.services.node.access = Rights()
+        entries = (await node.ask(alter_client_quotas.API, 1, make)).entries
+        assert {entry.error_code for entry in entries} == {ErrorCode.cluster_authorization_failed}
+        answered = [tuple((part.entity_type, part.entity_name) for part in entry.entity) for entry in entries]
+        assert answered == list(entities)
+
+
 async def test_quotas_need_the_right_on_the_cluster(tmp_path: Path) -> None:
     async with open_node(tmp_path) as node:
         rights = Rights()

@@ -101,8 +101,13 @@ def describe_client_quotas(stage: Stage, version: int) -> None:
 
 @row(ALTER_CLUSTER_CONFIGS, cases=(0, 1))
 def alter_client_quotas(stage: Stage, version: int) -> None:
-    entry = {
-        "entity": [{"entity_type": "user", "entity_name": stage.name("nobody")}],
-        "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}],
-    }
-    stage.user.call("alter_client_quotas", version, entries=[entry], validate_only=True)
+    """Name three entities; the second one twice."""
+    user, client = ("user", stage.name("nobody")), ("client-id", stage.name("app"))
+    entries = [
+        {
+            "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+            "ops": [{"key": "producer_byte_rate", "value": 1e9, "remove": False}],
+        }
+        for entity in ((user, client), (user,), (client,), (user,))
+    ]
+    stage.user.call("alter_client_quotas", version, entries=entries, validate_only=True)
