@@ -4,11 +4,17 @@ Readers of committed records (isolation_level 1) get the records below the last 
 transactions that they must filter out. Sessions (v7), leader epochs (v9), log truncation checks (v12) and topic ids
 (v13) as in Kafka. A fetch that must wait holds back later requests of its own connection only.
 
-A partition of a topic without READ gets TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not; the other partitions
-are still waited for. A fetch with a replica id needs CLUSTER_ACTION on the cluster instead.
-From v11 on, another gateway than the leader may serve uploaded records of a bucket (KIP-392, `replica.selector.class`).
-Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchSession, KIP-74, KIP-227;
-UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
+A partition of a topic without READ gets TOPIC_AUTHORIZATION_FAILED, whether the topic exists or not; the
+other partitions are still waited for. A fetch with a replica id needs CLUSTER_ACTION on the cluster instead.
+The answer names the partitions that were read first, then those of unknown topic ids, then all others that
+are unknown or denied.
+
+From v11 on, another gateway than the leader may serve uploaded records of a bucket (KIP-392,
+`replica.selector.class`). An isolation level that the protocol does not define gets UNKNOWN_SERVER_ERROR for
+the whole request, if a partition exists that the client may read. Up to v12 the error also stands beside each
+partition that the request names; from v13 on the answer names none.
+Source: Kafka's KafkaApis.handleFetchRequest, ReplicaManager.fetchMessages, FetchRequest, FetchSession,
+KIP-74, KIP-227; UnifiedLog.lastStableOffset, LocalLog.addAbortedTransactions, KIP-98.
 """
 
 from __future__ import annotations
@@ -23,10 +29,15 @@ from kio.schema.errors import ErrorCode
 from gateway.handlers.answering import reach
 from gateway.handlers.answering.api import Answer, Api, Deferred, RequestContext
 from gateway.handlers.records.current_leaders import name_leaders
-from gateway.handlers.records.fetch_context import FetchContext, open_context
-from gateway.handlers.records.fetch_partition import read_partition, resolve
+from gateway.handlers.records.fetch_context import (
+    FIRST_TOPIC_ID_VERSION,
+    FetchContext,
+    by_topic,
+    open_context,
+)
+from gateway.handlers.records.fetch_partition import error_of_a_follower, read_partition, resolve
 from gateway.handlers.records.fetch_rights import FetchRights
-from gateway.handlers.records.fetch_rows import error_row, row_of
+from gateway.handlers.records.fetch_rows import REFUSED, error_row, row_of
 from gateway.protocol.fetch_codec import FetchRow, Piece, TopicRows, encode_fetch_response
 from gateway.protocol.fetch_request import FetchRequest, fetch_reader
 from gateway.protocol.node_endpoints import NodeEndpoint
@@ -47,6 +58,7 @@ logger = logging.getLogger(__name__)
 
 API_KEY = 1
 READ_COMMITTED = 1
+ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 PLACES_BROUGHT_IN_AT_ONCE = 16
 """The most places that one fetch reads into the page cache at a time; the others follow afterwards."""
 MANY_PARTITIONS: Final = 500
@@ -62,10 +74,24 @@ RowOf = tuple[PartitionKey, FetchRow]
 class _Read:
     """The result of one pass over all requested partitions."""
 
-    __slots__ = ("loading", "missing", "must_answer", "partitions", "record_bytes", "rows", "sizes")
+    __slots__ = (
+        "loading",
+        "missing",
+        "must_answer",
+        "partitions",
+        "record_bytes",
+        "refused",
+        "rows",
+        "sizes",
+        "unknown_ids",
+    )
 
     def __init__(self) -> None:
         self.rows: list[RowOf] = []
+        self.unknown_ids: list[RowOf] = []
+        """The rows of partitions whose topic id no topic has, which follow `rows` in the answer."""
+        self.refused: list[RowOf] = []
+        """The rows of other partitions that are unknown or denied; the last ones of the answer."""
         self.partitions: list[Partition] = []
         self.record_bytes = 0
         self.sizes: list[tuple[Partition, int]] = []
@@ -90,6 +116,19 @@ class _Read:
             self.sizes.append((partition, size))
         return size
 
+    def refuse(self, key: PartitionKey, error: ErrorCode) -> None:
+        """Add the row of a partition that is unknown or denied. The reader learns of an unknown one at once."""
+        rows = self.unknown_ids if error is ErrorCode.unknown_topic_id else self.refused
+        rows.append((key, error_row(key[1], error)))
+        if error is not ErrorCode.topic_authorization_failed:
+            self.must_answer = True
+
+    def in_order(self) -> list[RowOf]:
+        """Return all rows in the order of the answer."""
+        if self.unknown_ids or self.refused:
+            return self.rows + self.unknown_ids + self.refused
+        return self.rows
+
 
 def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer | Deferred:
     """Answer with the records that the logs have now, or wait until enough bytes have arrived."""
@@ -98,8 +137,10 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
         return _frame(encode_fetch_response(context.api_version, context.correlation_id, int(error), 0, ()))
     if context.node.access.is_on:
         fetch_context.rights = FetchRights(context, request)
+    if request.isolation_level not in ISOLATION_LEVELS and _reads_any(context, fetch_context):
+        return _unknown_isolation(context, request)
     limit = context.node.config.int("fetch.max.bytes")
-    max_bytes = max(0, min(request.max_bytes, limit))
+    max_bytes = min(request.max_bytes, limit)
     if context.charge is not None:
         max_bytes = context.charge.most_fetched(max_bytes)
     min_bytes = min(request.min_bytes, max_bytes)
@@ -110,8 +151,25 @@ def begin(context: RequestContext[PartitionServices], request: FetchRequest) -> 
     if not _must_bring_in(read, min_bytes) and (
         read.must_answer or max_wait_ms <= 0 or not read.partitions or read.record_bytes >= min_bytes
     ):
-        return _answer(context, fetch_context, read)
+        return _answer(context, request, fetch_context, read)
     return _Waiting(context, request, fetch_context, max_bytes, min_bytes).begin(read)
+
+
+def _reads_any(context: RequestContext[PartitionServices], fetch_context: FetchContext) -> bool:
+    """Return whether any partition of the fetch exists and may be read."""
+    return any(resolve(context, fetch_context, key)[1] not in REFUSED for key, _ in fetch_context.wanted())
+
+
+def _unknown_isolation(context: RequestContext[PartitionServices], request: FetchRequest) -> Answer:
+    """Return the answer to an isolation level that the protocol does not define."""
+    error = int(ErrorCode.unknown_server_error)
+    topics: list[TopicRows] = []
+    if context.api_version < FIRST_TOPIC_ID_VERSION:
+        topics = by_topic([(key, FetchRow(key[1], error, -1, -1, -1, (), b"")) for key in request.positions])
+    session_id = request.session_id
+    return _frame(
+        encode_fetch_response(context.api_version, context.correlation_id, error, session_id, topics)
+    )
 
 
 def _must_bring_in(read: _Read, min_bytes: int) -> bool:
@@ -208,7 +266,7 @@ class _Waiting:
                 waits_for_disk=self.waits_for_disk,
             )
             if not self._waits_on(read):
-                self.deferred.resolve(_answer(self.context, self.fetch_context, read))
+                self.deferred.resolve(_answer(self.context, self.request, self.fetch_context, read))
         except Exception:
             logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer.name)
             self.deferred.fail()
@@ -222,7 +280,7 @@ class _Waiting:
             async for _ in in_slices(partitions):
                 pass
             if not self._waits_on(read):
-                self.deferred.resolve(_answer(self.context, self.fetch_context, read))
+                self.deferred.resolve(_answer(self.context, self.request, self.fetch_context, read))
         except Exception:
             logger.exception("Fetch v%d of %s failed", self.context.api_version, self.context.peer.name)
             self.deferred.fail()
@@ -240,7 +298,12 @@ class _Waiting:
         return bool(read.partitions) and not ended and read.record_bytes < self.min_bytes
 
 
-def _answer(context: RequestContext[PartitionServices], fetch_context: FetchContext, read: _Read) -> Answer:
+def _answer(
+    context: RequestContext[PartitionServices],
+    request: FetchRequest,
+    fetch_context: FetchContext,
+    read: _Read,
+) -> Answer:
     charge = context.charge
     if charge is not None and not charge.may_fetch(read.record_bytes):
         # The client is over its quota, so the answer has no records and creates no fetch session (KIP-219).
@@ -250,11 +313,11 @@ def _answer(context: RequestContext[PartitionServices], fetch_context: FetchCont
         context.services.cold_reads.bring_in_ahead(read.missing)
     for partition, size in read.sizes:
         partition.fetched_bytes += size
-    session_id, answered = fetch_context.answer(read.rows, context)
+    session_id, answered = fetch_context.answer(read.in_order(), context)
     topics: Sequence[TopicRows] = answered
     endpoints: Sequence[NodeEndpoint] = ()
     if read.must_answer and context.api_version >= FIRST_WITH_LEADERS:
-        topics, endpoints = name_leaders(context, topics, LED_ELSEWHERE)
+        topics, endpoints = name_leaders(context, topics, LED_ELSEWHERE, to_follower=request.replica_id >= 0)
     pieces = encode_fetch_response(
         context.api_version, context.correlation_id, 0, session_id, topics, endpoints
     )
@@ -315,18 +378,17 @@ def _read_partitions(
     waits = waits or not cold_reads.is_on
     left = max_bytes
     committed_only = request.isolation_level == READ_COMMITTED
-    rights = fetch_context.rights
     is_deposed = context.services.registry.may_be_led_elsewhere
     replicas = _replicas(context, request, read)
     for key, wanted in fetch_context.wanted():
-        if rights is not None and rights.denies(key[0]):
-            read.rows.append((key, error_row(key[1], ErrorCode.topic_authorization_failed)))
+        partition, error = resolve(context, fetch_context, key)
+        if partition is None and error in REFUSED:
+            read.refuse(key, error)
             yield
             continue
-        partition, error = resolve(context, key)
         if partition is not None and (request.replica_id >= 0 or is_deposed):
-            # only a follower sends a replica id; there are no followers, so the sender has asked the wrong broker
-            partition, error = None, ErrorCode.not_leader_or_follower
+            error = ErrorCode.not_leader_or_follower if is_deposed else error_of_a_follower(partition, wanted)
+            partition = None
         row = None
         if replicas is not None:
             row = replicas.row(key, partition, error, wanted, left, min_one_batch=not read.record_bytes)

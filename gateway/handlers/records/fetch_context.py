@@ -62,6 +62,11 @@ class FetchContext:
         """Return the partitions to read, in order."""
         return self.positions.items()
 
+    def known_name(self, key: PartitionKey) -> str | None:
+        """Return the name that the fetch session has kept for a topic id; None without a session."""
+        del key
+        return None
+
     def answer(
         self, rows: Sequence[tuple[PartitionKey, FetchRow]], context: RequestContext[PartitionServices]
     ) -> tuple[int, list[TopicRows]]:
@@ -77,11 +82,13 @@ class FetchContext:
             if session is not None:
                 room.partitions += len(rows)
                 session_id = session.session_id
+                registry = context.services.registry
                 for key, row in rows:
                     cached = SessionPartition(self.positions[key])
+                    cached.topic_name = registry.name_of(key[0])
                     _has_news(cached, row)
                     session.partitions[key] = cached
-        return session_id, _by_topic(rows)
+        return session_id, by_topic(rows)
 
 
 class IncrementalFetchContext(FetchContext):
@@ -102,21 +109,28 @@ class IncrementalFetchContext(FetchContext):
     def wanted(self) -> Iterable[tuple[PartitionKey, FetchPosition]]:
         return [(key, cached.position) for key, cached in self.session.partitions.items()]
 
+    def known_name(self, key: PartitionKey) -> str | None:
+        cached = self.session.partitions.get(key)
+        return None if cached is None else cached.topic_name
+
     def answer(
         self, rows: Sequence[tuple[PartitionKey, FetchRow]], context: RequestContext[PartitionServices]
     ) -> tuple[int, list[TopicRows]]:
-        del context  # An incremental fetch belongs to a session already, so none is created.
         news = []
         partitions = self.session.partitions
         for key, row in rows:
             cached = partitions.get(key)
-            if cached is None or not _has_news(cached, row):
+            if cached is None:
+                continue
+            if cached.topic_name is None:
+                cached.topic_name = context.services.registry.name_of(key[0])
+            if not _has_news(cached, row):
                 continue
             news.append((key, row))
             if row.records:
                 # partitions that got data go last, so that every partition has its turn
                 partitions.move_to_end(key)
-        return self.session.session_id, _by_topic(news)
+        return self.session.session_id, by_topic(news)
 
 
 def open_context(
@@ -180,7 +194,7 @@ def _has_news(cached: SessionPartition, row: FetchRow) -> bool:
     )
 
 
-def _by_topic(rows: Sequence[tuple[PartitionKey, FetchRow]]) -> list[TopicRows]:
+def by_topic(rows: Sequence[tuple[PartitionKey, FetchRow]]) -> list[TopicRows]:
     """Group consecutive rows of the same topic."""
     topics: list[tuple[str | bytes, list[FetchRow]]] = []
     for (topic_key, _), row in rows:

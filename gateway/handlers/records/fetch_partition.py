@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from kio.schema.errors import ErrorCode
 
 from gateway.handlers.answering.api import RequestContext
@@ -13,25 +15,58 @@ from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.services import PartitionServices
 from log import FileRegion, LogError, OffsetOutOfRange, PartitionLog, lookups
 
+if TYPE_CHECKING:
+    from gateway.handlers.records.fetch_context import FetchContext
+
 SENT_BY_THE_KERNEL_BYTES = 64 << 10
 """Runs of records of at least this size are sent with sendfile, which then costs less than reading and writing them."""
 
 
 def resolve(
-    context: RequestContext[PartitionServices], key: PartitionKey
+    context: RequestContext[PartitionServices], fetch_context: FetchContext, key: PartitionKey
 ) -> tuple[Partition | None, ErrorCode]:
+    """Return a partition that the client may read; None and the error where it can't be read."""
     topic_key, index = key
-    partitions = context.services.registry
-    if isinstance(topic_key, bytes):
-        topic = partitions.by_key.get(topic_key)
-        if topic is None:
-            return None, ErrorCode.unknown_topic_id
-    else:
-        topic = partitions.by_name.get(topic_key)
+    if fetch_context.rights is not None and fetch_context.rights.denies(topic_key):
+        return None, ErrorCode.topic_authorization_failed
+    topic = context.services.registry.by_key.get(topic_key)
     if topic is None:
+        if isinstance(topic_key, bytes):
+            return None, _error_of_a_deleted(context, fetch_context, key)
         return None, ErrorCode.unknown_topic_or_partition
     partition = topic.get(index)
     return partition, ErrorCode.none if partition is not None else topic.error_without(index)
+
+
+def _error_of_a_deleted(
+    context: RequestContext[PartitionServices], fetch_context: FetchContext, key: PartitionKey
+) -> ErrorCode:
+    """Return the error for a topic id that no topic has.
+
+    A fetch session knows the name that the id had. It answers as for this name, and INCONSISTENT_TOPIC_ID if
+    another topic has the name now. Source: Kafka's CachedPartition.maybeResolveUnknownName,
+    KafkaApis.handleFetchRequest, ReplicaManager.readFromLog.
+    """
+    name = fetch_context.known_name(key)
+    if name is None:
+        return ErrorCode.unknown_topic_id
+    if fetch_context.rights is not None and fetch_context.rights.denies(name):
+        return ErrorCode.topic_authorization_failed
+    topic = context.services.registry.by_name.get(name)
+    if topic is None:
+        return ErrorCode.unknown_topic_or_partition
+    return topic.refusal(key[1]) or ErrorCode.inconsistent_topic_id
+
+
+def error_of_a_follower(partition: Partition, wanted: FetchPosition) -> ErrorCode:
+    """Return the error for a fetch with a replica id. No partition has followers.
+
+    Source: Kafka's Partition.followerReplicaOrThrow.
+    """
+    if wanted.current_leader_epoch < 0:
+        return ErrorCode.not_leader_or_follower
+    error = partition.check_leader_epoch(wanted.current_leader_epoch)
+    return ErrorCode.unknown_leader_epoch if error is ErrorCode.none else error
 
 
 def read_partition(
@@ -42,6 +77,10 @@ def read_partition(
     min_one_batch: bool,
     committed_only: bool,
 ) -> FetchRow:
+    """Return the row of a partition, with records of at most `left` bytes.
+
+    Where there are records, a limit below 0 gets UNKNOWN_SERVER_ERROR, as from Kafka's LogSegment.read.
+    """
     # Fetch treats every negative epoch as "no epoch" (FetchRequest.optionalEpoch)
     error = partition.check_leader_epoch(max(-1, wanted.current_leader_epoch))
     if error is not ErrorCode.none:
@@ -53,10 +92,15 @@ def read_partition(
         diverging = _diverging_epoch(log, wanted)
         if diverging is not None:
             return row_of(partition, b"", None, diverging)
-        max_bytes = max(0, min(wanted.partition_max_bytes, left))
+        max_bytes = min(wanted.partition_max_bytes, left)
         region = log.find(
-            wanted.fetch_offset, max_bytes, upper_bound=upper_bound, min_one_batch=min_one_batch
+            wanted.fetch_offset,
+            max(0, max_bytes),
+            upper_bound=upper_bound,
+            min_one_batch=min_one_batch or max_bytes < 0,
         )
+        if max_bytes < 0 and region is not None:
+            return error_row(partition.index, ErrorCode.unknown_server_error)
         if committed_only:
             aborted = lookups.aborted_in(log, wanted.fetch_offset, region)
         records = _records(log, region)

@@ -34,14 +34,8 @@ class FetchRights:
             return self._is_refused_follower
         decided = self._decided.get(key)
         if decided is None:
-            name = self._name(key)
+            name = self._context.services.registry.name_of(key)
             if name is None:
                 return False
             decided = self._decided[key] = not self._context.may_topic(Operation.READ, name)
         return decided
-
-    def _name(self, key: TopicKey) -> str | None:
-        if isinstance(key, str):
-            return key
-        topic = self._context.services.registry.by_key.get(key)
-        return None if topic is None else topic.name

@@ -10,11 +10,14 @@ from gateway.protocol.fetch_codec import FetchRow
 from gateway.runtime.partitions.partition import Partition
 from log import FileRegion
 
-_NOT_LOOKED_AT: Final = {
-    ErrorCode.unknown_topic_id,
-    ErrorCode.unknown_topic_or_partition,
-    ErrorCode.topic_authorization_failed,
-}
+REFUSED: Final = frozenset(
+    {
+        ErrorCode.unknown_topic_id,
+        ErrorCode.unknown_topic_or_partition,
+        ErrorCode.topic_authorization_failed,
+    }
+)
+"""The errors of partitions that are unknown or denied: nothing is read of them."""
 
 
 def row_of(
@@ -42,4 +45,4 @@ def error_row(index: int, error: ErrorCode) -> FetchRow:
 
     As in Kafka, a partition that is unknown or denied has an empty list of aborted transactions, any other a null.
     """
-    return FetchRow(index, int(error), -1, -1, -1, () if error in _NOT_LOOKED_AT else None, b"")
+    return FetchRow(index, int(error), -1, -1, -1, () if error in REFUSED else None, b"")

@@ -8,14 +8,17 @@
     ≥ 0        the first offset whose timestamp is not before it, or −1
 
 Topics that the client may not describe come last, with TOPIC_AUTHORIZATION_FAILED whether they exist or not.
-Source: Kafka's KafkaApis.handleListOffsetRequest, UnifiedLog.fetchOffsetByTimestamp, KIP-734.
+An isolation level (v2) that the protocol does not define gets UNKNOWN_SERVER_ERROR beside all partitions,
+unless the client may describe none of the topics.
+Source: Kafka's KafkaApis.handleListOffsetRequest, ListOffsetsRequest,
+UnifiedLog.fetchOffsetByTimestamp, KIP-734.
 """
 
 from __future__ import annotations
 
 from functools import partial
 from types import ModuleType
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from kio.schema.errors import ErrorCode
 
@@ -43,6 +46,7 @@ FIRST_VERSION_OF = {
     EARLIEST_PENDING_UPLOAD: 11,
 }
 READ_COMMITTED = 1
+ISOLATION_LEVELS: Final = (0, READ_COMMITTED)
 
 
 class _Found(NamedTuple):
@@ -53,15 +57,20 @@ class _Found(NamedTuple):
 
 
 _DENIED = _Found(ErrorCode.topic_authorization_failed)
+_UNKNOWN_ISOLATION = _Found(ErrorCode.unknown_server_error)
 
 
 async def handle(context: RequestContext[PartitionServices], request: Any) -> Any:
     """Look up every partition; a partition that is asked for twice gets INVALID_REQUEST, as in Kafka."""
     module = response_module(API_KEY, context.api_version)
     denied = await refused_topics(context, Operation.DESCRIBE, (topic.name for topic in request.topics))
+    isolation_level = request.isolation_level if context.api_version >= 2 else 0
+    if isolation_level not in ISOLATION_LEVELS and any(topic.name not in denied for topic in request.topics):
+        topics = [await _refused(module, topic, _UNKNOWN_ISOLATION) for topic in request.topics]
+        return build(module.ListOffsetsResponse, topics=tuple(topics))
     doubled = _asked_twice(request)
     refused: set[tuple[str, int]] = set()
-    committed_only = context.api_version >= 2 and request.isolation_level == READ_COMMITTED
+    committed_only = isolation_level == READ_COMMITTED
     topics = []
     for topic in request.topics:
         if topic.name in denied:
@@ -82,11 +91,14 @@ async def handle(context: RequestContext[PartitionServices], request: Any) -> An
             topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
     for topic in request.topics if denied else ():
         if topic.name in denied:
-            rows = [
-                _row(module, entry.partition_index, _DENIED) async for entry in in_slices(topic.partitions)
-            ]
-            topics.append(build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows)))
+            topics.append(await _refused(module, topic, _DENIED))
     return build(module.ListOffsetsResponse, topics=tuple(topics))
+
+
+async def _refused(module: ModuleType, topic: Any, found: _Found) -> Any:
+    """Return the answer for a topic with the same error beside all its partitions."""
+    rows = [_row(module, entry.partition_index, found) async for entry in in_slices(topic.partitions)]
+    return build(module.ListOffsetsTopicResponse, name=topic.name, partitions=tuple(rows))
 
 
 def _row(module: ModuleType, index: int, found: _Found) -> Any:

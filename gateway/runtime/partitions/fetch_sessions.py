@@ -22,10 +22,12 @@ EVICTION_AGE_MS = 120_000
 class SessionPartition:
     """A partition of a session: the last request for it and the last answer."""
 
-    __slots__ = ("high_watermark", "log_start_offset", "position")
+    __slots__ = ("high_watermark", "log_start_offset", "position", "topic_name")
 
     def __init__(self, position: FetchPosition) -> None:
         self.position = position
+        self.topic_name: str | None = None
+        """The name of the topic, kept after its deletion; None until a topic has the consumer's topic id."""
         self.high_watermark = -1
         self.log_start_offset = -1
 

@@ -186,6 +186,13 @@ class Partitions:
             return None
         return partition
 
+    def name_of(self, topic_key: str | bytes) -> str | None:
+        """Return the name of a topic that is given as in `by_key`; None for an id that no topic has."""
+        if isinstance(topic_key, str):
+            return topic_key
+        found = self.by_key.get(topic_key)
+        return None if found is None else found.name
+
     def has(self, topic: str, index: int) -> bool:
         """Whether the partition exists; opens nothing."""
         found = self.by_name.get(topic)

@@ -71,7 +71,6 @@ DURABLE = "acks=all waits for the disk by default; Kafka leaves it to the page c
 ELR = "Kafka sets min.insync.replicas for the whole cluster when eligible leader replicas are on; there are none here"
 NOT_UNKNOWN = "Kafka answers UNKNOWN_SERVER_ERROR; an error that names the mistake is better"
 READS_ON = "Kafka fails with UNKNOWN_SERVER_ERROR on a value that the protocol does not define; it is read as the nearest"
-NO_NAMES = "a fetch session keeps topic ids, not the names they once had; both errors make the consumer ask for metadata"
 AS_IN_EFFECT = "a value is stored as it takes effect, without the spaces around it"
 INNOCENT = "a producer that was fenced is refused at once; Kafka first aborts the transaction of the one that fenced it"
 ONE_LEVEL = "a gateway runs each feature at one level; Kafka takes a downgrade that says it is one"
@@ -186,10 +185,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
     KnownDifference(("produce.batch[codec ?]",), "1.*.error_code", NOT_UNKNOWN),
     KnownDifference(("configs.incremental_operation[unknown operation]",), "1.*", NOT_UNKNOWN),
     KnownDifference(("metadata.by_id_and_name[*]",), "4.*error_code", NOT_UNKNOWN),
-    KnownDifference(("fetch.isolation[2]", "fetch.isolation[-1]"), "*", READS_ON),
-    KnownDifference(("list_offsets.isolation[2]", "list_offsets.isolation[-1]"), "*", READS_ON),
-    KnownDifference(("fetch.negative_limits[*]",), "*", READS_ON),
-    KnownDifference(("fetch.session_survives_deletion_of_a_topic",), "*.error_code", NO_NAMES),
     KnownDifference(("produce.batch[timestamp -5]",), "*.max_timestamp", CORRECTED),
     KnownDifference(("metadata.describe_topic_partitions_illegal_name[empty]",), "1.*", NOT_UNKNOWN),
     KnownDifference(("topics.create_with_config[spaces]",), "*.value", AS_IN_EFFECT),

@@ -69,8 +69,26 @@ def negative_limits(peer: Peer, limit: int) -> None:
     topic = _filled(peer)
     peer.fetch(topic, 0, max_bytes=limit)
     peer.fetch(topic, 0, partition_max_bytes=limit, max_wait=0)
+    peer.fetch(topic, 12, max_bytes=limit, partition_max_bytes=limit, max_wait=0)
+    peer.fetch(topic, 13, max_bytes=limit, max_wait=0)
     peer.fetch(topic, 0, min_bytes=limit)
     peer.fetch(topic, 12, max_wait=limit)
+
+
+@scenario_for_each({"request": (-1, 1 << 20), "partition": (1 << 20, -1), "both": (-1, -1)})
+def negative_limits_over_partitions(peer: Peer, limits: tuple[int, int]) -> None:
+    """A negative limit of the request counts for the first partition only."""
+    topic = peer.topic(partitions=4)
+    peer.produce(topic, {1: Batch(records(2, 100)), 2: Batch(records(2, 100)), 3: Batch(records(2, 100))})
+    max_bytes, partition_max_bytes = limits
+    wanted = [
+        {"partition": index, "fetch_offset": 0, "partition_max_bytes": partition_max_bytes}
+        for index in range(4)
+    ]
+    for version in (4, 12, 17):
+        for first in (0, 1):
+            topics = [{"topic": topic.name, "topic_id": topic.topic_id, "partitions": wanted[first:]}]
+            peer.call("fetch", version, **fetch_request(topic, max_bytes=max_bytes, topics=topics))
 
 
 @scenario_for_each({"request": (700, 1 << 20), "partition": (1 << 20, 700), "tiny": (10, 10)})
@@ -136,8 +154,66 @@ def pipelined_behind_a_wait(peer: Peer) -> None:
 @scenario_for_each({"committed": 1, "uncommitted": 0, "2": 2, "-1": -1})
 def isolation(peer: Peer, level: int) -> None:
     topic = _filled(peer, batches=1)
-    for version in (4, 12, 18):
+    for version in VERSIONS:
         peer.fetch(topic, 0, version=version, isolation_level=level)
+
+
+@scenario_for_each(VERSIONS)
+def unknown_isolation_of_several(peer: Peer, version: int) -> None:
+    """Ask with an unknown isolation level for known and unknown partitions, and for unknown ones alone."""
+    topic = _filled(peer, batches=1)
+    nowhere = Topic(peer.name("nowhere"), UNKNOWN_ID)
+    for places in (
+        ((nowhere, 0), (topic, 0)),
+        ((topic, 1), (nowhere, 0)),
+        ((nowhere, 0),),
+        ((topic, 7),),
+        (),
+    ):
+        topics = [_place(each, partition) for each, partition in places]
+        peer.call("fetch", version, **fetch_request(topic, isolation_level=7, max_wait=0, topics=topics))
+    peer.fetch(topic, 0, version=version, isolation_level=7, replica_id=77, replica_state={"replica_id": 77})
+
+
+def _place(topic: Topic, partition: int = 0, offset: int = 0) -> Plain:
+    """Return the entry of one partition in the topics of a Fetch request."""
+    row = {"partition": partition, "fetch_offset": offset, "partition_max_bytes": 1 << 20}
+    return {"topic": topic.name, "topic_id": topic.topic_id, "partitions": [row]}
+
+
+def _note_order(peer: Peer, answer: Plain, *topics: Topic) -> None:
+    """Record the order of the partitions in an answer, which the comparison of fields leaves out."""
+    names = {each.topic_id: each.name for each in topics}
+    peer.note(
+        "the order",
+        rows=[
+            f"{names.get(row.get('topic_id'), row.get('topic'))} {entry['partition_index']}"
+            for row in answer.get("responses", ())
+            for entry in row["partitions"]
+        ],
+    )
+
+
+@scenario_for_each((4, 7, 12, 13, 18))
+def order(peer: Peer, version: int) -> None:
+    """Partitions that are read come first, then topic ids that nobody has, then other unknown partitions."""
+    first, second = peer.topic("first"), peer.topic("second", partitions=2)
+    peer.produce(first, Batch(records(1)))
+    peer.produce(second, {0: Batch(records(1)), 1: Batch(records(1))})
+    nowhere = Topic(peer.name("nowhere"), UNKNOWN_ID)
+    places = (
+        (first, 5, 0), (nowhere, 0, 0), (second, 1, 0), (second, 7, 0),
+        (nowhere, 1, 0), (first, 0, 9), (second, 0, 0),
+    )  # fmt: skip
+    topics = [_place(*place) for place in places]
+    asked = fetch_request(first, max_wait=0, session_epoch=0, topics=topics)
+    opened = peer.call("fetch", version, **asked)
+    _note_order(peer, opened, first, second, nowhere)
+    if version >= 7:
+        more = {"session_id": opened.get("session_id", 0), "max_wait": 0}
+        for epoch, named in enumerate(([], [_place(nowhere, 2), _place(second, 1)], []), 1):
+            asked = fetch_request(first, session_epoch=epoch, topics=named, **more)
+            _note_order(peer, peer.call("fetch", version, **asked), first, second, nowhere)
 
 
 @scenario_for_each({str(epoch): epoch for epoch in (0, 1, -1, -2)})
@@ -167,8 +243,14 @@ def after_delete_records(peer: Peer) -> None:
 
 @scenario_for_each({"-2": -2, "1": 1, "77": 77})
 def replica_ids(peer: Peer, replica_id: int) -> None:
+    """Fetch as a replica that the partition does not have: the answer names the leader from v16 on."""
     topic = _filled(peer, batches=1)
-    peer.fetch(topic, 0, version=12, replica_id=replica_id, max_wait=0)
+    asked = {"replica_id": replica_id, "replica_state": {"replica_id": replica_id, "replica_epoch": -1}}
+    for version in VERSIONS:
+        for places in ([_place(topic)], [_place(topic, 5), _place(topic, 0, 99)]):
+            peer.fetch(topic, version=version, max_wait=0, topics=places, **asked)
+        for leader_epoch in (0, 5):
+            peer.fetch(topic, version=version, max_wait=0, current_leader_epoch=leader_epoch, **asked)
 
 
 @scenario_for_each((12, 17))
@@ -304,20 +386,64 @@ def session_over_two_connections(peer: Peer) -> None:
     _session(peer, topic, 12, (number, 2), (0, 2))
 
 
-@scenario
-def session_survives_deletion_of_a_topic(peer: Peer) -> None:
-    topic = peer.topic()
-    kept = peer.topic("kept")
-    peer.produce(topic, Batch(records(2)))
-    peer.produce(kept, Batch(records(1)))
-    row = {"partition": 0, "fetch_offset": 0, "partition_max_bytes": 1 << 20}
-    topics = [{"topic": each.name, "topic_id": each.topic_id, "partitions": [row]} for each in (topic, kept)]
-    opened = peer.call("fetch", 17, **fetch_request(topic, session_epoch=0, topics=topics))
+def _deleted(peer: Peer, topic: Topic) -> None:
     peer.call("delete_topics", 4, topic_names=[topic.name], timeout=5_000)
     asked: dict[str, Any] = {"topics": [{"name": topic.name}], "allow_auto_topic_creation": False}
     peer.eventually("metadata", 12, lambda answer: answer["topics"][0]["error_code"] == 3, **asked)
-    more = {"session_id": opened.get("session_id", 0), "topics": [], "max_wait": 30}
-    peer.call("fetch", 17, **fetch_request(topic, session_epoch=1, **more))
+
+
+@scenario_for_each((7, 12, 13, 17, 18))
+def session_survives_deletion_of_a_topic(peer: Peer, version: int) -> None:
+    """A session knows the name of a topic that is deleted, and so also another topic of that name."""
+    topic, kept = peer.topic(), peer.topic("kept")
+    peer.produce(topic, Batch(records(2)))
+    peer.produce(kept, Batch(records(1)))
+    topics = [_place(topic), _place(kept)]
+    opened = peer.call("fetch", version, **fetch_request(topic, session_epoch=0, topics=topics))
+    _deleted(peer, topic)
+    more = {"session_id": opened.get("session_id", 0), "max_wait": 30}
+    for epoch, named in enumerate(([], [_place(topic)], [_place(topic, 1)]), 1):
+        answer = peer.call(
+            "fetch", version, **fetch_request(topic, session_epoch=epoch, topics=named, **more)
+        )
+        _note_order(peer, answer, topic, kept)
+    again = peer.topic()
+    peer.produce(again, Batch(records(3)))
+    for epoch, named in enumerate(([], [_place(topic)], [_place(again)], []), 4):
+        answer = peer.call(
+            "fetch", version, **fetch_request(topic, session_epoch=epoch, topics=named, **more)
+        )
+        _note_order(peer, answer, topic, kept, again)
+    peer.call("fetch", version, **fetch_request(topic, max_wait=0))
+
+
+@scenario_for_each((13, 18))
+def session_opened_with_a_deleted_topic(peer: Peer, version: int) -> None:
+    """A session that is opened after the deletion does not know the name."""
+    topic, kept = peer.topic(), peer.topic("kept")
+    _deleted(peer, topic)
+    topics = [_place(topic), _place(kept)]
+    opened = peer.call("fetch", version, **fetch_request(topic, session_epoch=0, topics=topics))
+    more = {"session_id": opened.get("session_id", 0), "max_wait": 30}
+    peer.call("fetch", version, **fetch_request(topic, session_epoch=1, topics=[], **more))
+    peer.topic()
+    peer.call("fetch", version, **fetch_request(topic, session_epoch=2, topics=[], **more))
+
+
+@scenario_for_each((7, 12, 13, 18))
+def session_with_an_unknown_isolation(peer: Peer, version: int) -> None:
+    """An unknown isolation level opens no session, and advances the epoch of one that is open."""
+    topic = _filled(peer, batches=1)
+    opening = fetch_request(topic, session_epoch=0, max_wait=0)
+    number = peer.call("fetch", version, **opening).get("session_id", 0)
+    steps: tuple[tuple[int, int, list[Plain]], ...] = (
+        (7, 1, []), (0, 1, []), (7, 2, [_place(topic, 1)]), (0, 3, []),
+        (7, 9, []), (7, 0, [_place(topic)]), (0, 4, []),
+    )  # fmt: skip
+    for level, epoch, named in steps:
+        more = {"session_id": number, "session_epoch": epoch, "isolation_level": level, "max_wait": 0}
+        peer.call("fetch", version, **fetch_request(topic, topics=named, **more))
+    peer.call("fetch", version, **{**opening, "isolation_level": 7})
 
 
 @scenario_for_each((7, 12, 13, 17))

@@ -86,6 +86,21 @@ def after_delete_records(peer: Peer) -> None:
 def isolation(peer: Peer, level: int) -> None:
     topic = _filled(peer)
     peer.offsets(topic, -1, -2, T + 100, -3, version=8, isolation_level=level)
+    for version in range(1, 12):
+        peer.offsets(topic, -1, version=version, isolation_level=level)
+
+
+@scenario_for_each((2, 4, 7, 11))
+def unknown_isolation_of_several(peer: Peer, version: int) -> None:
+    """Ask with an unknown isolation level for known and unknown partitions, for one twice, and for none."""
+    topic = _filled(peer)
+    here = {
+        "name": topic.name,
+        "partitions": [{"partition_index": index, "timestamp": -1} for index in (0, 4, 0)],
+    }
+    nowhere = {"name": peer.name("nowhere"), "partitions": [{"partition_index": 0, "timestamp": -1}]}
+    for topics in ([nowhere, here], [nowhere], [{**here, "partitions": []}], []):
+        peer.call("list_offsets", version, replica_id=-1, isolation_level=7, topics=topics)
 
 
 @scenario_for_each({"0": 0, "1": 1, "-1": -1, "-2": -2})

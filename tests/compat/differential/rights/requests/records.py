@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.compat.differential.peer import fetch_request, produce_request
 from tests.compat.differential.rights.stage import Stage
@@ -143,6 +144,51 @@ def fetch_in_a_session(stage: Stage) -> None:
         )
 
 
+@row(READ_TOPIC, cases=(7, 12, 13, 18), prepare=_filled)
+def order_of_a_fetch(stage: Stage, version: int) -> None:
+    """Note the order of the topics in a whole fetch and in a session: denied topics come last."""
+    places = (stage.closed, stage.open)
+    topics = [fetch_request(topic)["topics"][0] for topic in places]
+    begun = _ordered(stage, version, session_epoch=0, topics=topics)
+    session_id = begun.get("session_id", 0)
+    for epoch, change in enumerate((set(), {READ_TOPIC}, set()), 1):
+        stage.change(allowed=tuple(change))
+        _ordered(stage, version, session_id=session_id, session_epoch=epoch, topics=[])
+
+
+def _ordered(stage: Stage, version: int, **asked: Any) -> Plain:
+    answer = stage.user.call("fetch", version, **fetch_request(stage.open, max_wait=0, **asked))
+    suffixes = {stage.open.name: "open", stage.closed.name: "closed"}
+    suffixes |= {stage.open.topic_id: "open", stage.closed.topic_id: "closed"}
+    order = [suffixes[row.get("topic") or row["topic_id"]] for row in answer.get("responses", ())]
+    stage.user.note("the order", topics=order)
+    return answer
+
+
+@row(READ_TOPIC, cases=(12, 17), prepare=_filled)
+def fetch_with_an_unknown_isolation(stage: Stage, version: int) -> None:
+    for topics in ((stage.open, stage.closed), (stage.closed,)):
+        places = [fetch_request(topic)["topics"][0] for topic in topics]
+        stage.user.call(
+            "fetch", version, **fetch_request(stage.open, max_wait=0, isolation_level=7, topics=places)
+        )
+
+
+@row(READ_TOPIC, cases=(12, 17), prepare=_filled)
+def fetch_of_a_deleted_topic_in_a_session(stage: Stage, version: int) -> None:
+    """The right to read a deleted topic is that of the name which the session knows."""
+    gone = stage.admin.topic(f"gone-{stage.step}".replace(" ", "-"))
+    topics = [fetch_request(topic)["topics"][0] for topic in (gone, stage.open)]
+    begun = stage.user.call(
+        "fetch", version, **fetch_request(gone, max_wait=0, session_epoch=0, topics=topics)
+    )
+    stage.admin.wire.call("delete_topics", 4, topic_names=[gone.name], timeout=5_000)
+    asked: Plain = {"topics": [{"name": gone.name}], "allow_auto_topic_creation": False}
+    stage.admin.until("metadata", 12, lambda answer: answer["topics"][0]["error_code"] == 3, asked)
+    more = {"session_id": begun.get("session_id", 0), "session_epoch": 1, "topics": [], "max_wait": 0}
+    stage.user.call("fetch", version, **fetch_request(gone, **more))
+
+
 _ATTEMPTS = 10
 """How often a fetch may lose the race against a change of rights on another connection."""
 
@@ -193,6 +239,14 @@ def list_offsets(stage: Stage, version: int) -> None:
     asked = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
     topics = [{"name": name, "partitions": asked} for name in stage.topics]
     stage.user.call("list_offsets", version, replica_id=-1, topics=topics, timeout=1_000)
+
+
+@row(DESCRIBE_TOPIC, prepare=_filled)
+def list_offsets_with_an_unknown_isolation(stage: Stage) -> None:
+    asked = [{"partition_index": 0, "timestamp": -1, "current_leader_epoch": -1}]
+    for names in (stage.topics, stage.topics[1:2]):
+        topics = [{"name": name, "partitions": asked} for name in names]
+        stage.user.call("list_offsets", 8, replica_id=-1, isolation_level=7, topics=topics)
 
 
 @row(DELETE_TOPIC, cases=(0, 2), prepare=_filled)
