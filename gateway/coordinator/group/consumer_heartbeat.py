@@ -340,6 +340,7 @@ def remove(group: ConsumerGroup, members: list[ConsumerMember]) -> list[Consumer
     for member in members:
         records += group.removal_records(member.member_id)
         group.forget(member.member_id)
+    group.regexes.keep({member.subscribed_regex for member in group.members.values()})
     group.group_epoch += 1
     records.append(GroupEpochRecord(group.group_id, group.group_epoch))
     return records

@@ -1,13 +1,15 @@
 """The topics that the regular expressions of a consumer group match.
 
 The member whose request resolves an expression decides by its rights which topics it matches: a topic that the member may
-not describe does not match. A new expression is resolved by the member that brings it. All expressions are resolved again
-when topics change and when rights change. Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`.
+not describe does not match. A new expression is resolved by the member that brings it. The group forgets an
+expression with its last member. All expressions are resolved again when topics change and when rights change.
+Source: Kafka's `GroupMetadataManager.maybeUpdateRegularExpressions`, `refreshRegularExpressions`,
+`maybeDeleteResolvedRegularExpressions`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Container, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
@@ -50,6 +52,10 @@ class RegexTopics:
             and bool(self._matching)
             and not 0 <= now_ms - self._resolved_at_ms < REFRESH_INTERVAL_MS
         )
+
+    def keep(self, regexes: Container[str | None]) -> None:
+        """Forget all expressions except these. A member that brings a forgotten one again resolves it."""
+        self._matching = {regex: names for regex, names in self._matching.items() if regex in regexes}
 
     def resolve(
         self,

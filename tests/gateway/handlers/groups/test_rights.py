@@ -372,6 +372,19 @@ class TestConsumerGroups:
         node.clock.time_ms += 10_000
         assert await self.assigned(client, **by_regex) == {mine}
 
+    async def test_an_expression_is_resolved_anew_once_its_last_member_has_left(
+        self, node: Node, client: Asking, rights: Rights
+    ) -> None:
+        rights.allow(READ, GROUP, "g")
+        rights.allow(DESCRIBE, TOPIC, "mine")
+        by_regex = {"subscribed_topic_names": None, "subscribed_topic_regex": ".*"}
+        mine, hidden = topic_id(node, "mine"), topic_id(node, "hidden")
+        assert await self.assigned(client, **by_regex) == {mine}
+        await client.ask("consumer_group_heartbeat", 1, **self.join(member_epoch=-1))
+        rights.deny(DESCRIBE, TOPIC, "mine")
+        rights.allow(DESCRIBE, TOPIC, "hidden")
+        assert await self.assigned(client, **by_regex) == {hidden}
+
     async def test_describing_needs_the_assigned_topics(self, client: Asking, node: Node) -> None:
         await self.assigned(client)
         rights = node.services.node.access = Rights()

@@ -11,6 +11,7 @@ from tests.compat.differential.rights.table import (
     READ_GROUP,
     row,
 )
+from tests.compat.differential.scenarios.consumer_groups import Member
 from tests.support.wire import Plain
 
 
@@ -49,6 +50,25 @@ def consumer_group_heartbeat(stage: Stage, version: int) -> None:
 def consumer_group_heartbeat_without_topics(stage: Stage) -> None:
     for group_id in stage.groups:
         stage.user.call("consumer_group_heartbeat", 1, **_beat(group_id, member_epoch=5))
+
+
+@row(READ_GROUP, DESCRIBE_TOPIC, prepare=_coordinated)
+def consumer_group_heartbeat_by_an_expression(stage: Stage) -> None:
+    """Join by an expression that matches both topics, and leave.
+
+    The member gets the topics that it may describe now, whatever it got when it was in the group before. Kafka
+    resolves expressions in the background, so the epochs on the way are not compared.
+    """
+    regex = f"{stage.open.name.removesuffix('open')}(open|closed)"
+    member = Member(stage.user, stage.groups[0], [])
+    joining = member.request(**member.full(subscribed_topic_names=None, subscribed_topic_regex=regex))
+    error = stage.user.wire.call("consumer_group_heartbeat", 1, joining).fields["error_code"]
+    if not error:
+        member.await_partitions(1 if stage.step == "has all" else 0, **joining)
+    assigned = [topic["topic_id"] == stage.open.topic_id for topic in member.owned]
+    stage.user.note("joined", error=error, assigned_is_open=assigned)
+    if not error:
+        member.leave()
 
 
 def _with_members(stage: Stage) -> None:
