@@ -117,7 +117,7 @@ class _Read:
         return size
 
     def refuse(self, key: PartitionKey, error: ErrorCode) -> None:
-        """Add the row of a partition that is unknown or denied. The reader learns of an unknown one at once."""
+        """Add the row of a partition that is unknown or denied; an unknown one ends the wait."""
         rows = self.unknown_ids if error is ErrorCode.unknown_topic_id else self.refused
         rows.append((key, error_row(key[1], error)))
         if error is not ErrorCode.topic_authorization_failed:

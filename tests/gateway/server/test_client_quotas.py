@@ -75,7 +75,7 @@ async def test_the_quota_of_another_user_and_another_kind_do_not_matter(tmp_path
 async def test_a_fetch_over_quota_has_a_throttle_time_and_no_records(tmp_path: Path) -> None:
     async with serving(tmp_path) as client:
         await client.produce(5000)
-        await limit(client.node, "consumer_byte_rate", 100.0)
+        await limit(client.node, "consumer_byte_rate", 1000.0)
         first = await client.fetch()
         assert first["throttle_time"] == 0
         assert len(first["responses"][0]["partitions"][0]["records"]) > 5000
@@ -89,10 +89,25 @@ async def test_a_fetch_over_quota_has_a_throttle_time_and_no_records(tmp_path: P
         assert third["responses"]
 
 
-async def test_a_throttled_fetch_keeps_its_session(tmp_path: Path) -> None:
+async def test_a_batch_that_exceeds_the_quota_by_itself_is_sent_after_the_throttle_time(
+    tmp_path: Path,
+) -> None:
     async with serving(tmp_path) as client:
         await client.produce(5000)
         await limit(client.node, "consumer_byte_rate", 100.0)
+        first = await client.fetch()
+        assert 40_000 < first["throttle_time"] < 42_000
+        assert first["responses"] == []
+        client.node.clock.time_ms += first["throttle_time"]
+        second = await client.fetch()
+        assert second["throttle_time"] == 0
+        assert len(second["responses"][0]["partitions"][0]["records"]) > 5000
+
+
+async def test_a_throttled_fetch_keeps_its_session(tmp_path: Path) -> None:
+    async with serving(tmp_path) as client:
+        await client.produce(5000)
+        await limit(client.node, "consumer_byte_rate", 1000.0)
         first = await client.fetch(session_epoch=0)
         session_id = first["session_id"]
         assert session_id

@@ -144,6 +144,16 @@ def fetch(visit: Visit, version: int) -> None:
     _is_muted(client, told["throttle_time"])
 
 
+@TABLE.add_for_each([4, 12, 17])
+def fetch_of_a_batch_beyond_the_quota(visit: Visit, version: int) -> None:
+    """Fetch one batch that is larger than what an idle client may read at once: the answer has no records."""
+    topic, user = _filled(visit, 1, 120_000), _user(visit)
+    _limit(visit, user, "consumer_byte_rate", RATE)
+    client = visit.known(user)
+    told = _measured(client, "fetch", version, fetch_request(topic, 0, max_wait=0), least_ms=1_900)
+    _is_muted(client, told["throttle_time"])
+
+
 def _mutation(api: str, visit: Visit, topic: Topic, number: int, partitions: int) -> Plain:
     if api == "create_topics":
         row = {"name": visit.name(f"new-{number}"), "num_partitions": partitions, "replication_factor": 1}

@@ -55,11 +55,21 @@ def test_what_was_refused_is_not_counted() -> None:
     assert bytes_quota.try_charge("ann", "", 1000, NOW_MS) == 0
 
 
-def test_what_exceeds_the_quota_by_itself_comes_through_once_nothing_else_counts() -> None:
+def test_what_exceeds_the_quota_by_itself_comes_through_after_one_wait() -> None:
     bytes_quota = quota()
-    assert bytes_quota.try_charge("ann", "", 50_000, NOW_MS) == 0
-    assert bytes_quota.try_charge("ann", "", 50_000, NOW_MS + 5_000) > 0
-    assert bytes_quota.try_charge("ann", "", 50_000, NOW_MS + 11_000) == 0
+    assert bytes_quota.try_charge("ann", "", 12_000, NOW_MS) == 2_000
+    assert bytes_quota.try_charge("ann", "", 12_000, NOW_MS + 1_999) > 0
+    assert bytes_quota.try_charge("ann", "", 5_000, NOW_MS + 1_999) == 0
+    assert bytes_quota.try_charge("ann", "", 12_000, NOW_MS + 2_000) == 0
+    assert bytes_quota.try_charge("ann", "", 1, NOW_MS + 2_000) > 0
+    assert bytes_quota.try_charge("ann", "", 12_000, NOW_MS + 30_000) == 2_000
+
+
+def test_a_clock_that_is_set_back_does_not_lengthen_the_wait() -> None:
+    bytes_quota = quota()
+    assert bytes_quota.try_charge("ann", "", 12_000, NOW_MS) == 2_000
+    assert bytes_quota.try_charge("ann", "", 12_000, NOW_MS - 3_600_000) == 2_000
+    assert bytes_quota.try_charge("ann", "", 12_000, NOW_MS - 3_598_000) == 0
 
 
 def test_the_most_at_once_is_that_of_the_whole_windows() -> None:

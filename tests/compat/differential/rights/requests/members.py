@@ -56,8 +56,8 @@ def consumer_group_heartbeat_without_topics(stage: Stage) -> None:
 def consumer_group_heartbeat_by_an_expression(stage: Stage) -> None:
     """Join by an expression that matches both topics, and leave.
 
-    The member gets the topics that it may describe now, whatever it got when it was in the group before. Kafka
-    resolves expressions in the background, so the epochs on the way are not compared.
+    The member gets the topics that it may describe now, whatever it got in the group before. Kafka resolves
+    expressions in the background, so the epochs on the way are not compared.
     """
     regex = f"{stage.open.name.removesuffix('open')}(open|closed)"
     member = Member(stage.user, stage.groups[0], [])
