@@ -66,12 +66,13 @@ class Config:
     they need the value. A part that keeps a copy, or runs a timer by a value, follows changes with `follow`.
     """
 
-    __slots__ = ("_dynamic_broker", "_dynamic_default", "_followers", "_static", "_values")
+    __slots__ = ("_dynamic_broker", "_dynamic_default", "_followers", "_kept", "_static", "_values")
 
     def __init__(self, static: Mapping[_Text, SettingValue] | None = None) -> None:
         self._static: dict[_Text, SettingValue] = dict(static or {})
         self._dynamic_broker: dict[_Text, SettingValue] = {}
         self._dynamic_default: dict[_Text, SettingValue] = {}
+        self._kept: dict[ConfigSource, Mapping[_Text, _Text]] = {}
         self._values: dict[_Text, SettingValue | None] = {}
         self._followers: list[Callable[[], None]] = []
         self._resolve()
@@ -175,18 +176,24 @@ class Config:
     def set_dynamic(self, values: Mapping[_Text, _Text], *, all_brokers: _Flag) -> None:
         """Replace the values altered while the gateway runs, for this broker or for all brokers.
 
-        Ignore a value that this version does not know or refuses. The value was valid when it was stored, and the
-        gateway must start.
+        Keep the text of a name that is no setting of the gateway (`kept_entries`). Ignore a value that this version
+        refuses. The value was valid when it was stored, and the gateway must start.
         """
         parsed: dict[_Text, SettingValue] = {}
+        kept: dict[_Text, _Text] = {}
         for name, text in values.items():
             setting = setting_named(name)
-            if setting is None or not setting.dynamic:
+            if setting is None:
+                kept[name] = text
+                continue
+            if not setting.dynamic:
                 continue
             try:
                 parsed[name] = setting.parse(text)
             except InvalidValueError:
                 continue
+        source = ConfigSource.DYNAMIC_DEFAULT_BROKER if all_brokers else ConfigSource.DYNAMIC_BROKER
+        self._kept[source] = kept
         if all_brokers:
             self._dynamic_default = parsed
         else:
@@ -203,6 +210,17 @@ class Config:
         proposed._dynamic_default = self._dynamic_default
         proposed.set_dynamic(values, all_brokers=False)
         return proposed
+
+    def kept_names(self) -> set[_Text]:
+        """Return the altered names that are no settings of the gateway: Kafka's, and unknown ones."""
+        return {name for values in self._kept.values() for name in values}
+
+    def kept_entries(self, name: _Text) -> Iterator[ConfigEntry]:
+        """Yield the texts that were set for such a name, this broker's first."""
+        for source in (ConfigSource.DYNAMIC_BROKER, ConfigSource.DYNAMIC_DEFAULT_BROKER):
+            text = self._kept.get(source, {}).get(name)
+            if text is not None:
+                yield ConfigEntry(name, text, source)
 
     @property
     def names_with_prefix(self) -> _Names:

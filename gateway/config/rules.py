@@ -13,6 +13,10 @@ Values: TypeAlias = Callable[[str], SettingValue | None]
 _LOWER: Final = "min.compaction.lag.ms"
 _HIGHER: Final = "max.compaction.lag.ms"
 _ON_BROKERS: Final = "log.cleaner."
+_TIERS_ARE_DISABLED: Final = (
+    "Tiered Storage functionality is disabled in the broker. "
+    "Topic cannot be configured with remote log storage."
+)
 
 
 def topic_conflict(value: Values) -> str | None:
@@ -29,7 +33,10 @@ def topic_conflict(value: Values) -> str | None:
         complaint = _same_header(value, "message.deduplication.")
         if complaint is not None:
             return complaint
-    return _out_of_order("topic", value, _LOWER, _HIGHER)
+    conflict = _out_of_order("topic", value, _LOWER, _HIGHER)
+    if conflict is None and value("remote.storage.enable"):
+        return _TIERS_ARE_DISABLED
+    return conflict
 
 
 def broker_conflict(value: Values) -> str | None:

@@ -19,15 +19,18 @@ class SettingType(enum.IntEnum):
     BOOLEAN = 1
     STRING = 2
     INT = 3
+    SHORT = 4
     LONG = 5
     DOUBLE = 6
     LIST = 7
+    CLASS = 8
     PASSWORD = 9
 
 
 _WHOLE = re.compile(r"[+-]?[0-9]{1,30}")
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]{1,4})?")
 _WHOLE_NUMBERS = {
+    SettingType.SHORT: (-(2**15), 2**15 - 1),
     SettingType.INT: (-(2**31), INT_MAX),
     SettingType.LONG: (-(2**63), LONG_MAX),
 }
@@ -61,12 +64,15 @@ class Setting:
     """One setting, under Kafka's name, or a `seqgate.` name where Kafka has no such setting.
 
     `default` None means unset: the value then comes from the first fallback that is set, otherwise from
-    `unset_value`. `topic_name` is the name of the same setting on a topic; the broker's value is the default of the
-    topic's value. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed value and returns the
-    reason why the setting refuses the value, or None. `internal` settings are accepted, but not listed to clients.
-    `per_listener` settings can be set for one listener, as `listener.name.NAME.SETTING`, and those that are `per_mechanism` too for a
-    mechanism of the listener, as `listener.name.NAME.MECHANISM.SETTING`. `dynamic_on_listener` settings can be altered while the
-    gateway runs, but only for one listener of one node.
+    `unset_value`. `topic_name` is the name of the same setting on a topic; the broker's value is the default
+    of the topic's value. `dynamic` settings can be altered while the gateway runs. `check` gets a parsed
+    value and returns the reason why the setting refuses the value, or None. `internal` settings are accepted,
+    but not listed to clients. `per_listener` settings can be set for one listener, as
+    `listener.name.NAME.SETTING`, and those that are `per_mechanism` too for a mechanism of the listener, as
+    `listener.name.NAME.MECHANISM.SETTING`. `dynamic_on_listener` settings can be altered while the gateway
+    runs, but only for one listener of one node. The gateway keeps and describes a setting `without_effect`,
+    and no part of the gateway reads it. `choices` of a CLASS are the Java classes that the setting takes.
+    `empty_items` allows a list to have empty items.
     """
 
     name: str
@@ -84,6 +90,8 @@ class Setting:
     per_mechanism: bool = False
     sensitive: bool = False
     internal: bool = False
+    without_effect: bool = False
+    empty_items: bool = False
     fallbacks: tuple[Fallback, ...] = ()
     unset_value: SettingValue | None = None
     check: Callable[[SettingValue], str | None] | None = None
@@ -107,6 +115,8 @@ class Setting:
         value = self._convert(text.strip())
         if isinstance(value, int | float) and not isinstance(value, bool):
             self._check_range(value)
+        if self.type is SettingType.CLASS and value not in self.choices:
+            raise InvalidValueError(f"Class {value} could not be found.")
         chosen = value if isinstance(value, tuple) else (value,)
         if self.choices and any(item not in self.choices for item in chosen):
             raise InvalidValueError(f"String must be one of: {', '.join(self.choices)}")
@@ -122,10 +132,10 @@ class Setting:
             return text.lower() == "true"
         if self.type is SettingType.LIST:
             items = tuple(item.strip() for item in text.split(",")) if text else ()
-            if "" in items:
+            if "" in items and not self.empty_items:
                 raise EmptyItemError("an item of the list is empty")
             return items
-        if self.type in (SettingType.STRING, SettingType.PASSWORD):
+        if self.type in (SettingType.STRING, SettingType.PASSWORD, SettingType.CLASS):
             return text
         # Python's own parsers also accept underscores, digits of other scripts and NaN.
         if not (_DECIMAL if self.type is SettingType.DOUBLE else _WHOLE).fullmatch(text):
@@ -149,6 +159,7 @@ class Setting:
         if self.choices:
             return "one of " + ", ".join(self.choices)
         kind = {
+            SettingType.SHORT: "a whole number",
             SettingType.INT: "a whole number",
             SettingType.LONG: "a whole number",
             SettingType.DOUBLE: "a number",

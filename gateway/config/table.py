@@ -18,9 +18,9 @@ from gateway.config.deduplication import DEDUPLICATION_SETTINGS
 from gateway.config.delegation_tokens import DELEGATION_TOKEN_SETTINGS
 from gateway.config.delivery import DELIVERY_SETTINGS, DELIVERY_TOPIC_SETTINGS
 from gateway.config.disk import DISK_SETTINGS
-from gateway.config.fixed_topics import FIXED_TOPIC_ONLY_SETTINGS, FIXED_TOPIC_SETTINGS
 from gateway.config.groups import GROUP_SETTINGS
 from gateway.config.inter_broker import INTER_BROKER_SETTINGS
+from gateway.config.kept_topics import KEPT_TOPIC_ONLY_SETTINGS, KEPT_TOPIC_SETTINGS
 from gateway.config.log_lines import LOGGING_SETTINGS
 from gateway.config.metrics import METRICS_SETTINGS
 from gateway.config.network import NETWORK_SETTINGS, NODE_SETTINGS
@@ -60,7 +60,7 @@ SETTINGS: tuple[Setting, ...] = (
     *DISK_SETTINGS,
     *TOPIC_SETTINGS,
     *COMPRESSION_SETTINGS,
-    *FIXED_TOPIC_SETTINGS,
+    *KEPT_TOPIC_SETTINGS,
     *BACKLOG_SETTINGS,
     *COMPACTED_TOPIC_SETTINGS,
     *COMPACTION_SETTINGS,
@@ -72,7 +72,7 @@ SETTINGS: tuple[Setting, ...] = (
     *TRANSACTION_SETTINGS,
     *TELEMETRY_SETTINGS,
 )
-TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*FIXED_TOPIC_ONLY_SETTINGS, *DELIVERY_TOPIC_SETTINGS)
+TOPIC_ONLY_SETTINGS: tuple[Setting, ...] = (*KEPT_TOPIC_ONLY_SETTINGS, *DELIVERY_TOPIC_SETTINGS)
 """The settings of topics without a counterpart on the broker."""
 BY_NAME: dict[str, Setting] = {setting.name: setting for setting in SETTINGS}
 BY_TOPIC_NAME: dict[str, Setting] = {
@@ -118,6 +118,18 @@ def without_listener(name: str) -> str:
     """Return the name of a setting without the prefix of its listener and mechanism; the name itself without a prefix."""
     of_listener = _OF_LISTENER.fullmatch(name)
     return of_listener[2] if of_listener else name
+
+
+def split_listener(name: str) -> tuple[str, str] | None:
+    """Return the listener and the rest of a name that Kafka takes for a listener's; None for other names.
+
+    Unlike `without_listener`, take any text for the name of a listener, and no mechanism.
+    Source: Kafka's DynamicBrokerConfig.LISTENER_CONFIG_REGEX.
+    """
+    if not name.startswith(LISTENER_PREFIX):
+        return None
+    listener, dot, rest = name.removeprefix(LISTENER_PREFIX).partition(".")
+    return (listener, rest) if dot else None
 
 
 def nearest(name: str, names: Iterable[str]) -> str | None:

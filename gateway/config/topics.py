@@ -188,7 +188,9 @@ TOPIC_SETTINGS = (
         minimum=1,
         maximum=INT_MAX,
         dynamic=True,
+        without_effect=True,
         section=_SECTION,
-        doc="Accepted without effect, for clients that set it. A partition has one replica, and acks=all succeeds with one.",
+        doc="Kept without effect, for clients that set it. A partition has one replica, and acks=all "
+        "succeeds with one.",
     ),
 )

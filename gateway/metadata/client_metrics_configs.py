@@ -19,12 +19,11 @@ from gateway.config.setting import EmptyItemError, InvalidValueError, SettingVal
 from gateway.config.table import nearest
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage
+from gateway.metadata.records import MAX_CONFIG_BYTES
 from gateway.telemetry.matching import InvalidMatch, parse_match
 
 MAX_NAME_BYTES: Final = 1024
 """Longest name of a subscription, in bytes."""
-MAX_VALUE_BYTES: Final = 32_767
-"""Longest value of a configuration, in bytes: the longest string of Kafka's older protocol versions."""
 
 
 def client_metrics_config_error(name: str, values: Mapping[str, str]) -> ApiError | None:
@@ -85,8 +84,8 @@ def _values_error(values: Mapping[str, str]) -> ApiError | None:
 
 def _parsed(name: str, text: str) -> SettingValue | ApiError:
     size = len(text.encode())
-    if size > MAX_VALUE_BYTES:
-        text = f"The value of {name} has {size} bytes; at most {MAX_VALUE_BYTES} are allowed."
+    if size > MAX_CONFIG_BYTES:
+        text = f"The value of {name} has {size} bytes; at most {MAX_CONFIG_BYTES} are allowed."
         return ApiError(ErrorCode.invalid_config, text)
     try:
         return BY_CLIENT_METRICS_NAME[name].parse(text)

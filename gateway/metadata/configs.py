@@ -20,13 +20,13 @@ from gateway.config.rules import broker_conflict, topic_conflict
 from gateway.config.setting import (
     EmptyItemError,
     InvalidValueError,
+    RefusedValueError,
     Setting,
     SettingType,
     SettingValue,
     render,
 )
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, setting_named, without_listener
-from gateway.metadata.broker_configs import names_complaint, unknown_name
+from gateway.config.table import BY_NAME, BY_TOPIC_NAME, nearest, split_listener, without_listener
 from gateway.metadata.client_metrics_configs import client_metrics_config_error, subscription_limit_error
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.group_configs import group_config_error, group_limit_error
@@ -40,7 +40,7 @@ from gateway.metadata.image import (
 )
 from gateway.metadata.logger_configs import logger_error
 from gateway.metadata.node_ids import node_id_of
-from gateway.metadata.records import ConfigRecord, MetadataRecord
+from gateway.metadata.records import MAX_CONFIG_BYTES, ConfigRecord, MetadataRecord
 from gateway.metadata.topic_names import name_complaint
 
 _LIMITS: Final[Mapping[int, Callable[[MetadataImage, Config, int], ApiError | None]]] = {
@@ -206,8 +206,26 @@ def _broker_error(alteration: Alteration, config: Config, node_id: int) -> ApiEr
         return ApiError(
             ErrorCode.invalid_request, f"Unexpected broker id, expected {node_id}, but received {name}"
         )
-    names = [change.name for change in alteration.changes if change.operation != Operation.DELETE]
-    complaint = names_complaint(config, names, of_all_brokers=not name)
+    return _broker_changes_error(alteration, config)
+
+
+def _broker_changes_error(alteration: Alteration, config: Config) -> ApiError | None:
+    from gateway.metadata import broker_configs  # noqa: PLC0415 - it has a table that a start does not need
+
+    values: dict[str, str] = {}
+    for change in alteration.changes:
+        if change.operation in (Operation.APPEND, Operation.SUBTRACT):
+            operation = Operation(change.operation).name.lower()
+            complaint = broker_configs.list_complaint(change.name, operation)
+            if complaint:
+                return ApiError(ErrorCode.invalid_config, complaint)
+        if change.operation != Operation.DELETE and change.value is not None:
+            values[change.name] = change.value
+    complaint = (
+        broker_configs.fixed_complaint(values)
+        or _value_complaint(values, broker_configs.broker_setting)
+        or broker_configs.scope_complaint(config, values, of_all_brokers=not alteration.resource_name)
+    )
     return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
 
 
@@ -218,7 +236,11 @@ def _setting(resource_type: int, name: str) -> Setting | None:
     if resource_type == GROUP_RESOURCE:
         entry = BY_GROUP_NAME.get(name)
         return entry.setting if entry else None
-    return BY_TOPIC_NAME.get(name) if resource_type == TOPIC_RESOURCE else setting_named(name)
+    if resource_type == TOPIC_RESOURCE:
+        return BY_TOPIC_NAME.get(name)
+    from gateway.metadata import broker_configs  # noqa: PLC0415 - as above
+
+    return broker_configs.broker_setting(name)
 
 
 def _new_value(resource_type: int, change: ConfigChange, current: str | None) -> str | ApiError | None:
@@ -255,8 +277,7 @@ def _values_error(
     if alteration.resource_type == CLIENT_METRICS_RESOURCE:
         return client_metrics_config_error(name, present)
     if alteration.resource_type == BROKER_RESOURCE:
-        complaint = _first_complaint("broker", present, setting_named) or _broker_conflict(config, present)
-        return ApiError(ErrorCode.invalid_request, complaint) if complaint else None
+        return _broker_values_error(config, present, of_all_brokers=not name)
     if not name:
         return ApiError(ErrorCode.invalid_request, "Default topic resources are not allowed.")
     complaint = name_complaint(name)
@@ -268,6 +289,17 @@ def _values_error(
     if name not in image.topics_by_name:
         return ApiError(ErrorCode.unknown_topic_or_partition, f"The topic '{name}' does not exist.")
     return None
+
+
+def _broker_values_error(
+    config: Config, values: Mapping[str, str], *, of_all_brokers: bool
+) -> ApiError | None:
+    from gateway.metadata import broker_configs  # noqa: PLC0415 - as above
+
+    complaint = _value_complaint(values, broker_configs.broker_setting) or _broker_conflict(config, values)
+    if complaint:
+        return ApiError(ErrorCode.invalid_request, complaint)
+    return broker_configs.kept_error(config, values, of_all_brokers=of_all_brokers)
 
 
 def _broker_conflict(config: Config, altered: Mapping[str, str]) -> str | None:
@@ -282,27 +314,47 @@ def _broker_conflict(config: Config, altered: Mapping[str, str]) -> str | None:
 
 def topic_config_error(config: Config, values: Mapping[str, str]) -> ApiError | None:
     """Return the error in the configurations of a topic, or None."""
-    complaint = _first_complaint("topic", values, BY_TOPIC_NAME.get) or topic_conflict(
-        lambda name: config.topic_value(name, values)
+    complaint = (
+        _topic_name_complaint(values)
+        or _value_complaint(values, BY_TOPIC_NAME.get)
+        or topic_conflict(lambda name: config.topic_value(name, values))
     )
     return ApiError(ErrorCode.invalid_config, complaint) if complaint else None
 
 
-def _first_complaint(
-    kind: str, values: Mapping[str, str], find: Callable[[str], Setting | None]
-) -> str | None:
-    settings: dict[str, Setting] = {}
-    for name in values:
+def _topic_name_complaint(values: Mapping[str, str]) -> str | None:
+    for name, text in values.items():
+        if name not in BY_TOPIC_NAME:
+            near = nearest(name, BY_TOPIC_NAME)
+            hint = f" (the nearest valid name is {near})" if near else ""
+            return f"Unknown topic config name: {name}{hint}"
+        size = len(text.encode())
+        if size > MAX_CONFIG_BYTES:
+            return f"The value of {name} has {size} bytes; at most {MAX_CONFIG_BYTES} are allowed."
+    return None
+
+
+def _value_complaint(values: Mapping[str, str], find: Callable[[str], Setting | None]) -> str | None:
+    """Return why the first wrong value is refused. A name for which `find` returns None takes any value."""
+    for name, text in values.items():
         setting = find(name)
         if setting is None:
-            return unknown_name(kind, name, BY_TOPIC_NAME if kind == "topic" else BY_NAME)
-        settings[name] = setting
-    for name, setting in settings.items():
+            continue
         try:
-            setting.parse(values[name])
+            setting.parse(text)
         except EmptyItemError:
             return f"Configuration '{name}' values must not be empty."
         except InvalidValueError as error:
-            shown = "[hidden]" if setting.sensitive else values[name]
-            return f"Invalid value {shown} for configuration {without_listener(name)}: {error}"
+            shown = "[hidden]" if setting.sensitive else text
+            if setting.type is SettingType.LIST and isinstance(error, RefusedValueError):
+                # Kafka shows the list where the rule is about all items, otherwise the wrong item
+                shown = f"[{', '.join(item.strip() for item in text.split(','))}]"
+            return f"Invalid value {shown} for configuration {_general_name(name)}: {error}"
     return None
+
+
+def _general_name(name: str) -> str:
+    """Return the name of a setting without the prefix of a listener, which the gateway may not have."""
+    of_listener = split_listener(name)
+    general = without_listener(name)
+    return of_listener[1] if of_listener and general == name else general

@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final
 
 from gateway.config.client_metrics import CLIENT_METRICS_CONFIGS
 from gateway.config.config import Config, ConfigEntry, ConfigSource
 from gateway.config.group_configs import GROUP_CONFIGS
-from gateway.config.setting import Setting, SettingValue, render
-from gateway.config.table import BY_NAME, BY_TOPIC_NAME, SETTINGS, setting_named, without_listener
+from gateway.config.setting import InvalidValueError, Setting, SettingValue, render
+from gateway.config.table import (
+    BY_NAME,
+    BY_TOPIC_NAME,
+    SETTINGS,
+    setting_named,
+    split_listener,
+    without_listener,
+)
 
 _UNKNOWN_TYPE: Final = 0
-"""The type that DescribeConfigs returns for a logger's level."""
+"""The type that DescribeConfigs returns for a logger's level, and for a name that nobody knows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +35,7 @@ class DescribedConfig:
     read_only: bool
     is_sensitive: bool
     type: int
-    documentation: str
+    documentation: str | None
 
 
 def describe_topic(
@@ -83,13 +91,19 @@ def _listed_once(value: SettingValue) -> str | None:
 
 
 def describe_broker(config: Config, names: Container[str] | None = None) -> Iterator[DescribedConfig]:
-    """Yield all settings of this node; an unset setting has no value."""
+    """Yield all settings of this node, and those without effect; an unset setting has no value."""
     prefixed = (setting_named(name) for name in sorted(config.names_with_prefix))
     for setting in (*SETTINGS, *filter(None, prefixed)):
         if _wanted(setting.name, setting, names):
             synonyms = _broker_synonyms(config, setting)
             value = synonyms[0].value if synonyms else None
             yield _described(setting.name, value, setting, synonyms, read_only=not setting.dynamic)
+    from gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - a table that a start does not need
+
+    for name in sorted({*BY_KEPT_NAME, *config.kept_names()}):
+        if names is None or name in names:
+            synonyms = tuple(_kept_synonyms(config, name))
+            yield _described_kept(name, synonyms[0].value if synonyms else None, synonyms, parsed=True)
 
 
 def describe_all_brokers(
@@ -98,9 +112,44 @@ def describe_all_brokers(
     """Yield the configurations altered for all brokers."""
     for name, text in sorted(values.items()):
         setting = setting_named(name)
-        if setting is not None and _wanted(name, setting, names):
-            synonyms = (ConfigEntry(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
+        synonyms = (ConfigEntry(name, text, ConfigSource.DYNAMIC_DEFAULT_BROKER),)
+        if setting is None:
+            if names is None or name in names:
+                yield _described_kept(name, text, synonyms)
+        elif _wanted(name, setting, names):
             yield _described(name, text, setting, synonyms, read_only=not setting.dynamic)
+
+
+def _kept_synonyms(config: Config, name: str) -> Iterator[ConfigEntry]:
+    """Yield the values of a name that has no effect.
+
+    As in Kafka, the setting of a listener has the values of the general setting, too.
+    """
+    from gateway.config.kept_brokers import BY_KEPT_NAME  # noqa: PLC0415 - as above
+
+    yield from config.kept_entries(name)
+    of_listener = split_listener(name)
+    general = of_listener[1] if of_listener else name
+    if of_listener:
+        yield from config.entries(general) if general in BY_NAME else config.kept_entries(general)
+    if general in BY_KEPT_NAME and BY_KEPT_NAME[general].default is not None:
+        yield ConfigEntry(general, render(BY_KEPT_NAME[general].default), ConfigSource.DEFAULT)
+
+
+def _described_kept(
+    name: str, value: str | None, synonyms: tuple[ConfigEntry, ...], *, parsed: bool = False
+) -> DescribedConfig:
+    """Describe a name that has no effect. As in Kafka, the value of an unknown name counts as a secret."""
+    from gateway.metadata.broker_configs import broker_setting  # noqa: PLC0415 - as above
+
+    setting = broker_setting(name)
+    if setting is None:
+        hidden = tuple(ConfigEntry(entry.name, None, entry.source) for entry in synonyms)
+        return DescribedConfig(name, None, hidden[0].source, hidden, True, True, _UNKNOWN_TYPE, None)
+    if parsed and value is not None:
+        with suppress(InvalidValueError):
+            value = render(setting.parse(value))
+    return _described(name, value, setting, synonyms, read_only=split_listener(name) is not None)
 
 
 def describe_loggers(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import math
 import uuid
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -51,6 +51,10 @@ class RemoveTopicRecord(msgspec.Struct, frozen=True, rename="camel"):
     """A topic was deleted, with its partitions and its configurations."""
 
     topic_id: uuid.UUID
+
+
+MAX_CONFIG_BYTES: Final = 32_767
+"""Longest name and value of a configuration, in bytes: the longest string of Kafka's older versions."""
 
 
 class ConfigRecord(msgspec.Struct, frozen=True, rename="camel"):

@@ -106,10 +106,6 @@ NO_NEGATIVE = (
 ALL_AT_ONCE = "Kafka gives out records that were delivered nearly as often as is allowed one after the other; here all at once"
 
 NEAREST_NAME = "an unknown name is told the nearest that there is"
-NO_EFFECT = "Kafka takes values that do nothing here, where batches are stored as sent, in local files of one replica; here they are refused"
-UNKNOWN_TO_BROKERS = (
-    "Kafka stores names for brokers that it does not know; here they are refused, as those of topics are"
-)
 IN_CLEAR = "Kafka tells which of its Java classes failed; the same error in words for users"
 ONE_DIRECTORY = "the data lies in exactly one directory, so log.dirs is no list"
 LISTENERS_STAY = "listeners are opened at the start only"
@@ -132,8 +128,6 @@ KNOWN_DIFFERENCES: tuple[KnownDifference, ...] = (
         ("dynamic_configs.every_configuration_of_a_topic",), "*.configs.min.insync.replicas.synonyms.*", ELR
     ),
     KnownDifference(("dynamic_configs.topic_in_other_words",), "[34].said", NEAREST_NAME),
-    KnownDifference(("dynamic_configs.topic_not_as_here",), "*", NO_EFFECT),
-    KnownDifference(("dynamic_configs.broker_names_unknown",), "*", UNKNOWN_TO_BROKERS),
     KnownDifference(("dynamic_configs.broker_in_other_words",), "*.said", IN_CLEAR),
     KnownDifference(
         ("dynamic_configs.what_can_be_altered_on_a_broker",), "*.log.dirs.config_type", ONE_DIRECTORY

@@ -15,7 +15,7 @@ from gateway.handlers.records import delete_records
 from gateway.metadata.configs import Operation
 from gateway.metadata.topic_names import METADATA_TOPIC
 from gateway.runtime.loop.log_rate_limit import UNLIMITED
-from tests.gateway.handlers.requests import TIMEOUT, ask_metadata, create, delete, grow
+from tests.gateway.handlers.requests import TIMEOUT, alter, ask_metadata, create, delete, grow
 from tests.gateway.handlers.support import Node, open_node
 from tests.support.held_disk import HeldDisk
 
@@ -80,6 +80,24 @@ async def test_changed_configurations_are_logged(tmp_path: Path, caplog: pytest.
         assert lines(caplog) == [
             f"altered the configuration of topic orders (retention.ms=7, all others to their defaults){BY}"
         ]
+
+
+async def test_a_log_line_says_what_is_kept_without_effect(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    async with open_node(tmp_path) as node:
+        await alter(
+            node, 4, "1", {"num.io.threads": "9", "log.retention.mss": "secret", "log.retention.ms": "7"}
+        )
+        (line,) = lines(caplog)
+        assert line == (
+            "altered the configuration of broker 1 (num.io.threads=9 (kept without effect), "
+            "log.retention.mss=[hidden] (unknown, kept without effect), log.retention.ms=7; "
+            f"the valid name nearest to log.retention.mss is log.retention.ms){BY}"
+        )
+        await alter(node, 4, "1", {"no.such": None})
+        assert lines(caplog) == [f"altered the configuration of broker 1 (no.such to its default){BY}"]
 
 
 async def _alter_incrementally(node: Node) -> None:

@@ -4,11 +4,12 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.config import Config, load_config
-from gateway.metadata.client_metrics_configs import MAX_NAME_BYTES, MAX_VALUE_BYTES
+from gateway.metadata.client_metrics_configs import MAX_NAME_BYTES
 from gateway.metadata.configs import Alteration, ConfigChange, Operation, alter_configs
 from gateway.metadata.decision import ApiError
 from gateway.metadata.image import CLIENT_METRICS_RESOURCE, MetadataImage
 from gateway.metadata.image_records import records_of
+from gateway.metadata.records import MAX_CONFIG_BYTES
 from tests.gateway.metadata.support import NODE_ID, replay
 
 CONFIG = load_config()
@@ -59,7 +60,7 @@ def setting(name: str, **values: str) -> Alteration:
         ({"nope": "1", "interval_ms": "x"}, 42, None),
         ({"interval_ms": "1", "match": "x"}, 42, None),
         (
-            {"metrics": "x" * (MAX_VALUE_BYTES + 1)},
+            {"metrics": "x" * (MAX_CONFIG_BYTES + 1)},
             40,
             "The value of metrics has 32768 bytes; at most 32767 are allowed.",
         ),

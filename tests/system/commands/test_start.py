@@ -12,7 +12,17 @@ import pytest
 
 from tests.support.gateway_process import REPOSITORY, GatewayProcess
 
-UNUSED = {"typer", "click", "rich", "pydantic", "kafka", "gateway.cli", "gateway.demo", "redis"}
+UNUSED = {
+    "typer",
+    "click",
+    "rich",
+    "pydantic",
+    "kafka",
+    "gateway.cli",
+    "gateway.demo",
+    "redis",
+    "gateway.config.kept_brokers",
+}
 """The modules that a gateway must not import when it serves, because only commands or certain settings need them."""
 
 

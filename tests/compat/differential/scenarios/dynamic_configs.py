@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from gateway.config.kept_brokers import BY_KEPT_NAME, READ_ONLY
+from gateway.config.setting import render
 from tests.compat.differential.peer import Peer
 from tests.compat.differential.scenario import scenario, scenario_for_each
 from tests.support.wire import Plain
 
 TOPIC, BROKER, BROKER_LOGGER = 2, 4, 8
 SET, DELETE, APPEND, SUBTRACT = 0, 1, 2, 3
+OF_THIS_BROKER, OF_ALL_BROKERS = 2, 3
 
 Change = tuple[str, int, str | None]
+Values = Mapping[str, str | None]
+"""The values of configs, by name; None for a value that is not shown."""
 
 
 def _alter(peer: Peer, kind: int, name: str, *changes: Change, validate_only: bool = True) -> None:
@@ -75,19 +80,44 @@ TOPIC_CHANGES: dict[str, Sequence[Change]] = {
         ("preallocate", SET, "yes"),
         ("preallocate", SET, " FALSE "),
     ],
-    "of what is fixed here": [
+    "levels of compression": [
         ("compression.gzip.level", SET, "0"),
         ("compression.gzip.level", SET, "-1"),
         ("compression.lz4.level", SET, "18"),
         ("compression.lz4.level", SET, "9"),
         ("compression.zstd.level", SET, "-200000"),
-        ("compression.zstd.level", SET, "3"),
+        ("compression.zstd.level", SET, "22"),
+    ],
+    "without effect here": [
+        ("preallocate", SET, "true"),
+        ("preallocate", APPEND, "true"),
+        ("unclean.leader.election.enable", SET, "true"),
+        ("unclean.leader.election.enable", SET, "false"),
+        ("unclean.leader.election.enable", SET, "maybe"),
         ("local.retention.ms", SET, "-3"),
         ("local.retention.ms", SET, "-2"),
-        ("local.retention.bytes", SET, "-2"),
+        ("local.retention.ms", SET, "1000"),
+        ("local.retention.bytes", SET, "0"),
         ("remote.storage.enable", SET, "false"),
+        ("remote.storage.enable", SET, "true"),
+        ("remote.log.copy.disable", SET, "true"),
+        ("remote.log.delete.on.disable", SET, "true"),
+        ("remote.log.delete.on.disable", SET, "x"),
+    ],
+    "throttled replicas": [
         ("leader.replication.throttled.replicas", SET, ""),
-        ("unclean.leader.election.enable", SET, "false"),
+        ("leader.replication.throttled.replicas", SET, " * "),
+        ("follower.replication.throttled.replicas", SET, "0:1, 1:2"),
+        ("leader.replication.throttled.replicas", SET, "0:1,"),
+        ("leader.replication.throttled.replicas", SET, "0:1,0:1"),
+        ("leader.replication.throttled.replicas", SET, "none"),
+        ("follower.replication.throttled.replicas", SET, "0"),
+        ("leader.replication.throttled.replicas", SET, "0:1:2"),
+        ("leader.replication.throttled.replicas", SET, "-1:2"),
+        ("leader.replication.throttled.replicas", SET, "*,0:1"),
+        ("leader.replication.throttled.replicas", APPEND, "0:1"),
+        ("leader.replication.throttled.replicas", APPEND, "x"),
+        ("leader.replication.throttled.replicas", SUBTRACT, "0:1"),
     ],
 }
 
@@ -115,16 +145,25 @@ def topic_in_other_words(peer: Peer) -> None:
     _alter(peer, TOPIC, name, ("retention.mss", SET, "2"))
 
 
+WITHOUT_EFFECT_ON_A_TOPIC = {
+    "follower.replication.throttled.replicas": "*",
+    "leader.replication.throttled.replicas": "0:1,1:2",
+    "local.retention.bytes": "1000",
+    "local.retention.ms": "1000",
+    "preallocate": "true",
+    "remote.log.copy.disable": "true",
+    "remote.log.delete.on.disable": "true",
+    "unclean.leader.election.enable": "true",
+}
+
+
 @scenario
-def topic_not_as_here(peer: Peer) -> None:
-    """Set configs that Kafka accepts and Seqgate refuses, because they would have no effect in Seqgate."""
-    name = peer.topic().name
-    _alter(peer, TOPIC, name, ("preallocate", SET, "true"))
-    _alter(peer, TOPIC, name, ("compression.zstd.level", SET, "22"))
-    _alter(peer, TOPIC, name, ("unclean.leader.election.enable", SET, "true"))
-    _alter(peer, TOPIC, name, ("leader.replication.throttled.replicas", SET, "*"))
-    _alter(peer, TOPIC, name, ("local.retention.ms", SET, "1000"))
-    _alter(peer, TOPIC, name, ("remote.storage.enable", SET, "true"))
+def topic_keeps_what_has_no_effect(peer: Peer) -> None:
+    """Create a topic with the settings that have no effect in Seqgate, describe them, and unset one."""
+    topic = peer.topic(configs=WITHOUT_EFFECT_ON_A_TOPIC).name
+    peer.note("created", **_described(peer, TOPIC, topic, list(WITHOUT_EFFECT_ON_A_TOPIC)))
+    _alter(peer, TOPIC, topic, ("unclean.leader.election.enable", DELETE, None), validate_only=False)
+    _shows(peer, TOPIC, topic, {"unclean.leader.election.enable": "false"})
 
 
 @scenario
@@ -144,6 +183,38 @@ BROKER_CHANGES: Sequence[Sequence[Change]] = (
     [("num.partitions", SET, "1")],
     [("num.partitions", DELETE, None)],
     [("no.such", DELETE, None)],
+    [("no.such", SET, "1"), ("consumer_byte_rate", SET, "")],
+    [("no.such", APPEND, "1")],
+    [("no.such", SET, "1"), ("num.partitions", SET, "1")],
+    [("sasl.kerberos.min.time.before.relogin", SET, "58000")],
+    [("sasl.kerberos.min.time.before.relogin", SET, "x")],
+    [("sasl.kerberos.principal.to.local.rules", APPEND, "RULE")],
+    [("sasl.login.refresh.buffer.seconds", SET, "99999")],
+    [("sasl.login.refresh.window.factor", SET, "")],
+    [("ssl.engine.factory.class", SET, "org.apache.kafka.common.security.ssl.DefaultSslEngineFactory")],
+    [("ssl.engine.factory.class", SET, "com.example.Mine")],
+    [("ssl.keystore.location", SET, "/none"), ("sasl.kerberos.min.time.before.relogin", SET, "x")],
+    [("leader.replication.throttled.rate", SET, "1000"), ("num.replica.fetchers", SET, "2")],
+    [("leader.replication.throttled.rate", SET, "-1")],
+    [("num.io.threads", SET, " 9 "), ("background.threads", SET, "5"), ("num.network.threads", SET, "6")],
+    [("num.io.threads", SET, "0")],
+    [("num.io.threads", APPEND, "1")],
+    [("remote.log.reader.threads", SET, "20"), ("remote.fetch.max.wait.ms", SET, "1")],
+    [("group.coordinator.cached.buffer.max.bytes", SET, "6")],
+    [("config.providers", SET, "a,,b")],
+    [("metric.reporters", SET, "")],
+    [("cordoned.log.dirs", SET, "*")],
+    [("log.preallocate", SET, "true"), ("unclean.leader.election.enable", SET, "true")],
+    [("log.local.retention.ms", SET, "1000"), ("log.local.retention.bytes", SET, "-3")],
+    [("process.roles", SET, "broker"), ("no.such", SET, "1")],
+    [("broker.id", APPEND, "4")],
+    [("broker.id", DELETE, None)],
+    [("listener.name.plaintext.no.such", SET, "5")],
+    [("listener.name.plaintext.sasl.kerberos.min.time.before.relogin", SET, "5")],
+    [("listener.name.plaintext.sasl.kerberos.min.time.before.relogin", SET, "x")],
+    [("listener.name.plaintext.num.network.threads", SET, "5")],
+    [("listener.name.plaintext.log.retention.ms", SET, "5")],
+    [("listener.name.plaintext.log.retention.ms", SET, "x")],
     [("log.retention.check.interval.ms", SET, "1")],
     [("node.id", SET, "3"), ("log.retention.hours", SET, "1")],
     [("log.retention.ms", SET, "1"), ("log.retention.ms", SET, "2")],
@@ -176,11 +247,80 @@ def broker_in_other_words(peer: Peer) -> None:
     _alter(peer, BROKER, node, ("max.connections.per.ip", SET, "0"))
     _alter(peer, BROKER, node, ("max.connections", SET, "0"))
     _alter(peer, BROKER, node, ("log.roll.ms", SET, "0"))
+    _alter(peer, BROKER, node, ("num.io.threads", SET, "17"))
+    _alter(peer, BROKER, node, ("num.io.threads", SET, "3"))
+    _alter(peer, BROKER, node, ("num.io.threads", SET, "3"), ("no.such", SET, "1"))
+    _alter(peer, BROKER, "", ("remote.log.manager.copier.thread.pool.size", SET, "21"))
+    _alter(peer, BROKER, node, ("listener.name.plaintext.num.network.threads", SET, "7"))
+    _alter(peer, BROKER, node, ("metric.reporters", SET, "com.example.Mine"))
+    _alter(peer, BROKER, node, ("cordoned.log.dirs", SET, "/nowhere"))
+
+
+@scenario_for_each({"kept here": sorted(BY_KEPT_NAME), "fixed": sorted(READ_ONLY)})
+def broker_settings_of_kafka_only(peer: Peer, names: Sequence[str]) -> None:
+    """Alter each setting that only Kafka has to its default, for one broker and for all."""
+    node = _node(peer)
+    for name in names:
+        default = render(BY_KEPT_NAME[name].default) if name in BY_KEPT_NAME else "1"
+        for broker in (node, ""):
+            _alter(peer, BROKER, broker, (name, SET, default or ""))
 
 
 @scenario
-def broker_names_unknown(peer: Peer) -> None:
-    _alter(peer, BROKER, _node(peer), ("no.such", SET, "1"))
+def broker_keeps_what_has_no_effect(peer: Peer) -> None:
+    """Set and describe settings without effect in Seqgate, and unknown names, of one broker and of all."""
+    node, unknown = _node(peer), f"{peer.name('')}unknown"
+    kerberos = "sasl.kerberos.ticket.renew.jitter"
+    of_node = (
+        node,
+        {
+            kerberos: "5.0",
+            "sasl.kerberos.principal.to.local.rules": "RULE,DEFAULT",
+            "replica.alter.log.dirs.io.max.bytes.per.second": "1000",
+            unknown: None,
+        },
+    )
+    of_listener = (
+        node,
+        {
+            f"listener.name.plaintext.{kerberos}": "0.5",
+            f"listener.name.plaintext.{unknown}": None,
+            "listener.name.plaintext.log.retention.hours": "7",
+        },
+    )
+    of_all = "", {"remote.fetch.max.wait.ms": "600", "background.threads": " 12", unknown: None}
+    for broker, values in (of_node, of_listener, of_all):
+        changes = [(name, SET, value or "secret") for name, value in values.items()]
+        _alter(peer, BROKER, broker, *changes, validate_only=False)
+        _shows(peer, BROKER, broker, values)
+    _shows(peer, BROKER, node, {**of_node[1], **of_all[1], "background.threads": "12"})
+    # Kafka refuses to unset settings of SASL while the listener's are set, so the listener comes first
+    for broker, values in (of_listener, of_node, of_all):
+        _alter(peer, BROKER, broker, *[(name, DELETE, None) for name in values], validate_only=False)
+        _shows_nothing_of(peer, broker, list(values))
+
+
+def _shows(peer: Peer, kind: int, name: str, values: Values) -> None:
+    """Wait until the resource has these configs with these values; record them."""
+
+    def holds(answer: Plain) -> bool:
+        found = {config["name"]: config["value"] for config in answer["results"][0]["configs"]}
+        return all(key in found and found[key] == value for key, value in values.items())
+
+    resource = {"resource_type": kind, "resource_name": name, "configuration_keys": list(values)}
+    answer = peer.until("describe_configs", 4, holds, {"resources": [resource], "include_synonyms": True})
+    peer.note(f"described {name == ''}", configs=answer["results"][0]["configs"])
+
+
+def _shows_nothing_of(peer: Peer, broker: str, keys: Sequence[str]) -> None:
+    """Wait until these configs have no value that was set for this broker; an empty `broker` means all."""
+    source = OF_THIS_BROKER if broker else OF_ALL_BROKERS
+
+    def holds(answer: Plain) -> bool:
+        return all(config["config_source"] != source for config in answer["results"][0]["configs"])
+
+    resource = {"resource_type": BROKER, "resource_name": broker, "configuration_keys": keys}
+    peer.until("describe_configs", 4, holds, {"resources": [resource]})
 
 
 @scenario
