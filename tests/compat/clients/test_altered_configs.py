@@ -1,5 +1,5 @@
 """Configs of topics and of the gateway, altered by each library's admin client: effective at once, and
-durable."""
+durable. Those of Kafka that mean nothing here are kept and described."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.config_resource import ConfigResource as AioResource
 from aiokafka.admin.config_resource import ConfigResourceType as AioType
-from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, NewTopic
 from confluent_kafka.admin import ConfigResource as ConfluentResource
 from kafka.admin import ConfigResource, ConfigResourceType, KafkaAdminClient
 
@@ -109,3 +109,38 @@ async def test_alterations_are_in_effect_when_they_are_answered_and_outlive_a_ki
     admin = client(gateway.bootstrap)
     assert "1000" in await admin.value(TOPIC, topic, "max.message.bytes")
     assert "2000" in await admin.value(BROKER, "1", "message.max.bytes")
+
+
+def test_settings_of_kafka_that_mean_nothing_here_are_kept_and_described(gateway: GatewayProcess) -> None:
+    """Create a topic and alter it and the broker as librdkafka's suite, Terraform and Cruise Control do."""
+    topic = "kept-without-effect"
+    admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
+    own = {"unclean.leader.election.enable": "true", "preallocate": "true"}
+    for created in admin.create_topics([NewTopic(topic, 1, 1, config=own)]).values():
+        created.result(20)
+    throttled = {
+        "leader.replication.throttled.replicas": "0:1",
+        "follower.replication.throttled.replicas": "*",
+    }
+    of_broker = {"sasl.kerberos.min.time.before.relogin": "58000", "num.replica.fetchers": "2"}
+    rate = {"leader.replication.throttled.rate": "1000000"}
+    replaced = ConfluentResource(ConfluentResource.Type.BROKER, "1", set_config=of_broker)
+    with pytest.deprecated_call():
+        (answer,) = admin.alter_configs([replaced]).values()
+    answer.result(20)
+    for kind, name, values in ((TOPIC, topic, throttled), (BROKER, "1", rate)):
+        entries = [ConfigEntry(key, value) for key, value in values.items()]
+        for entry in entries:
+            entry.incremental_operation = AlterConfigOpType.SET
+        altered = ConfluentResource(ConfluentResource.Type[kind], name, incremental_configs=entries)
+        for future in admin.incremental_alter_configs([altered]).values():
+            future.result(20)
+    gateway.restart(kill=True)
+    admin = AdminClient({"bootstrap.servers": gateway.bootstrap})
+    for kind, name, values in ((TOPIC, topic, own | throttled), (BROKER, "1", of_broker | rate)):
+        (described,) = admin.describe_configs(
+            [ConfluentResource(ConfluentResource.Type[kind], name)]
+        ).values()
+        found = described.result(20)
+        assert {key: found[key].value for key in values} == values
+        assert not any(found[key].is_read_only or found[key].is_default for key in values)
