@@ -6,7 +6,7 @@ import sys
 
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 def main(bootstrap: str) -> None:

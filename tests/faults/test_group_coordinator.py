@@ -100,7 +100,7 @@ async def test_members_that_wait_are_answered(operation: int) -> None:
             await groups.sync(leader, ("other", "range"), {leader.member_id: b"x", follower.member_id: b"y"})
         assert refused.value.error_code in RETRIABLE
         with pytest.raises(Unavailable):
-            await asyncio.wait_for(waiting, 10)
+            await asyncio.wait_for(waiting, 60)
         disk.plan.heal()
         reopen(offsets_partition(node))
         member = await form_group(groups, "another", "c")
@@ -119,7 +119,7 @@ async def test_a_join_that_waits_is_answered_when_others_notice() -> None:
         with pytest.raises(Unavailable):
             await commit(groups, "other", 1)
         with pytest.raises(Unavailable) as refused:
-            await asyncio.wait_for(joining_one, 10)
+            await asyncio.wait_for(joining_one, 60)
         assert refused.value.error_code in RETRIABLE
 
 

@@ -20,7 +20,7 @@ from tests.support.wire import Wire
 
 TOPIC = "old"
 BATCHES = 6
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 FETCH, PRODUCE, VERSIONS, LIST_OFFSETS, DELETE_RECORDS = 11, 9, 0, 5, 2
 OFFSET_OUT_OF_RANGE = 1
 SIZES = pytest.mark.parametrize("record_bytes", [20_000, 90_000], ids=["in memory", "by the kernel"])

@@ -12,7 +12,7 @@ from gateway.config import load_config
 from gateway.gateway import Gateway
 from tests.support.wire import Wire
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 NEXT_LOOK_MS = 60_000
 TOPIC = "orders"
 PARTITIONS = 4

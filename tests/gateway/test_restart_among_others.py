@@ -16,7 +16,7 @@ from gateway.homes.cluster_membership import ClusterMembership
 from gateway.runtime.partitions.partition import Partition
 from tests.gateway.test_stop_in_a_cluster import TOPIC, create, write
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 def settings(path: Path, node_id: int) -> Config:

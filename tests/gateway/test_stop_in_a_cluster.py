@@ -112,7 +112,7 @@ async def test_a_stop_waits_for_a_store_only_so_long(tmp_path: Path, monkeypatch
     machine.is_away = True
     waiting = asyncio.create_task(write(gateway, partition))
     await asyncio.sleep(0)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await gateway.stop()
         assert not await waiting, "the producer must not get an acknowledgement"
     assert await end_offsets(tmp_path, without_disk=False) == (3, 3)

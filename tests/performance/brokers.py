@@ -21,7 +21,7 @@ from tests.support.kafka_tools import run_tool
 from tests.support.setup_peers import POMS, kafka_libs
 from tests.support.wire import Closed, Wire
 
-START_TIMEOUT_S = 60.0
+START_TIMEOUT_S = 180.0
 STOP_TIMEOUT_S = 300.0
 POLL_S = 0.002
 RESIDENT, MOST_RESIDENT = "VmRSS", "VmHWM"

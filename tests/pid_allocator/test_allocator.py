@@ -19,7 +19,7 @@ class Clock:
 
 async def until(condition: Callable[[], bool]) -> None:
     """Let other tasks run until the condition holds."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not condition():
             await asyncio.sleep(0)
 

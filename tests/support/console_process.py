@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.support.gateway_process import REPOSITORY
 
 START_TIMEOUT_S = 60.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
 
 
 @contextmanager

@@ -18,7 +18,8 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.read_back import read_back
 from tests.support.wire import Wire
 
-LEASE_MS = 3000
+LEASE_MS = 6000
+"""The lease of a cluster whose gateways are killed, which waits that long for the others to take over."""
 NEVER_ENDING_LEASE_MS = 60 * LEASE_MS
 """The lease of a cluster whose gateways nobody kills: a machine may stand still for seconds."""
 PATIENCE_S = 60.0

@@ -10,7 +10,7 @@ from confluent_kafka import Consumer
 
 from tests.support.wire import Wire
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 NO_GENERATION = -1
 NOT_READY = frozenset((14, 15, 16))
 """Error codes of a coordinator that reads its groups, that is not there yet, or that has moved."""

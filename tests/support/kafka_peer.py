@@ -17,7 +17,7 @@ from tests.support.setup_peers import POMS
 from tests.support.wire import Wire
 
 START_TIMEOUT_S = 180.0
-STOP_TIMEOUT_S = 30.0
+STOP_TIMEOUT_S = 120.0
 READY = "Kafka Server started"
 RECEIVER = POMS / "TelemetryReceiver.java"
 WITH_RECEIVER = {"metric.reporters": RECEIVER.stem}

@@ -35,7 +35,7 @@ Plain = dict[str, Any]
 API_KEYS: Mapping[str, int] = {name: key for key, name in api_key_map.items()}
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 CLIENT_ID = "wire"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 60.0
 NO_TOPIC_ID = "00000000-0000-0000-0000-000000000000"
 TIMES_MAY_BE_MISSING = {"create_delegation_token", "renew_delegation_token", "expire_delegation_token"}
 

@@ -14,7 +14,7 @@ from tests.support.batches import Batch
 from tests.support.wire import API_KEYS, Plain, Wire
 from tests.upgrade.manifest import Row, row
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 TOPIC, BROKER = 2, 4
 NOT_READY = {14, 15, 16, 51}
 """Errors after which a client retries: the coordinator is loading or not available yet, or a transaction is

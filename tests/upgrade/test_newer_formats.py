@@ -40,7 +40,7 @@ from tests.upgrade.planting import (
     written,
 )
 
-START_S = 30.0
+START_S = 120.0
 STOPS = (".kafka_cleanshutdown", "stored-logs")
 STORAGE_ERROR = 56
 OLDER_DIRECTORY = "0.1.0-5-faults-stopped"

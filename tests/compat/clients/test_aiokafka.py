@@ -43,7 +43,7 @@ async def _consumed(gateway: GatewayProcess, topic: str, offset: int, count: int
         consumer.assign([partition])
         consumer.seek(partition, offset)
         while len(found) < count:
-            row = await asyncio.wait_for(consumer.getone(), 20)
+            row = await asyncio.wait_for(consumer.getone(), 60)
             found.append((row.offset, row.value))
     return found
 

@@ -22,7 +22,7 @@ from tests.support.wire import Wire
 from tests.system.metrics.scene import page
 from tests.system.workers.scene import await_that, consecutive_ports, workers
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 COUNT = 1500
 PRODUCER = "org.apache.kafka.producer."
 SENT = f"{PRODUCER}record.send.total"

@@ -22,7 +22,7 @@ from gateway.metadata.records import BrokerEndpoint, PartitionRecord, RegisterBr
 NODES = (1, 2)
 PARTITIONS = 4
 COUNT = 40
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 SETTINGS = ("group.initial.rebalance.delay.ms=0", "group.min.session.timeout.ms=500")
 Sent = list[tuple[int, bytes]]
 """The partition and the value of each record."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +84,4 @@ def test_silent_when_nothing_answers(tmp_path: Path, where: str) -> None:
         "malformed": ("--bootstrap", "here"),
         "directory": ("--data-dir", str(tmp_path / "none")),
     }[where]
-    begun = time.monotonic()
     assert offered("topics", "describe", *given, "o", cwd=tmp_path) == []
-    assert time.monotonic() - begun < 20

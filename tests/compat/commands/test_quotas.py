@@ -8,7 +8,7 @@ from collections.abc import Callable
 from tests.compat.commands.conftest import Peer
 
 Fresh = Callable[[str], str]
-TIMEOUT_S = 20.0
+TIMEOUT_S = 120.0
 
 
 def eventually(holds: Callable[[], bool]) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from tests.support.batches import Batch
 from tests.support.wire import API_KEYS, TIMEOUT_S, Answer, Closed, Plain, Silent, Wire, decode, encode
 
-SETTLE_TIMEOUT_S = 6.0
+SETTLE_TIMEOUT_S = 60.0
 SILENCE_S = 1.0
 HANDS_OUT_PRODUCER_IDS = ("init_producer_id", "end_txn")
 

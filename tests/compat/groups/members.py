@@ -25,7 +25,7 @@ CONSOLE_CONSUMER = "kafka-console-consumer"
 CONFLUENT = "confluent-kafka"
 LIBRARIES = ("kafka-python", "aiokafka", CONFLUENT)
 CLIENTS = (*LIBRARIES, CONSOLE_CONSUMER)
-SESSION_TIMEOUT_MS = 3_000
+SESSION_TIMEOUT_MS = 10_000
 DEADLINE_S = 120.0
 
 _news = threading.Condition()

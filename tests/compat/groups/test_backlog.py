@@ -78,24 +78,33 @@ def told(gateway: GatewayProcess, topic: str) -> PartitionBacklog:
     return row
 
 
+def reader_in(row: PartitionBacklog, group: str) -> BacklogReader:
+    return next(reader for reader in row.readers if reader.group == group)
+
+
 def reader_of(gateway: GatewayProcess, topic: str, group: str) -> BacklogReader:
-    return next(reader for reader in told(gateway, topic).readers if reader.group == group)
+    return reader_in(told(gateway, topic), group)
 
 
 def await_moved(
     gateway: GatewayProcess, topic: str, group: str, behind: int, *, begun_at: int | None = None
 ) -> BacklogReader:
-    """Wait until the group has skipped all records from `begun_at` (or `behind`) on. A skip counts once it is
-    durable."""
+    """Wait until the group has skipped all records from `begun_at` (or `behind`) on. Return the reader of the answer
+    that shows it.
+
+    A skip counts once it is durable, so two answers can differ: judge one answer as a whole.
+    """
     begun_at = behind if begun_at is None else begun_at
+    seen: list[PartitionBacklog] = []
 
     def is_moved() -> bool:
-        reader = reader_of(gateway, topic, group)
+        seen[:] = [told(gateway, topic)]
+        reader = reader_in(seen[0], group)
         is_counted = reader.skipped == {"backlog.quota.bytes": reader.offset - begun_at}
-        return reader.offset > behind and is_counted and told(gateway, topic).backlog_bytes <= QUOTA_BYTES
+        return reader.offset > behind and is_counted and seen[0].backlog_bytes <= QUOTA_BYTES
 
     await_that(is_moved, f"{group} is moved")
-    return reader_of(gateway, topic, group)
+    return reader_in(seen[0], group)
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer"])

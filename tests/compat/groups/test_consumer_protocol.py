@@ -23,7 +23,7 @@ from tests.support.kafka_tools import run_tool
 
 CLIENTS = (CONFLUENT, CONSOLE_CONSUMER)
 SETTINGS = {
-    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "10000",
     "group.consumer.heartbeat.interval.ms": "300",
 }
 

@@ -20,7 +20,7 @@ from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
 
 KILLS = 2
-SESSION_TIMEOUT_MS = 6_000
+SESSION_TIMEOUT_MS = 10_000
 
 
 def _acknowledged(*members: GroupMember) -> dict[int, int]:

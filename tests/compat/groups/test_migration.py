@@ -17,7 +17,7 @@ from tests.support.gateway_process import GatewayProcess
 
 CONSUMER_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",
-    "group.consumer.session.timeout.ms": "3000",
+    "group.consumer.session.timeout.ms": "10000",
 }
 COOPERATIVE = [(CONFLUENT, "cooperative-sticky"), (CONSOLE_CONSUMER, "CooperativeStickyAssignor")]
 KINDS = [*((client, None) for client in CLIENTS), *COOPERATIVE]

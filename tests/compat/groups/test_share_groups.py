@@ -21,7 +21,7 @@ DELIVERY_LIMIT = 3
 SETTINGS = {
     "group.share.record.lock.duration.ms": "2000",
     "group.share.heartbeat.interval.ms": "300",
-    "group.share.session.timeout.ms": "6000",
+    "group.share.session.timeout.ms": "10000",
     "group.share.delivery.count.limit": str(DELIVERY_LIMIT),
     "share.coordinator.state.topic.num.partitions": "4",
 }

@@ -21,7 +21,7 @@ SETTINGS = {
     "transaction.abort.timed.out.transaction.cleanup.interval.ms": "100",
     "group.streams.initial.rebalance.delay.ms": "300",
     "group.streams.min.session.timeout.ms": "1000",
-    "group.streams.session.timeout.ms": "6000",
+    "group.streams.session.timeout.ms": "10000",
     "group.streams.min.heartbeat.interval.ms": "100",
     "group.streams.heartbeat.interval.ms": "300",
 }

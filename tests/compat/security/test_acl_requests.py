@@ -16,7 +16,7 @@ AUTHORIZER = {
     "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
     "super.users": "User:ANONYMOUS",
 }
-SETTLE_S = 10.0
+SETTLE_S = 120.0
 """Apache Kafka answers a change before its broker follows it."""
 
 Request = tuple[str, int, dict[str, Any]]

@@ -26,7 +26,7 @@ from tests.support.kafka_tools import run_tool
 from tests.support.wire import Wire
 
 TIMEOUT_S = 60.0
-SETTLED_S = 10.0
+SETTLED_S = 120.0
 BROKER, NODE = 4, "1"
 SET, DELETE = 0, 1
 PREFIX = "listener.name.ssl."

@@ -25,7 +25,7 @@ from tests.system.commands.conftest import seqgate, seqgate_process
 
 SECRET = "Qz7-planted-secret"
 SENSITIVE = [setting for setting in SETTINGS if setting.sensitive]
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 def planted(name: str) -> str | None:

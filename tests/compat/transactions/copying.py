@@ -21,8 +21,8 @@ from tests.support.kafka_tools import java_command
 PATIENCE_S = 120.0
 MESSAGE_COPIER = "org.apache.kafka.tools.TransactionalMessageCopier"
 TRANSACTION_SIZE = 10
-TRANSACTION_TIMEOUT_MS = 4_000
-"""Short, because the MessageCopier waits this long after a death: it fetches its position before it aborts
+TRANSACTION_TIMEOUT_MS = 10_000
+"""Not long, because the MessageCopier waits this long after a death: it fetches its position before it aborts
 the transaction of its predecessor."""
 
 

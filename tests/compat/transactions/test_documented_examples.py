@@ -16,7 +16,7 @@ PAGE = Path(__file__).resolve().parents[3] / "docs" / "transactions.md"
 EXAMPLES = re.findall(
     r"^([a-z-]+):\n\n```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
 )
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ class Task:
     believed: float = 1.0
     transactional_id: str = ""
     transaction_lines: int = 50
-    transaction_timeout_ms: int = 2000
+    transaction_timeout_ms: int = 10_000
     request_timeout_ms: int = 30_000
 
     @property

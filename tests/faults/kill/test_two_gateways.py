@@ -9,7 +9,7 @@ from pathlib import Path
 from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
 from tests.support.wire import Wire
 
-REFUSAL_TIMEOUT_S = 30
+REFUSAL_TIMEOUT_S = 120
 
 
 def _start_second(data_dir: Path) -> subprocess.CompletedProcess[str]:

@@ -27,7 +27,7 @@ from tests.support.gateway_process import GatewayProcess
 GATEWAYS: Final = 3
 TRANSACTIONS: Final = "transactions"
 MOST_RECORDS_BETWEEN: Final = 600
-LEASE_MS: Final = "3000"
+LEASE_MS: Final = "6000"
 """Long enough that other tests on the same cores do not make a gateway look dead."""
 TIMEOUT_S: Final = 60.0
 WITHIN_S: Final = (1, 2, 3, 4, 5, 7, 10, 20, 60, float("inf"))

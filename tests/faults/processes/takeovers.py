@@ -24,7 +24,7 @@ RECORDS_AFTER = 40
 PAUSE_S = 3.0
 """Seconds for which a gateway that is taken over stands still; a soak may ask for minutes."""
 
-SAME_NODE = {"node.id": "1", "seqgate.cluster.lease.ms": "1500"}
+SAME_NODE = {"node.id": "1", "seqgate.cluster.lease.ms": "6000"}
 """Settings by which a gateway replaces the one before it, on its own disk or another, as soon as the lease of that one is over."""
 
 

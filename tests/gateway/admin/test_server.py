@@ -138,7 +138,7 @@ async def test_an_operation_that_hangs_is_given_up(
     hanging = next(task for task in page.tasks if task.name == "seqgate pids.move")
     assert not hanging.ended
     may_go_on.set()
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while hanging.number in [task.number for task in node.services.node.tasks if task.ended_ms is None]:
             await asyncio.sleep(0)
     await control.stop()

@@ -2,9 +2,18 @@
 
 from __future__ import annotations
 
-from tests.support.console_client import console_client, text_of
+import re
+
+from tests.support.console_client import ConsoleClient, console_client, text_of
 from tests.support.gateway_process import GatewayProcess
 from tests.system.commands.conftest import seqgate
+
+AWAY = re.compile(r"did not answer|nothing answers at")
+"""Which sentence a page has depends on whether the console noticed the end of its connection before it asked."""
+
+
+def is_away(console: ConsoleClient, path: str) -> bool:
+    return AWAY.search(text_of(console.page(path))) is not None
 
 
 def test_pages_work_again_after_a_restart_of_the_gateway(gateway: GatewayProcess) -> None:
@@ -12,8 +21,8 @@ def test_pages_work_again_after_a_restart_of_the_gateway(gateway: GatewayProcess
     with console_client(gateway.bootstrap) as console:
         assert "retention.ms" in text_of(console.page("/topics/kept/settings"))
         gateway.stop()
-        assert "did not answer" in text_of(console.page("/topics/kept/settings"))
-        assert "did not answer" in text_of(console.page("/"))
+        assert is_away(console, "/topics/kept/settings")
+        assert is_away(console, "/")
         gateway.start()
         assert "retention.ms" in text_of(console.page("/topics/kept/settings"))
         console.confirmed("/topics/kept/partitions", {"partitions": "2"})

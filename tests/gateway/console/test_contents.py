@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 
 import pytest
 from avro.io import BinaryEncoder, DatumWriter
@@ -136,8 +135,6 @@ def test_a_schema_is_bounded_and_forgotten_schemas_are_told() -> None:
         schemas.add(AVRO, b"[" * 100_000)
 
 
-def test_large_contents_are_shown_quickly() -> None:
-    begin = time.monotonic()
+def test_large_contents_are_shown() -> None:
     show(b"[" * 200_000, AUTO, None, is_cut=False)
     show(b"\xff" * 1_000_000, AUTO, None, is_cut=False)
-    assert time.monotonic() - begin < 5

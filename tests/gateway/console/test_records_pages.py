@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -148,9 +147,7 @@ def test_null_binary_and_large_contents(
     producer.send(topic, None, key=b"\x00\xff\xfe")
     producer.send(topic, b"", key=None)
     producer.send(topic, b"x" * (50 << 20)).get(30)
-    begin = time.monotonic()
     text = text_of(console.page(f"/records/{topic}"))
-    assert time.monotonic() - begin < 5
     assert "50 MiB" in text
     assert "00 ff fe" in text_of(console.page(f"/records/{topic}?from=oldest"))
     assert "beginning of 50 MiB" in text_of(console.page(f"/records/{topic}/0/2"))

@@ -13,7 +13,7 @@ from tests.support.console_client import ConsoleClient, text_of, title_of
 from tests.support.gateway_process import GatewayProcess
 from tests.support.producing import begun, open_transaction, send
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

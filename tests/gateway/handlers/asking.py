@@ -11,7 +11,7 @@ from log import FileRegion
 from tests.gateway.handlers.support import FakePeer, Node
 from tests.support.wire import Plain, decode, encode
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class HungUp(Exception):

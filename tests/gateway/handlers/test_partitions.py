@@ -17,7 +17,7 @@ from tests.gateway.handlers.requests import TIMEOUT, create, delete
 from tests.gateway.handlers.support import NOW_MS, Node, open_node, versions
 from tests.support.held_disk import HeldDisk
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 @pytest.fixture

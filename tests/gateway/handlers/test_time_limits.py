@@ -34,7 +34,7 @@ from tests.gateway.handlers.requests import alter, create, delete, grow
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.log.support import batch
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 SETTINGS = (
     "offsets.topic.num.partitions=1",
     "share.coordinator.state.topic.num.partitions=1",

@@ -25,7 +25,7 @@ from tests.support.wire import Plain
 TOPIC_ID = uuid.UUID("5d9c7319-dc40-44ae-a1b6-b2b2b584141a")
 OFFSETS_ID = uuid.UUID("6d9c7319-dc40-44ae-a1b6-b2b2b584141a")
 THIS, OTHER = 1, 2
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 NOT_LEADER = int(ErrorCode.not_leader_or_follower)
 FENCED_EPOCH = int(ErrorCode.fenced_leader_epoch)
 ADDRESSES = {THIS: ("gateway.example", 9092), OTHER: ("other.example", 19092)}

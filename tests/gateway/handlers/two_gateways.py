@@ -19,7 +19,7 @@ from tests.gateway.handlers.several_nodes import Network
 from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.handlers.two_brokers import OTHER, THIS, broker, partition
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 GROUPS_ID = uuid.UUID("1d9c7319-dc40-44ae-a1b6-b2b2b584141a")
 SHARES_ID = uuid.UUID("2d9c7319-dc40-44ae-a1b6-b2b2b584141a")
 

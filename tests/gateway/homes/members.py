@@ -34,7 +34,7 @@ from tests.gateway.handlers.two_brokers import commit
 from tests.support.batches import Batch, records
 from tests.support.wire import Plain
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 SETTINGS = (
     "seqgate.cluster.puts.per.second=1000",
     "offsets.topic.num.partitions=1",

@@ -25,27 +25,32 @@ from tests.gateway.handlers.support import Node, open_node
 from tests.gateway.homes.shared_changes import SharedChanges
 from tests.support.simulated_objects import CALM, SimulatedBucket, SimulatedObjects
 
-LEASE_S = 0.5
-PATIENCE_S = 30.0
+LEASE_S = 3_600.0
+SHORT_LEASE_S = 3.0
+"""The lease of members of which one dies: the others wait that long before they take over."""
+PATIENCE_S = 120.0
 FACTS = SessionFacts("cluster-a", 1_700_000_000_000, "host-1", "0.1.0")
-SETTINGS = (
-    f"seqgate.cluster.lease.ms={int(LEASE_S * 1000)}",
-    "seqgate.cluster.balance.delay.ms=0",
-    "seqgate.max.partitions=100",
-)
+SETTINGS = ("seqgate.cluster.balance.delay.ms=0", "seqgate.max.partitions=100")
+
+
+def lease(lease_s: float) -> str:
+    return f"seqgate.cluster.lease.ms={int(lease_s * 1000)}"
 
 
 class Member:
     """A gateway of the cluster, without sockets: its node, its session that beats, and its membership."""
 
     def __init__(
-        self, node: Node, wal: SessionWal, objects: SimulatedObjects, settings: Sequence[str] = ()
+        self, node: Node, wal: SessionWal, objects: SimulatedObjects, lease_s: float, settings: Sequence[str]
     ) -> None:
         self.node = node
+        self._lease_s = lease_s
         self.wal = wal
         self.lost: list[str] = []
         self.uploaded: list[tuple[str, int]] = []
-        config = load_config(overrides=[*SETTINGS, f"node.id={wal.session.node_id}", *settings])
+        config = load_config(
+            overrides=[*SETTINGS, lease(lease_s), f"node.id={wal.session.node_id}", *settings]
+        )
         self.membership = ClusterMembership(
             config, Machine(), objects, wal, node.services, self, self.lost.append
         )
@@ -60,7 +65,7 @@ class Member:
     async def _beat(self) -> None:
         while not self.wal.is_fenced:
             self.wal.put((), (), lambda: None)
-            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.sleep(self._lease_s / 3)
 
     async def _tail(self) -> None:
         while True:
@@ -94,9 +99,10 @@ class Member:
 class Cluster(AsyncExitStack):
     """The bucket and the metadata log that all members share."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, lease_s: float = LEASE_S) -> None:
         super().__init__()
         self._path = path
+        self._lease_s = lease_s
         self._bucket = SimulatedBucket()
         self._shared = SharedChanges()
         self.members: list[Member] = []
@@ -112,9 +118,15 @@ class Cluster(AsyncExitStack):
         wal = SessionWal(objects, session, puts_in_flight=4, seconds=Machine().boot_seconds)
         self.push_async_callback(wal.close)
         node = await self.enter_async_context(
-            open_node(self._path / str(number), *SETTINGS, f"node.id={node_id}", journal=self._shared.journal)
+            open_node(
+                self._path / str(number),
+                *SETTINGS,
+                lease(self._lease_s),
+                f"node.id={node_id}",
+                journal=self._shared.journal,
+            )
         )
-        member = Member(node, wal, objects, settings)
+        member = Member(node, wal, objects, self._lease_s, settings)
         self.push_async_callback(member.die)
         await node.services.topics.metadata_log.catch_up()
         self.members.append(member)
@@ -144,7 +156,7 @@ async def test_gateways_that_join_share_the_leaders(tmp_path: Path) -> None:
 
 
 async def test_a_gateway_that_dies_is_taken_over(tmp_path: Path) -> None:
-    async with Cluster(tmp_path) as cluster:
+    async with Cluster(tmp_path, SHORT_LEASE_S) as cluster:
         first = await cluster.join(1)
         second = await cluster.join(2)
         await create(first.node, "t", 6)
@@ -152,7 +164,7 @@ async def test_a_gateway_that_dies_is_taken_over(tmp_path: Path) -> None:
         begun_s = time.monotonic()
         await first.die()
         await until(lambda: second.led() == [6])
-        assert time.monotonic() - begun_s >= LEASE_S / 2
+        assert time.monotonic() - begun_s >= SHORT_LEASE_S / 2
         assert list(second.image.brokers.live(0)) == [2]
         assert first.wal.session.session in second.image.brokers.ended
         await first.node.services.topics.metadata_log.catch_up()

@@ -8,12 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from gateway.cluster.membership import earlier_sessions
 from gateway.cluster.parts.manifest import SegmentRef, encode_manifest
 from tests.gateway.homes.test_uploads import running, stored
 
 
 @pytest.mark.parametrize("is_retained", [False, True], ids=["rolled", "rolled and retained"])
-async def test_records_of_the_taker_outlive_a_late_manifest(tmp_path: Path, is_retained: bool) -> None:
+async def test_records_of_the_taker_outlive_a_late_manifest(
+    tmp_path: Path, is_retained: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The late manifest has a new empty segment, and perhaps not the one before it, which the taker still writes to."""
     bucket, before, late = tmp_path / "bucket", tmp_path / "before", tmp_path / "late"
     async with running(tmp_path) as first:
@@ -32,8 +35,9 @@ async def test_records_of_the_taker_outlive_a_late_manifest(tmp_path: Path, is_r
     for path in (bucket, tmp_path / "cache"):
         shutil.rmtree(path)
     shutil.copytree(before, bucket)
-    settings = ("node.id=1", "seqgate.cluster.lease.ms=600", "seqgate.cluster.heartbeat.ms=300")
-    async with running(tmp_path, *settings) as taker:
+    # Nobody serves in the session before, so the taker need not wait until its lease is over.
+    monkeypatch.setattr(earlier_sessions, "conviction_s", lambda _: 0.0)
+    async with running(tmp_path, "node.id=1") as taker:
         await taker.append(2)
         shutil.copytree(late, bucket / parts)
     _, end, _ = await stored(tmp_path)

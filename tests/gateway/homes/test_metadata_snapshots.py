@@ -195,6 +195,9 @@ async def test_one_damaged_snapshot_harms_nobody(
 async def test_nothing_is_deleted_for_a_damaged_snapshot(tmp_path: Path, damaged: str) -> None:
     async with running(tmp_path, OFTEN, SOON) as gateway:
         work = snapshots_of(gateway).work
+        shared = snapshots_of(gateway)._shared
+        begun_s = shared.seconds()
+        shared.seconds = lambda: begun_s  # no snapshot is old enough yet, however slow this machine is
         await create_topics(gateway, 0, 6)
         await work()
         await create_topics(gateway, 6, 6)
@@ -202,8 +205,6 @@ async def test_nothing_is_deleted_for_a_damaged_snapshot(tmp_path: Path, damaged
         seqs = dict(zip(("older", "newest"), present(tmp_path, "meta/snapshot"), strict=True))
         path = tmp_path / "bucket" / snapshot_key(seqs[damaged])
         path.write_bytes(path.read_bytes()[:-1])
-        shared = snapshots_of(gateway)._shared
-        begun_s = shared.seconds()
         shared.seconds = lambda: begun_s + 10.0
         before = present(tmp_path)
         await work()

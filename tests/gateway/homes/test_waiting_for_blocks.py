@@ -29,7 +29,7 @@ from tests.support.batches import Batch, records
 T = TypeVar("T")
 PRODUCER_ID = 7
 TRANSACTIONAL = 0x10
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 
 
 class HeldMachine(Machine):

@@ -120,7 +120,7 @@ async def test_connections_beyond_the_limit_are_closed(scene: Scene, monkeypatch
             assert await third.ended() == b""
         one.send(GET)
         assert (await one.reply()).status == 200
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not await _is_served(scene):  # until the gateway has noticed that both have left
             pass
 

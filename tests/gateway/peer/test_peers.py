@@ -23,7 +23,7 @@ from gateway.peer.peers import Peers
 from gateway.protocol.messages import build
 from tests.gateway.peer.fake_broker import fake_broker
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 OTHER = 2
 
 

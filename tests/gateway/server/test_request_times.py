@@ -310,6 +310,6 @@ class TestADispatcher:
         abandoned.abandon()
         client.node.clock.time_ms += 3_000
         await client.produce()
-        await asyncio.wait_for(done.wait(), 10)
+        await asyncio.wait_for(done.wait(), 60)
         assert times.counts()[FETCH] == 2
         assert measured(times, FETCH) == (1, 3.0)

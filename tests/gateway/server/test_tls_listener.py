@@ -44,7 +44,7 @@ class Scene:
 
     async def changed(self) -> None:
         """Wait until new connections get another context."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while self.listener.context() is self.first:
                 await asyncio.sleep(0.001)
 
@@ -124,7 +124,7 @@ async def test_settings_that_are_of_no_use_change_nothing(
 ) -> None:
     scene = Scene(tmp_path)
     scene.alter(keystore_location=tmp_path / "none.pem")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while "listener SSL keeps its certificate" not in caplog.text:
             await asyncio.sleep(0.001)
     assert scene.listener.context() is scene.first

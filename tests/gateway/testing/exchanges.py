@@ -10,7 +10,7 @@ from gateway.testing import Broker
 from tests.support.batches import Batch, Record
 from tests.support.wire import Plain, Wire
 
-LIMIT_S = 30.0
+LIMIT_S = 120.0
 
 
 def eventually(holds: Callable[[], object], what: str) -> None:

@@ -27,7 +27,7 @@ from log import Storage
 from log.files.checkpoints import decode_partition_metadata
 from tests.support.batches import Batch, records
 
-PATIENCE_S = 20.0
+PATIENCE_S = 120.0
 SETTINGS = ("seqgate.workers=2", "listeners=PLAINTEXT://127.0.0.1:0")
 
 

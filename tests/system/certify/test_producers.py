@@ -102,14 +102,14 @@ def test_a_producer_that_reports_a_failure_gives_up() -> None:
 
 
 def test_a_producer_that_hangs_is_killed() -> None:
-    (outcome,) = outcomes_of("stuck", ["refused-for-good"], timeout_s=6.0).values()
+    (outcome,) = outcomes_of("stuck", ["refused-for-good"], timeout_s=30.0).values()
     assert outcome.verdict is Verdict.HUNG
     assert outcome.ending.exit_code is None
 
 
 def test_a_producer_that_reads_everything_first_is_not_struck() -> None:
     command = shlex.join([sys.executable, str(PROGRAM), "collecting"])
-    setup = Setup(command, timeout_s=12.0)
+    setup = Setup(command, timeout_s=60.0)
     certificate = certify(setup, named(["middle-answer-lost"]), jobs=1, report=lambda _: None)
     assert (certificate.calm.reads_along, certificate.calm.requests_amid) == (False, 0)
     assert certificate.outcomes[0].verdict is Verdict.NOT_STRUCK

@@ -32,7 +32,7 @@ SETTINGS = {
     "seqgate.cluster.puts.per.second": "1000",
     "log.cleaner.backoff.ms": "200",
     "node.id": "1",
-    "seqgate.cluster.lease.ms": "900",
+    "seqgate.cluster.lease.ms": "6000",
 }
 
 

@@ -92,7 +92,7 @@ def test_large_and_small_batches_survive_the_loss_of_the_disk(tmp_path: Path) ->
         "seqgate.cluster": f"file://{tmp_path / 'bucket'}",
         "seqgate.cluster.put.max.bytes": "1500000",
         "node.id": "1",
-        "seqgate.cluster.lease.ms": "900",
+        "seqgate.cluster.lease.ms": "6000",
     }
     values = {partition: values_of(partition) for partition in range(PARTITIONS)}
     with GatewayProcess(tmp_path / "cache", settings=settings) as gateway:

@@ -25,7 +25,7 @@ from tests.support.wire import Wire
 from tests.system.commands.clients import create_topic
 from tests.system.commands.conftest import Outcome, seqgate
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 
 
 @pytest.fixture

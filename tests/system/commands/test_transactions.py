@@ -23,7 +23,7 @@ from tests.support.wire import Wire
 from tests.system.commands.clients import create_topic, next_producer_id, produce
 from tests.system.commands.conftest import Outcome, seqgate
 
-WAIT_S = 30.0
+WAIT_S = 120.0
 TRANSACTIONAL = 0x10
 NEVER_MS = str(2**31 - 1)
 SETTINGS = {

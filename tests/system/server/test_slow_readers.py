@@ -22,7 +22,7 @@ from tests.support.gateway_process import GatewayProcess
 from tests.support.wire import Wire, decode, encode
 from tests.system.server.test_connections import eventually
 
-DEADLINE_S = 30.0
+DEADLINE_S = 120.0
 BATCHES = 40
 RECORD_BYTES = 900_000
 

@@ -14,7 +14,7 @@ from tests.support.batches import Batch, Record
 
 BROKER, SET = 4, 0
 SEGMENT_MS = 600_000
-TIMEOUT_S = 15.0
+TIMEOUT_S = 120.0
 CONFIGS = {
     "cleanup.policy": "compact",
     "min.cleanable.dirty.ratio": "0.01",

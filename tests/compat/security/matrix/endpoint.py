@@ -24,7 +24,7 @@ from tests.support.gateway_process import GatewayProcess, free_port
 from tests.support.tokens import Issuer, key_set
 from tests.support.wire import Wire
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 AUDIENCE = "seqgate"
 ACCOUNTS = 100
 

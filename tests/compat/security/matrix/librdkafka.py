@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, NewTopic, TopicMetadata
 
 from tests.compat.security.matrix.client import REFUSALS, Refusal, Refused
 from tests.compat.security.matrix.endpoint import TIMEOUT_S, Account, Way
@@ -82,13 +82,22 @@ class ConfluentKafka:
     def describe(self, topic: str) -> int:
         admin = AdminClient(self._settings)
         with self._refusals():
-            try:
-                found = admin.list_topics(topic, timeout=5).topics[topic]
-            finally:
-                admin.poll(0)
+            found = self._listed(admin, topic)
         if found.error is not None:
             self._raise(found.error)
         return len(found.partitions)
+
+    def _listed(self, admin: AdminClient, topic: str) -> TopicMetadata:
+        """Ask again while the cluster is only slow. Raises KafkaException."""
+        deadline_s = time.monotonic() + TIMEOUT_S
+        while True:
+            try:
+                return admin.list_topics(topic, timeout=5).topics[topic]
+            except KafkaException as failure:
+                admin.poll(0)
+                is_slow = failure.args[0].code() in {KafkaError._TRANSPORT, KafkaError._TIMED_OUT}
+                if not is_slow or self._login_errors or time.monotonic() > deadline_s:
+                    raise
 
     def send(self, topic: str, value: str) -> None:
         if self._producer is None:

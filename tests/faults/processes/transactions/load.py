@@ -19,7 +19,7 @@ from tests.support.read_back import read_back
 
 PATIENCE_S = {"confluent-kafka": 5.0}
 """Seconds after which a process gives up its transaction: few for librdkafka, which may wait for ever."""
-OTHERS_PATIENCE_S = 30.0
+OTHERS_PATIENCE_S = 120.0
 OFFSETS_TIMEOUT_S = 60.0
 
 

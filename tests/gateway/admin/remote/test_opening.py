@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from gateway.admin.remote.opening import opened
 from gateway.testing import Broker
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 120.0
 
 
 class Speechless(socketserver.BaseRequestHandler):

@@ -43,7 +43,7 @@ async def swept_node(path: Path) -> AsyncIterator[Node]:
 async def sweep(node: Node, *, remove: bool = False, unknown: bool = False) -> SweepPage:
     sweeps = Sweeps(node.services)
     task = sweeps.begin(SweepRequest(remove=remove, unknown=unknown, min_age_ms=AGE_MS))
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not (page := sweeps.result(SweepResultRequest(task.number))).task.ended:
             await asyncio.sleep(0)
     assert page.task.failure is None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Coroutine
 from dataclasses import replace
 from pathlib import Path
@@ -93,11 +92,9 @@ async def test_a_sound_store_passes_and_is_left_empty() -> None:
     assert [call.operation for call in objects.bucket.calls].count("create") == RACERS
 
 
-async def test_a_directory_passes_soon(tmp_path: Path) -> None:
+async def test_a_directory_passes_and_is_left_empty(tmp_path: Path) -> None:
     objects = DirectoryObjects(tmp_path)
-    begin = time.process_time()
     await probe(objects, "fresh")
-    assert time.process_time() - begin < 1
     assert [entry async for entry in objects.list("")] == []
 
 

@@ -96,7 +96,7 @@ class Scene:
                 return found
             loaded = asyncio.Event()
             self.reads.want([PARTITION], loaded.set)
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 await loaded.wait()
 
     def look_again(self) -> None:

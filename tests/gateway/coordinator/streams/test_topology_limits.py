@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import replace
-from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -24,6 +22,7 @@ from tests.gateway.coordinator.streams.applications import (
     subtopology,
 )
 from tests.gateway.coordinator.streams.group_scene import AT_ONCE, Scene, active, joining, statuses
+from tests.support.steps import steps_of
 
 MOST_TASKS = 10_000
 MOST_STANDBY_TASKS = 20_000
@@ -51,29 +50,12 @@ def copartitioned(count: int) -> Topology:
     )
 
 
-def calls_of(work: Callable[[], object]) -> int:
-    """Return the number of calls that the work makes, those of built-in functions too."""
-    calls = 0
-
-    def count(_: FrameType, event: str, __: object) -> None:
-        nonlocal calls
-        calls += event in {"call", "c_call"}
-
-    before = sys.getprofile()
-    sys.setprofile(count)
-    try:
-        work()
-    finally:
-        sys.setprofile(before)
-    return calls
-
-
 @pytest.mark.parametrize("topology_of", [chain, copartitioned])
 def test_the_work_grows_no_faster_than_the_topology(topology_of: Callable[[int], Topology]) -> None:
     topics = FakeTopics(lines=2)
     small, large = topology_of(50), topology_of(200)
     assert configure(large, topics).missing
-    assert calls_of(lambda: configure(large, topics)) < 5 * calls_of(lambda: configure(small, topics))
+    assert steps_of(lambda: configure(large, topics)) < 5 * steps_of(lambda: configure(small, topics))
 
 
 NAMES = "abcdef"

@@ -29,7 +29,7 @@ def is_news(_from: int, _to: int, request: object) -> bool:
 
 
 KEY = broker_heartbeat.API.key
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Cluster:

@@ -121,7 +121,7 @@ def full(*_: object) -> None:
 
 
 async def until_created(node: Node, name: str) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while node.services.partitions.registry.get(name, 0) is None:
             await asyncio.sleep(0)
 

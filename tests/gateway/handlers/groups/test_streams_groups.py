@@ -103,7 +103,7 @@ async def described(node: Node, group_id: str = GROUP) -> Any:
 
 async def turns(until: Callable[[], bool]) -> None:
     """Let background work continue until the condition holds."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not until():
             await asyncio.sleep(0)
 

@@ -154,7 +154,7 @@ async def test_later_requests_of_the_connection_wait_for_the_append_and_not_for_
             assert not answer.holds_back
             assert bench.partition.log.log_end_offset == 3
             assert answer.answer is None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while answer.answer is None:
                 await asyncio.sleep(0.001)
         assert bench.client.rows(answer) == [(OK, 0)]

@@ -157,7 +157,7 @@ async def test_sessions_that_end_release_records_and_forget_the_state(cluster: C
     assert acquired(await fetch(cluster.here, TOPIC_ID)) == [(0, 0)]
     shares = cluster.here.services.coordinators.shares
     cluster.here.peer.hang_up()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while shares.remote.find(KEY) is not None:
             await asyncio.sleep(0)
     found = stored_at(cluster.there)

@@ -127,7 +127,7 @@ async def test_a_record_acquired_during_a_disk_read_is_not_handed_out_twice(tmp_
         context = node.context(share_fetch.API, 1)
         found = SharePartition(0)
         reading = asyncio.create_task(share_fetch.read(context, "g", partition.log, found, 1))
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not disk.asked:
                 await asyncio.sleep(0.001)
         found.acquire("m", [(0, 1)], 100, ShareLimits(), NOW_MS)

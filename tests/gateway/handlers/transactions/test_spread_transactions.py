@@ -36,7 +36,7 @@ NODES = (1, 2, 3)
 TOPIC_CONFIGS = 2
 LOST = 0.25
 """The chance that a request is lost, and that an answer is."""
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 RETRY = int(ErrorCode.not_enough_replicas)
 NOT_AVAILABLE = int(ErrorCode.coordinator_not_available)
 Faulty = tuple[str, Any]

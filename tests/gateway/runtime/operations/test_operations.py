@@ -25,6 +25,7 @@ from tests.gateway.handlers.support import NOW_MS, Node, open_node
 from tests.support.batches import Batch
 from tests.support.held_disk import HeldDisk
 
+PATIENCE_S = 60.0
 ONE_PARTITION = ("offsets.topic.num.partitions=1",)
 MANY_PARTITIONS = ("offsets.topic.num.partitions=40",)
 PAGE_CACHE = (*ONE_PARTITION, "log.flush.interval.messages=9223372036854775807")
@@ -192,7 +193,7 @@ class TestManyShards:
             groups = node.services.coordinators.groups
             names = await one_group_for_each_shard(node)
             rounds = node.services.partitions.flusher.rounds
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 found = await outcomes(*(groups.durable_shard(name) for name in names))
             assert found == [groups.shards.of(name).shard for name in names]
             assert node.services.partitions.flusher.rounds == rounds
@@ -202,7 +203,7 @@ class TestManyShards:
         async with open_node(tmp_path, *MANY_PARTITIONS, storage=disk) as node:
             names = await one_group_for_each_shard(node)
             disk.broken_topic = OFFSETS_TOPIC
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 found = await outcomes(*(commit(node, name, 1) for name in names))
             assert codes(found) == [ErrorCode.not_coordinator] * len(names)
             disk.broken_topic = ""
@@ -234,7 +235,7 @@ class TestRefusals:
             await groups.ensure_topic()
             loaded = groups.shards.at(0)
             broken = groups.shards.run(loaded, lambda *_: Change(None, [None]))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 found = await outcomes(commit(node, "a", 1), broken, commit(node, "b", 2))
             assert codes(found) == [ErrorCode.not_coordinator] * 3
             assert "AttributeError" in caplog.text
@@ -253,7 +254,7 @@ class TestRefusals:
 
             others = [asyncio.create_task(commit(node, name, 1)) for name in ("a", "b")]
             groups.begin_commit(Committer("g"), [record("g", 1)], answer)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await outcomes(*others) == [ErrorCode.none] * 2
             assert batch_sizes(node) == [3], "all were in one round"
             assert "a bug" in caplog.text
@@ -273,7 +274,7 @@ class TestRefusals:
             def judge(*_: object) -> Change[str]:
                 return Change("done", [record("g", 1)], replies=[(waiting, "joined")], when_durable=fail)
 
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await groups.shards.run(groups.shards.at(0), judge) == "done"
                 assert await waiting == "joined"
             assert "a bug" in caplog.text
@@ -295,7 +296,7 @@ class TestRefusals:
                 return lambda *_: Change("done", [record("g", 1)], replies=[(waiter, "joined")])
 
             groups.shards.ask(groups.shards.at(0), judge(waiting), answer)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(PATIENCE_S):
                 assert await waiting == "joined"
                 groups.shards.ask(groups.shards.at(0), judge(refused), answer)
                 await asyncio.sleep(0)

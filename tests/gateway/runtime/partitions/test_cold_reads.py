@@ -14,7 +14,7 @@ from gateway.runtime.partitions.cold_reads import FETCHED_AHEAD, FETCHES_AT_ONCE
 from log import NotCached, Place, Storage
 
 KEPT = 8
-DEADLINE_S = 20.0
+DEADLINE_S = 120.0
 
 
 class Disk(Storage):

@@ -173,7 +173,7 @@ class TestAtStart:
             assert node.services.partitions.registry.get("t", 0) is None, (
                 "the partition's name must not be free for a new log yet"
             )
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while (partition := node.services.partitions.registry.get("t", 0)) is None:
                     await asyncio.sleep(0)
             assert partition.log.topic_id == created.topic_id

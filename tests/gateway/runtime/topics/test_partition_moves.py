@@ -36,7 +36,7 @@ from tests.gateway.handlers.two_brokers import (
 )
 from tests.support.batches import Batch, records
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 
 
 class Uploads:

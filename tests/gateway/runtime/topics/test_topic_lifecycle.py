@@ -54,7 +54,7 @@ async def test_records_under_an_unknown_topic_id_are_kept(tmp_path: Path) -> Non
         assert node.services.partitions.registry.get("orders", 0) is None, (
             "the partition's name must not be free for a new log yet"
         )
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while node.services.partitions.registry.get("orders", 0) is None:
                 await asyncio.sleep(0)
         assert append(node) == 0
@@ -214,7 +214,7 @@ async def test_the_log_of_a_deleted_topic_is_freed_without_the_garbage_collector
         gc.disable()
         try:
             await delete(node, "orders")
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while log() is not None:  # a thread may still hold the round that it flushed
                     await asyncio.sleep(0)
         finally:

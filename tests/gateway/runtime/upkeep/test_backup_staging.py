@@ -68,7 +68,7 @@ async def test_a_command_that_dies_leaves_nothing(gateway: Gateway) -> None:
     gateway.lock()
     await gateway.staging.begin()
     gateway.unlock()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while gateway.is_staged:
             await asyncio.sleep(0.01)
 
@@ -82,7 +82,7 @@ async def test_what_a_command_still_copies_stays_over_a_restart(gateway: Gateway
         await asyncio.sleep(0.01)
     assert gateway.is_staged
     gateway.unlock()
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while gateway.is_staged:
             await asyncio.sleep(0.01)
 

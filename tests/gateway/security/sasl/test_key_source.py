@@ -71,7 +71,7 @@ class Scene:
         """Wait until the read that has begun is over."""
         reading = self.source._reading
         if reading is not None:
-            await asyncio.wait_for(asyncio.shield(reading), 30)
+            await asyncio.wait_for(asyncio.shield(reading), 60)
 
     async def knows(self, name: str) -> bool:
         return await self.source.find(name, "ES256") is not None
