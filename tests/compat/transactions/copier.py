@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 
 from tests.support.child_process import ended_by_failures, follow_stdin, leaving
 
-TIMEOUT_S = 30.0
+TIMEOUT_S = 10.0
 POLL_S = 0.1
 KAFKA_PYTHON_POLL_MS = 1_000
 """kafka-python 3.0.12 forgets a join whose answer arrives just as a poll times out: it reads and heartbeats no more.
