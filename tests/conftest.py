@@ -1,7 +1,7 @@
-"""The parts that all tests share: fixed seeds, the order of the test files, and gateways that run as processes.
+"""The parts that all tests share: fixed seeds, the tiers and the order of the test files, and gateways that run as processes.
 
-Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are in the folders of their tests, so that `make
-test-quick` needs no peer.
+Fixtures of peers (Apache Kafka, Spark, PostgreSQL, Redis) are in the folders of their tests, so that the tests of single
+rooms need no peer.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import tiers
 from tests.support.gateway_process import GatewayProcess
 from tests.support.long_files import longest_first
 from tests.support.seeds import register_profiles
@@ -39,7 +40,20 @@ AS_THE_PEER = {
 """The settings that gateways share with the Apache Kafka that tests compare with."""
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--tier", choices=tuple(tiers.TIERS), help="run only the tests of a tier; see tests/tiers.py"
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line(
+        "markers", f"{tiers.MARK}(name): the tier of a test, where it is not that of its file"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    tiers.select(config, items)
     longest_first(items)
 
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.support.kafka_peer import KafkaPeer
-from tests.support.postgresql_server import PostgresqlServer
+
+if TYPE_CHECKING:
+    from tests.support.postgresql_server import PostgresqlServer
 
 
 @pytest.fixture(scope="session")
@@ -21,13 +24,21 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaPeer]:
 @pytest.fixture(scope="session")
 def postgresql() -> Iterator[PostgresqlServer]:
     """One running PostgreSQL; each test asks it for a database of its own."""
+    # its package is not in the extra `test`
+    from tests.support.postgresql_server import PostgresqlServer
+
     with PostgresqlServer() as server:
         yield server
+
+
+def empty_database(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Return the URL of an empty database of the kind that the fixture's parameter names."""
+    if request.param == "SQLite":
+        return f"sqlite://{tmp_path / 'database.db'}"
+    return str(request.getfixturevalue("postgresql").fresh_database())
 
 
 @pytest.fixture(params=["SQLite", "PostgreSQL"])
 def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """The URL of an empty database."""
-    if request.param == "SQLite":
-        return f"sqlite://{tmp_path / 'database.db'}"
-    return str(request.getfixturevalue("postgresql").fresh_database())
+    return empty_database(request, tmp_path)

@@ -18,6 +18,7 @@ from tests.docs.session import Failed, Session
 from tests.docs.ways import Plan, Way, pages, plans
 from tests.gateway.testing.pytest_run import run_pytest
 from tests.support.markdown import REPOSITORY, code
+from tests.tiers import in_tiers
 
 PAGES = pages()
 
@@ -44,9 +45,15 @@ def test_every_block_is_declared(page: Path) -> None:
     assert [f"{place(each)}: {each.reason}" for each in undeclared] == []
 
 
-@pytest.mark.parametrize(
-    "page", [page for page in PAGES if any(each.way is Way.RUN for each in plans(page))], ids=name_of
-)
+RUNNING = [page for page in PAGES if any(each.way is Way.RUN for each in plans(page))]
+OF_EACH_CHANGE = [
+    REPOSITORY / "docs" / name
+    for name in ("tutorial.md", "transactions.md", "deduplication.md", "cluster.md")
+]
+"""The pages whose blocks run in `make test-all`: together they name what most others name, too."""
+
+
+@pytest.mark.parametrize("page", in_tiers(RUNNING, all=OF_EACH_CHANGE), ids=name_of)
 def test_the_blocks_of_a_page_run_in_one_terminal(page: Path, tmp_path: Path) -> None:
     output = ""
     with Session(tmp_path) as session:

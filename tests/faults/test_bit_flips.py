@@ -21,10 +21,13 @@ from tests.faults.scenario import Life, check_transactions, committed_values
 from tests.faults.simulated_disk import SimulatedDisk
 from tests.faults.written import Transactions, Written, read_all
 from tests.log.support import batch as new_batch
+from tests.tiers import in_tiers
 
 SUFFIXES = (".index", ".timeindex", ".txnindex", ".snapshot")
 CHECKPOINTS = (RECOVERY_POINTS, LEADER_EPOCHS, LOG_START_OFFSET, PARTITION_METADATA, CLEAN_SHUTDOWN)
 BITS_OF_A_FILE = 40
+PARTS = (0, 1)
+"""Every second of these bits is flipped in `make test-all`, the others in `make test-nightly`."""
 STOPS = ("clean", "kill", "power cut")
 
 
@@ -43,13 +46,13 @@ def rich_life() -> Life:
     return life
 
 
-def bits(disk: SimulatedDisk, suffix: str, chance: random.Random) -> Iterator[tuple[str, int]]:
+def bits(disk: SimulatedDisk, suffix: str, chance: random.Random, part: int) -> Iterator[tuple[str, int]]:
     for path, size_bytes in disk.files(str(ROOT)).items():
         if path.endswith(suffix) and size_bytes:
             every = range(8 * size_bytes)
             for bit in (
                 every if len(every) <= BITS_OF_A_FILE else sorted(chance.sample(every, BITS_OF_A_FILE))
-            ):
+            )[part::2]:
                 yield path, bit
 
 
@@ -90,11 +93,12 @@ def end(life: Life, stop: str) -> None:
 
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_in_what_is_made_from_the_log(suffix: str, stop: str) -> None:
+@pytest.mark.parametrize("part", in_tiers(PARTS, nightly=[1]))
+def test_in_what_is_made_from_the_log(suffix: str, stop: str, part: int) -> None:
     life = rich_life()
     expected = by_time(life.log)
     end(life, stop)
-    for path, bit in bits(life.disk, suffix, random.Random(suffix)):
+    for path, bit in bits(life.disk, suffix, random.Random(suffix), part):
         disk = life.disk.copy()
         disk.flip_bit(path, bit)
         again = Life(disk, life.promises.copy())
@@ -111,13 +115,14 @@ def test_in_what_is_made_from_the_log(suffix: str, stop: str) -> None:
 
 @pytest.mark.parametrize("stop", STOPS)
 @pytest.mark.parametrize("suffix", CHECKPOINTS)
-def test_in_checkpoints(suffix: str, stop: str) -> None:
+@pytest.mark.parametrize("part", in_tiers(PARTS, nightly=[1]))
+def test_in_checkpoints(suffix: str, stop: str, part: int) -> None:
     """A start that refuses a damaged checkpoint says so; a start that accepts it has every record."""
     life = rich_life()
     life.delete_records(9)
     life.clean_up()
     end(life, stop)
-    for path, bit in bits(life.disk, suffix, random.Random(suffix)):
+    for path, bit in bits(life.disk, suffix, random.Random(suffix), part):
         disk = life.disk.copy()
         disk.flip_bit(path, bit)
         flipped = disk.content(path)
@@ -152,13 +157,14 @@ def batches_of(disk: SimulatedDisk) -> dict[int, bytes]:
 
 
 @pytest.mark.parametrize("stop", STOPS)
-def test_in_records(stop: str) -> None:
+@pytest.mark.parametrize("part", in_tiers(PARTS, nightly=[1]))
+def test_in_records(stop: str, part: int) -> None:
     life = rich_life()
     sound = batches_of(life.disk)
     durable_end = life.promises.durable_end_offset
     end(life, stop)
     damaged = known = 0
-    for path, bit in bits(life.disk, LOG_SUFFIX, random.Random(5)):
+    for path, bit in bits(life.disk, LOG_SUFFIX, random.Random(5), part):
         disk = life.disk.copy()
         durable = batches_in(life.disk.content(path), durable_end)
         if bit // 8 >= durable:

@@ -1,11 +1,14 @@
-"""Runs the simulation in a process of its own, as the tests of fixed seeds do."""
+"""Runs the simulation in a process of its own, as the tests of fixed seeds do, some seeds in each tier."""
 
 from __future__ import annotations
 
 import os
 import subprocess
 import sys
-from typing import Final
+from collections.abc import Mapping
+from typing import Any, Final
+
+import pytest
 
 from tests.support.gateway_process import REPOSITORY
 
@@ -24,3 +27,8 @@ def run(*arguments: str) -> tuple[int, str]:
         check=False,
     )
     return done.returncode, done.stdout + done.stderr
+
+
+def seeds_of_tiers(seeds: Mapping[str, range]) -> list[Any]:
+    """Return the seeds of each tier as the parameter of a test, which runs in all of these tiers."""
+    return [pytest.param(chosen, marks=pytest.mark.tier(tier), id=tier) for tier, chosen in seeds.items()]

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.gateway_process import REPOSITORY, GatewayProcess, free_port
+from tests.tiers import in_tiers
 from tests.upgrade.make_fixture import FIXTURES, pack, write
 from tests.upgrade.manifest import Manifest
 from tests.upgrade.opening import OPENING, Opened, go_on_over_a_restart
@@ -48,7 +49,7 @@ def test_this_release_can_add_its_own(tmp_path: Path) -> None:
         opened.close()
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", in_tiers(NAMES, test=NAMES[-2:]))
 def test_opens_exact_and_goes_on(name: str, tmp_path: Path) -> None:
     manifest = Manifest.read(FIXTURES / f"{name}.json")
     with tarfile.open(FIXTURES / f"{name}.tar.gz") as archive:

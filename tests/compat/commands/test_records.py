@@ -26,6 +26,7 @@ def consumed(peer: Peer, topic: str, *arguments: str) -> list[dict[str, object]]
     return [json.loads(line) for line in peer.run("consume", topic, "--json", *arguments).stdout.splitlines()]
 
 
+@pytest.mark.tier("test")
 def test_lines_with_keys_and_headers(peer: Peer, topic: str) -> None:
     fields = ("--key-separator", ":", "--header", "source=test", "--header", "run=1", "--partition", "1")
     told = peer.run("produce", topic, *fields, stdin=b"a:1\nb:2:3\nc:\n")
@@ -56,6 +57,7 @@ def test_compression(peer: Peer, topic: str, codec: str) -> None:
     assert peer.run("consume", topic).stdout == sent
 
 
+@pytest.mark.tier("test")
 def test_json_there_and_back(peer: Peer, topic: str, fresh: Fresh) -> None:
     written = [
         {

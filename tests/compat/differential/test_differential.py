@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
@@ -16,9 +17,12 @@ from tests.compat.differential.scenario import SCENARIOS
 from tests.compat.differential.verdict import complaints
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_peer import KafkaPeer
+from tests.tiers import in_tiers
 
 assert scenarios.__all__
 
+CASES = 2
+"""The cases of each scenario in `make test-all`, mostly the oldest versions; the others run in `make test-nightly`."""
 TOKEN = uuid.uuid4().hex[:8]
 
 # The first and last version that Apache Kafka 4.3.1 offers of each API that Seqgate answers.
@@ -93,12 +97,26 @@ VERSIONS = {
 }
 
 
+def _tiers() -> dict[str, list[str]]:
+    """Divide the scenarios: the first of each theme, the further ones in the first two cases of each, and the rest."""
+    themes: set[str] = set()
+    cases: Counter[str] = Counter()
+    divided: dict[str, list[str]] = {"test": [], "all": [], "nightly": []}
+    for name in SCENARIOS:
+        theme, scenario = name.partition(".")[0], name.partition("[")[0]
+        cases[scenario] += 1
+        is_new = theme not in themes
+        themes.add(theme)
+        divided["test" if is_new else "all" if cases[scenario] <= CASES else "nightly"].append(name)
+    return divided
+
+
 @cache
 def _at_kafka(name: str, bootstrap: str) -> Transcript:
     return SCENARIOS[name].run(bootstrap, TOKEN)
 
 
-@pytest.mark.parametrize("name", SCENARIOS)
+@pytest.mark.parametrize("name", in_tiers(SCENARIOS, **_tiers()))
 def test_answers_agree(name: str, kafka: KafkaPeer, shared_gateway: GatewayProcess) -> None:
     scenario = SCENARIOS[name]
     with ThreadPoolExecutor(1) as beside:
@@ -119,6 +137,7 @@ def test_every_theme_is_there() -> None:
     assert len({name.partition("[")[0] for name in SCENARIOS}) >= 250
 
 
+@pytest.mark.tier("nightly")
 def test_every_version_of_every_api_is_asked(kafka: KafkaPeer) -> None:
     asked = {
         " ".join(exchange.label.split(",")[0].split()[:2])

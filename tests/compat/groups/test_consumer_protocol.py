@@ -20,6 +20,7 @@ from tests.compat.groups.members import (
 from tests.compat.topics import fresh_topic
 from tests.support.gateway_process import GatewayProcess
 from tests.support.kafka_tools import run_tool
+from tests.tiers import in_tiers
 
 CLIENTS = (CONFLUENT, CONSOLE_CONSUMER)
 SETTINGS = {
@@ -49,14 +50,14 @@ def _describe(gateway: GatewayProcess, members: Members, *options: str) -> str:
     return run_tool("kafka-consumer-groups", *arguments, *options).expect_success().stdout
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", in_tiers(CLIENTS, test=[CONSOLE_CONSUMER]))
 def test_the_others_take_over_from_a_member_that_is_killed(consumers: Consumers, client: str) -> None:
     _, members = consumers
     first, second = _start(members, client, "first"), _start(members, client, "second")
     kill_and_take_over(members, first, second)
 
 
-@pytest.mark.parametrize("client", CLIENTS)
+@pytest.mark.parametrize("client", in_tiers(CLIENTS, test=[CONFLUENT]))
 def test_a_clean_hand_over_delivers_nothing_twice(consumers: Consumers, client: str) -> None:
     _, members = consumers
     first, second = _start(members, client, "first"), _start(members, client, "second")

@@ -14,6 +14,7 @@ import pytest
 from tests.compat.groups.conftest import SETTINGS
 from tests.compat.groups.members import CLIENTS, CONFLUENT, CONSOLE_CONSUMER, GroupMember, Members, await_that
 from tests.support.gateway_process import GatewayProcess
+from tests.tiers import in_tiers
 
 CONSUMER_SETTINGS = {
     "group.consumer.heartbeat.interval.ms": "200",
@@ -22,6 +23,13 @@ CONSUMER_SETTINGS = {
 COOPERATIVE = [(CONFLUENT, "cooperative-sticky"), (CONSOLE_CONSUMER, "CooperativeStickyAssignor")]
 KINDS = [*((client, None) for client in CLIENTS), *COOPERATIVE]
 """(client, assignor) of classic members."""
+REPLACED = [(kind, new_client) for kind in KINDS for new_client in (CONFLUENT, CONSOLE_CONSUMER)]
+OF_EACH_CHANGE = [
+    (("kafka-python", None), CONFLUENT),
+    (COOPERATIVE[0], CONFLUENT),
+    (COOPERATIVE[1], CONSOLE_CONSUMER),
+]
+"""What `make test-all` replaces: an eager client, and both cooperative ones."""
 
 
 @pytest.fixture(scope="module")
@@ -50,8 +58,10 @@ def await_reading(members: Members, *reading: GroupMember) -> None:
     await_that(are_reading, f"{[member.name for member in reading]} share the records\n{members.account()}")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("new_client", [CONFLUENT, CONSOLE_CONSUMER])
+@pytest.mark.parametrize(
+    ("kind", "new_client"),
+    in_tiers(REPLACED, nightly=[case for case in REPLACED if case not in OF_EACH_CHANGE]),
+)
 def test_clients_are_replaced_one_by_one_and_back(
     members: Members, kind: tuple[str, str | None], new_client: str
 ) -> None:
@@ -72,7 +82,10 @@ def test_clients_are_replaced_one_by_one_and_back(
     await_reading(members, again)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    "kind",
+    [pytest.param(kind, marks=[pytest.mark.tier("nightly")] if kind != KINDS[0] else []) for kind in KINDS],
+)
 def test_the_last_consumer_is_killed(members: Members, kind: tuple[str, str | None]) -> None:
     old = start(members, kind, "old")
     new = members.start(CONFLUENT, "new", protocol="consumer")

@@ -78,6 +78,7 @@ def await_all_done(readers: ShareReaders, count: int) -> None:
     assert start_and_lag(readers) == (str(count), "0")
 
 
+@pytest.mark.tier("test")
 def test_two_members_share_one_partition(readers: ShareReaders) -> None:
     sent = values("v", 300)
     readers.start()

@@ -13,6 +13,7 @@ import pytest
 from tests.compat.groups.conftest import SETTINGS
 from tests.compat.groups.word_count import WordCount, word_count
 from tests.support.gateway_process import GatewayProcess
+from tests.tiers import in_tiers
 
 WORDS = [f"word-{number}" for number in range(23)]
 WORDS_PER_LINE = 5
@@ -33,6 +34,7 @@ def _expect_exact(application: WordCount) -> None:
     assert application.updates == application.expected
 
 
+@pytest.mark.tier("nightly")
 def test_two_instances_share_the_work_and_count_exactly(
     group_gateway: GatewayProcess, tmp_path: Path
 ) -> None:
@@ -49,6 +51,7 @@ def test_two_instances_share_the_work_and_count_exactly(
         assert "ERROR" not in first.stderr_text() + second.stderr_text()
 
 
+@pytest.mark.tier("nightly")
 def test_counts_move_with_their_partitions_and_stay_exact(
     group_gateway: GatewayProcess, tmp_path: Path
 ) -> None:
@@ -70,7 +73,7 @@ def test_counts_move_with_their_partitions_and_stay_exact(
         second.leave()
 
 
-@pytest.mark.parametrize("changelog", ["none", "compact"])
+@pytest.mark.parametrize("changelog", in_tiers(["none", "compact"], nightly=["none"]))
 def test_the_other_counts_what_a_killed_instance_has_left(
     group_gateway: GatewayProcess, tmp_path: Path, changelog: str
 ) -> None:
@@ -90,6 +93,7 @@ def test_the_other_counts_what_a_killed_instance_has_left(
         second.leave()
 
 
+@pytest.mark.tier("nightly")
 def test_both_go_on_when_the_gateway_is_killed(tmp_path: Path) -> None:
     with GatewayProcess(tmp_path / "data", settings=SETTINGS) as gateway:
         with word_count(gateway.bootstrap, tmp_path, changelog="compact") as application:

@@ -57,6 +57,7 @@ def test_kafka_python_may_not_write(user: User, described: bool) -> None:
     producer.close(TIMEOUT_S)
 
 
+@pytest.mark.tier("test")
 def test_kafka_python_may_not_read(user: User) -> None:
     user.allow(Operation.DESCRIBE)
     consumer = KafkaConsumer(**user.python, auto_offset_reset="earliest", group_id=None)
@@ -117,6 +118,7 @@ def test_librdkafka_may_not_write(user: User, described: bool) -> None:
     assert message.offset() == 0
 
 
+@pytest.mark.tier("test")
 def test_librdkafka_may_not_read(user: User) -> None:
     user.allow(Operation.READ, kind=ResourceType.GROUP, name="readers")
     consumer = Consumer({**user.librdkafka, "group.id": "readers", "auto.offset.reset": "earliest"})

@@ -154,6 +154,7 @@ def test_jvm_tools(endpoint: Endpoint, mechanism: str) -> None:
     assert "Authentication failed" in refused.stdout + refused.stderr
 
 
+@pytest.mark.tier("test")
 def test_a_delegation_token_logs_in(endpoint: Endpoint) -> None:
     mechanism = MECHANISMS[1]
     create = ("--create", "--max-life-time-period", "-1")

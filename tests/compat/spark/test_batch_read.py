@@ -9,6 +9,7 @@ from tests.compat.spark.topics import Topics, values_of
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
+@pytest.mark.tier("test")
 def test_rows_have_what_was_sent(spark: SparkSession, topics: Topics) -> None:
     topic = topics.fresh()
     topics.fill(topic, ["a"], timestamps={"a": 1_700_000_000_000}, headers=[("who", b"me"), ("none", None)])
@@ -28,6 +29,7 @@ def test_every_codec_is_read(spark: SparkSession, topics: Topics, codec: str) ->
     assert values_of(source(spark, topics.bootstrap, topic)) == list(range(2_000))
 
 
+@pytest.mark.tier("test")
 def test_several_topics_and_partitions(spark: SparkSession, topics: Topics) -> None:
     first, second = topics.fresh(partitions=2), topics.fresh()
     topics.fill(first, range(10), partition=0)
@@ -40,6 +42,7 @@ def test_an_empty_topic_is_empty(spark: SparkSession, topics: Topics) -> None:
     assert source(spark, topics.bootstrap, topics.fresh(partitions=3)).count() == 0
 
 
+@pytest.mark.tier("test")
 def test_offsets_by_json(spark: SparkSession, topics: Topics) -> None:
     topic = topics.fresh(partitions=2)
     topics.fill(topic, range(100), partition=0)
@@ -96,6 +99,7 @@ def test_min_partitions_splits_what_is_read(
     assert values_of(frame) == list(range(1_000))
 
 
+@pytest.mark.tier("test")
 def test_subscribe_pattern(spark: SparkSession, topics: Topics) -> None:
     ours = topics.fresh(prefix="pattern-yes")
     theirs = topics.fresh(prefix="pattern-no")

@@ -23,7 +23,9 @@ from spark_kafka_compat.into_database import into_database, into_table
 from spark_kafka_compat.partitions import partitions_by_wire
 from spark_kafka_compat.pipelines import into_database as program
 from spark_kafka_compat.positions import Place, ReadTopics, claim, create_tables, stored_positions
+from tests.compat.conftest import empty_database
 from tests.compat.spark.topics import TIMEOUT_S, Topics
+from tests.tiers import in_tiers
 
 PATIENCE_S = 180
 
@@ -33,6 +35,12 @@ def with_lines(url: str) -> Database:
     with made.transaction() as transaction:
         transaction.execute("CREATE TABLE lines (line INTEGER, place INTEGER)")
     return made
+
+
+@pytest.fixture(params=in_tiers(["SQLite", "PostgreSQL"], nightly=["PostgreSQL"]))
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty database. `tests/compat/databases` has both in `make test-all`."""
+    return empty_database(request, tmp_path)
 
 
 @pytest.fixture

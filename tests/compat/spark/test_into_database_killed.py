@@ -17,10 +17,12 @@ import pytest
 from spark_kafka_compat.databases import Database
 from spark_kafka_compat.positions import Place, stored_positions
 from spark_kafka_compat.session import JARS_VARIABLE
+from tests.compat.conftest import empty_database
 from tests.compat.spark.lines_into_database import CREATE_LINES
 from tests.compat.spark.topics import Topics
 from tests.support.dying_database import Death
 from tests.support.setup_peers import spark_connector_libs
+from tests.tiers import in_tiers
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 LINES, PARTITIONS = 2_000, 2
@@ -85,6 +87,11 @@ LIVES = {
     # before the commit of the second micro-batch of a run, and after that commit
     "PostgreSQL": Lives((("committing", CLAIMED + 2), ("committed", CLAIMED + 2)), loses_checkpoint=True),
 }
+
+
+@pytest.fixture(params=in_tiers(LIVES, nightly=["SQLite"]))
+def database_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    return empty_database(request, tmp_path)
 
 
 def test_every_line_is_there_once(

@@ -36,6 +36,7 @@ def incoming(topics: Topics) -> str:
     return topic
 
 
+@pytest.mark.tier("test")
 def test_batches_that_overlap(spark: SparkSession, topics: Topics, incoming: str) -> None:
     outgoing = topics.fresh(partitions=2, configs=DEDUPLICATED)
     records = source(spark, topics.bootstrap, incoming)

@@ -24,6 +24,7 @@ from tests.support.batches import Batch, records
 from tests.support.gateway_process import free_port
 from tests.support.setup_peers import spark_connector_libs
 from tests.support.wire import Wire
+from tests.tiers import in_tiers
 
 REPOSITORY = Path(__file__).resolve().parents[3]
 
@@ -47,6 +48,7 @@ class TestAuditOfProducers:
         assert len({row.producer_id for row in report.producers}) == 4
         assert [(row.partition, row.end_offset) for row in report.offsets] == [(0, 1_000), (1, 1_000)]
 
+    @pytest.mark.tier("nightly")
     def test_deleted_records_are_no_gap(self, spark: SparkSession, topics: Topics) -> None:
         topic = topics.fresh()
         for first in range(0, 300, 100):
@@ -56,6 +58,7 @@ class TestAuditOfProducers:
         assert report.is_clean
         assert report.offsets[0].log_start_offset == 150
 
+    @pytest.mark.tier("nightly")
     def test_records_nobody_numbered_are_counted(self, spark: SparkSession, topics: Topics) -> None:
         topic = topics.fresh()
         rows = spark.range(10).selectExpr("CAST(id AS STRING) AS value")
@@ -68,15 +71,18 @@ class TestAuditOfProducers:
         ).save()
         assert audit_producers(spark, topics.bootstrap, [topic]).records_without_producer_id == 10
 
+    @pytest.mark.tier("nightly")
     def test_batches_are_rows(self, spark: SparkSession, topics: Topics) -> None:
         topic = topics.fresh()
         topics.fill(topic, range(100))
         frame = batch_headers(spark, topics.bootstrap, [topic])
         assert frame.groupBy().sum("record_count").first()[0] == 100  # type: ignore[index]
 
+    @pytest.mark.tier("nightly")
     def test_an_empty_topic(self, spark: SparkSession, topics: Topics) -> None:
         assert audit_producers(spark, topics.bootstrap, [topics.fresh()]).is_clean
 
+    @pytest.mark.tier("nightly")
     def test_no_such_topic(self, spark: SparkSession, topics: Topics) -> None:
         with pytest.raises(EndpointError, match="UNKNOWN_TOPIC_OR_PARTITION"):
             audit_producers(spark, topics.bootstrap, ["there-is-no-such-topic"])
@@ -95,6 +101,7 @@ class TestAuditOfRecords:
         assert (row.producer, row.records, row.first_sequence, row.last_sequence) == ("p", 6, 0, 6)
         assert (row.missing_records, row.duplicate_records, row.reordered_records) == (2, 1, 2)
 
+    @pytest.mark.tier("nightly")
     def test_a_producer_that_counts_over_the_topic(self, spark: SparkSession, topics: Topics) -> None:
         topic = topics.fresh(partitions=2)
         topics.fill(topic, range(0, 100, 2), partition=0)
@@ -127,6 +134,7 @@ def send_batches(bootstrap: str, topic: str, *base_sequences: int) -> None:
 
 
 class TestAuditProgram:
+    @pytest.mark.tier("nightly")
     def test_a_producer_whose_beginning_is_missing(
         self, spark: SparkSession, topics: Topics, capsys: pytest.CaptureFixture[str]
     ) -> None:
@@ -139,6 +147,7 @@ class TestAuditProgram:
         assert audit.main(["--bootstrap", topics.bootstrap, topic]) == audit.BREACHED
         assert "sequences 0-5" in capsys.readouterr().out.replace("\n", " ")
 
+    @pytest.mark.tier("nightly")
     def test_clean(self, spark: SparkSession, topics: Topics, capsys: pytest.CaptureFixture[str]) -> None:
         topic = topics.fresh()
         topics.fill(topic, range(100))
@@ -152,6 +161,7 @@ class TestAuditProgram:
         assert audit.main(["--bootstrap", topics.bootstrap, topic, *by_value]) == audit.BREACHED
         assert "breaches" in capsys.readouterr().out
 
+    @pytest.mark.tier("nightly")
     def test_unreachable(self, spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
         assert audit.main(["--bootstrap", "127.0.0.1:1", "t"]) == audit.FAILED
         assert "Nothing answers at 127.0.0.1:1" in capsys.readouterr().err
@@ -208,6 +218,7 @@ class TestLandOfARecreatedTopic:
         with pytest.raises(PositionError, match=f"{topic} was deleted and created again"):
             land(spark, topics.bootstrap, None, str(tmp_path), options=pattern)
 
+    @pytest.mark.tier("nightly")
     def test_by_a_pattern_at_an_endpoint_that_does_not_answer(
         self, spark: SparkSession, topics: Topics, tmp_path: Path
     ) -> None:
@@ -221,6 +232,7 @@ class TestLandOfARecreatedTopic:
         topics.delete(topic)
         CheckpointTopics(spark, topics.bootstrap, checkpoint, {}).check_start(None)
 
+    @pytest.mark.tier("nightly")
     def test_that_a_late_comparison_of_an_earlier_run_meets_first(
         self, spark: SparkSession, topics: Topics, tmp_path: Path
     ) -> None:
@@ -236,6 +248,7 @@ class TestLandOfARecreatedTopic:
         with pytest.raises(PositionError, match=f"{topic} was deleted and created again"):
             land(spark, topics.bootstrap, topic, str(tmp_path))
 
+    @pytest.mark.tier("nightly")
     def test_with_a_checkpoint_of_an_earlier_release(
         self, spark: SparkSession, topics: Topics, tmp_path: Path
     ) -> None:
@@ -252,6 +265,7 @@ class TestLandOfARecreatedTopic:
         ):
             land(spark, topics.bootstrap, topic, str(tmp_path))
 
+    @pytest.mark.tier("nightly")
     def test_while_the_program_runs(self, spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
         topic = topics.fresh()
         topics.fill(topic, range(10))
@@ -263,6 +277,7 @@ class TestLandOfARecreatedTopic:
             kept.check([topic])
 
 
+@pytest.mark.tier("nightly")
 def test_topic_ids_outlive_a_kill_between_the_two_steps_of_writing(
     spark: SparkSession, topics: Topics, tmp_path: Path
 ) -> None:
@@ -286,7 +301,7 @@ def test_land_of_a_topic_that_does_not_exist(
     assert "no-such-topic" in line
 
 
-@pytest.mark.parametrize("launcher", ["python", "spark-submit"])
+@pytest.mark.parametrize("launcher", in_tiers(["python", "spark-submit"], nightly=["python"]))
 def test_as_programs_of_their_own(topics: Topics, tmp_path: Path, launcher: str) -> None:
     topic = topics.fresh()
     topics.fill(topic, range(100))

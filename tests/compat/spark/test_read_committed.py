@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import pytest
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
@@ -31,6 +32,7 @@ def _fill(topics: Topics, topic: str) -> Producer:
     return producer
 
 
+@pytest.mark.tier("test")
 def test_batches(spark: SparkSession, topics: Topics) -> None:
     topic = topics.fresh()
     producer = _fill(topics, topic)

@@ -52,6 +52,7 @@ def test_max_records_per_partition(spark: SparkSession, topics: Topics) -> None:
     assert parts == [10]
 
 
+@pytest.mark.tier("test")
 def test_goes_on_from_its_checkpoint(spark: SparkSession, topics: Topics, tmp_path: Path) -> None:
     topic = topics.fresh()
     for round_number in range(3):

@@ -10,6 +10,7 @@ from spark_kafka_compat import SparkCompatError, sink, source
 from tests.compat.spark.topics import Topics, values_of
 
 
+@pytest.mark.tier("test")
 def test_batch(spark: SparkSession, topics: Topics) -> None:
     topic = topics.fresh(partitions=2)
     rows = spark.range(1_000).selectExpr("CAST(id AS STRING) AS key", "CAST(id AS STRING) AS value")

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
+
 from tests.compat.topics import expect_unbroken, fresh_topic, stored_batches
 from tests.support.batches import DEFAULT_TIMESTAMP, Batch, Record, records
 from tests.support.gateway_process import GatewayProcess
@@ -38,6 +40,7 @@ def _three_batches(gateway: GatewayProcess, topic: str) -> None:
     )
 
 
+@pytest.mark.tier("test")
 def test_kafka_topics(shared_gateway: GatewayProcess) -> None:
     topic = f"tool-topics-{id(shared_gateway)}"
     named = ("--topic", topic)
@@ -67,6 +70,7 @@ def test_kafka_topics(shared_gateway: GatewayProcess) -> None:
     assert topic not in _run(shared_gateway, "kafka-topics", "--list").stdout.split()
 
 
+@pytest.mark.tier("test")
 def test_kafka_configs(shared_gateway: GatewayProcess) -> None:
     topic = fresh_topic(shared_gateway.bootstrap, "tool-configs")
     entity = ("--entity-type", "topics", "--entity-name", topic)
@@ -115,6 +119,7 @@ def test_kafka_get_offsets(shared_gateway: GatewayProcess) -> None:
         assert f"{topic}:0:{offset}" in shown, (time, shown)
 
 
+@pytest.mark.tier("test")
 def test_console_producer_and_console_consumer(shared_gateway: GatewayProcess) -> None:
     topic = fresh_topic(shared_gateway.bootstrap, "tool-console")
     lines = [f"line {number}" for number in range(50)]

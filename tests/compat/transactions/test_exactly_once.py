@@ -24,13 +24,13 @@ from tests.faults.kill.load import fixed_port
 from tests.support.gateway_process import GatewayProcess
 from tests.support.seeds import chosen_seed
 from tests.support.setup_peers import spark_connector_libs
+from tests.tiers import in_tiers
 
 PARTITIONS = 2
 PER_ROUND = 40
-ROUNDS = ("gateway", "copier", "gateway", "both")
+ROUNDS = ("gateway", "both")
 """The process that is killed in each round, in random order."""
-ROUNDS_OF_JVM = ("gateway", "both")
-"""Fewer rounds, because a JVM takes long to start."""
+MORE_ROUNDS = ("gateway", "copier", "gateway", "both")
 ROUNDS_ON_A_BUCKET = ("disk", "both")
 FAULT_RATE = 0.04
 FIND_COORDINATOR, OFFSET_FETCH, INIT_PRODUCER_ID = 10, 9, 22
@@ -68,21 +68,30 @@ def _one_for_each_partition(first_jars: Path | None) -> Callable[[Work], list[li
     return commands
 
 
-@pytest.mark.parametrize("library", COPIERS)
+@pytest.mark.parametrize("library", in_tiers(COPIERS, test=["confluent-kafka"]))
 def test_each_record_is_copied_once(tmp_path: Path, library: str) -> None:
     command = python_command(library)
     _kill_while_copying(tmp_path, lambda work: [command(work)], ROUNDS, transaction_size=7)
 
 
-@pytest.mark.parametrize("client", ["of version 1", "of version 2"])
+@pytest.mark.tier("nightly")
+@pytest.mark.parametrize("library", COPIERS)
+def test_each_record_is_copied_once_in_more_rounds(tmp_path: Path, library: str) -> None:
+    command = python_command(library)
+    _kill_while_copying(tmp_path, lambda work: [command(work)], MORE_ROUNDS, transaction_size=7)
+
+
+@pytest.mark.parametrize(
+    "client", in_tiers(["of version 1", "of version 2"], test=["of version 2"], nightly=["of version 1"])
+)
 def test_each_record_is_copied_once_by_kafkas_message_copier(tmp_path: Path, client: str) -> None:
     commands = _one_for_each_partition(spark_connector_libs() if client == "of version 1" else None)
     # The tool counts records until the end offset, so aborted records and markers would keep it from
     # finishing.
-    _kill_while_copying(tmp_path, commands, ROUNDS_OF_JVM, transaction_size=0, of=lambda value: value)
+    _kill_while_copying(tmp_path, commands, ROUNDS, transaction_size=0, of=lambda value: value)
 
 
-@pytest.mark.parametrize("library", COPIERS)
+@pytest.mark.parametrize("library", in_tiers(COPIERS, nightly=["kafka-python", "aiokafka"]))
 def test_each_record_is_copied_once_though_the_disk_is_lost(tmp_path: Path, library: str) -> None:
     command = python_command(library)
     _kill_while_copying(

@@ -1,4 +1,4 @@
-"""Four client libraries send while the gateway is killed fifty times: no acknowledged record is lost or
+"""Four client libraries send while the gateway is killed again and again: no acknowledged record is lost or
 duplicated.
 """
 
@@ -7,12 +7,15 @@ from __future__ import annotations
 from pathlib import Path
 from random import Random
 
+import pytest
+
 from tests.faults.kill.checker import check, summary
 from tests.faults.kill.load import KillableGateway, Producers, create_topic, fixed_port
 from tests.support.read_back import read_back
 from tests.support.seeds import SEED_VARIABLE, chosen_seed
 
-KILLS = 50
+KILLS = {"test": 12, "nightly": 50}
+"""The number of kills in each tier."""
 AT_ONCE = 0.15
 """The share of kills that come immediately after a start."""
 WHILE_STARTING = 0.3
@@ -24,7 +27,8 @@ TOPIC = "killed"
 PARTITIONS = 6
 
 
-def test_fifty_kills_under_load(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kills", [pytest.param(KILLS[tier], marks=pytest.mark.tier(tier)) for tier in KILLS])
+def test_kills_under_load(tmp_path: Path, kills: int) -> None:
     seed = chosen_seed()
     rng = Random(seed)
     gateway = KillableGateway(tmp_path / "data", port=fixed_port())
@@ -32,7 +36,7 @@ def test_fifty_kills_under_load(tmp_path: Path) -> None:
         create_topic(gateway.bootstrap, TOPIC, PARTITIONS)
         with Producers(gateway.bootstrap, TOPIC, PARTITIONS, tmp_path) as producers:
             producers.await_further(1)
-            kill_again_and_again(gateway, producers, rng, KILLS)
+            kill_again_and_again(gateway, producers, rng, kills)
             producers.finish()
             print(producers.summary())
             rows = read_back(gateway.bootstrap, TOPIC, PARTITIONS)

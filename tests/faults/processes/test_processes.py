@@ -8,11 +8,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults.processes.parts import PARTS, SHARE
+from tests.faults.processes.parts import PARTS, QUICK, SHARE
 from tests.support.seeds import SEED_VARIABLE, chosen_seed
+from tests.tiers import in_tiers
 
 
-@pytest.mark.parametrize("name", SHARE)
+@pytest.mark.parametrize("name", in_tiers(SHARE, nightly=set(SHARE) - set(QUICK)))
 def test_nothing_acknowledged_is_lost_or_doubled(name: str, tmp_path: Path) -> None:
     part = PARTS[name]
     seed = chosen_seed()

@@ -61,6 +61,7 @@ def test_an_application_that_reads_nothing_takes_no_more_values() -> None:
         assert application.finish().exit_code == 0
 
 
+@pytest.mark.tier("all")
 def test_one_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
     child = (
         f"import os, time; open({str(tmp_path / 'child')!r}, 'w').write(str(os.getpid())); time.sleep(999)"

@@ -135,6 +135,7 @@ def test_the_bucket_and_the_state_of_each_gateway(cluster: tuple[GatewayCluster,
     assert "Being handed over" in page
 
 
+@pytest.mark.tier("all")
 def test_a_gateway_is_drained_and_a_failover_is_seen(cluster: tuple[GatewayCluster, ConsoleClient]) -> None:
     gateways, console = cluster
     ids = gateways.brokers()

@@ -92,6 +92,7 @@ async def test_each_call_may_fail(tmp_path: Path, fate: Fate) -> None:
     raise AssertionError(f"there are more than {MOST_STEPS} steps")
 
 
+@pytest.mark.tier("all")
 async def test_a_stop_leaves_a_sound_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_thread = adoptions._in_thread
     for at in range(1, MOST_STEPS):

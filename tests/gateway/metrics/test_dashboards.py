@@ -214,5 +214,6 @@ class TestTheAlerts:
         assert f"{len(alerts())} rules found" in promtool("check", "rules", "alerts.yml", cwd=PROMETHEUS)
         assert "SUCCESS" in promtool("check", "config", "prometheus.yml", cwd=PROMETHEUS)
 
+    @pytest.mark.tier("nightly")
     def test_the_rules_fire_when_they_should(self) -> None:
         assert "SUCCESS" in promtool("test", "rules", "alerts_test.yml", cwd=PROMETHEUS)

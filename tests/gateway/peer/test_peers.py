@@ -130,6 +130,7 @@ class TestUnavailable:
             addresses[OTHER] = PeerAddress("localhost", address.port)
             assert (await peers.ask(OTHER, heartbeat(5))).error_code == 5
 
+    @pytest.mark.tier("all")
     async def test_the_error_of_an_attempt_whose_callers_left_is_taken(
         self, peers: Peers, addresses: Addresses, monkeypatch: pytest.MonkeyPatch
     ) -> None:

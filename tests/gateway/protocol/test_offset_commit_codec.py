@@ -140,6 +140,7 @@ def test_reads_what_the_schema_reads(
     assert end == len(frame)
 
 
+@pytest.mark.tier("all")
 @versions
 @settings(max_examples=120)
 @given(
@@ -226,6 +227,7 @@ class TestShape:
         assert found is not None
         assert list(zip(*found, strict=True)) == later[:count]
 
+    @pytest.mark.tier("all")
     @pytest.mark.parametrize("version", range(FIRST_VERSION, 11))
     @settings(max_examples=120)
     @given(

@@ -96,6 +96,7 @@ def test_null_records_are_not_taken_for_a_repeat(version: int) -> None:
     assert read_as_repeat(request(version, "t", (0, None)), version) is None
 
 
+@pytest.mark.tier("all")
 @versions
 @settings(max_examples=200)
 @given(data=st.data(), name=st.text("abc", min_size=1, max_size=4))

@@ -150,6 +150,7 @@ def _temporary() -> set[Path]:
     return set(Path(os.environ[VARIABLE]).glob("seqgate-*"))
 
 
+@pytest.mark.tier("all")
 def test_nothing_is_left_behind_after_many_starts_kills_and_resets(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

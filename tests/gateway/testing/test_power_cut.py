@@ -40,6 +40,7 @@ def test_what_a_clean_stop_flushed_survives() -> None:
         assert produce(broker, b"next")["base_offset"] == 1
 
 
+@pytest.mark.tier("all")
 def test_with_a_flush_for_each_answer_no_acknowledged_record_is_lost() -> None:
     """Several producers send while the power fails, three times."""
     with Broker(settings=FLUSH) as broker:

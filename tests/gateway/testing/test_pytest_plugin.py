@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.gateway.testing.pytest_run import run_pytest
 
 PRODUCE = """
@@ -58,11 +60,13 @@ def test_the_fixtures(tmp_path: Path) -> None:
     assert outcome == {"passed": 11}, output
 
 
+@pytest.mark.tier("all")
 def test_the_entry_point(tmp_path: Path) -> None:
     outcome, output = run_pytest(tmp_path, FILES, installed=True)
     assert outcome == {"passed": 11}, output
 
 
+@pytest.mark.tier("all")
 def test_with_xdist_each_worker_has_a_broker(tmp_path: Path) -> None:
     test = """
 import pytest
@@ -80,6 +84,7 @@ def test_it(seqgate, seqgate_topic, number, tmp_path_factory):
     assert len(ports) == 2, output
 
 
+@pytest.mark.tier("all")
 def test_with_pytest_asyncio(tmp_path: Path) -> None:
     test = """
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
@@ -96,6 +101,7 @@ async def test_it(seqgate, seqgate_topic):
     assert outcome == {"passed": 1}, output
 
 
+@pytest.mark.tier("all")
 def test_with_unittest(tmp_path: Path) -> None:
     test = """
 import unittest
@@ -141,6 +147,7 @@ def test_it(seqgate, seqgate_fresh):
 """
 
 
+@pytest.mark.tier("all")
 def test_settings_of_the_ini_file_and_the_command_line(tmp_path: Path) -> None:
     ini = "[pytest]\nseqgate_settings =\n    num.partitions = 3\n    log.retention.ms = 7\n"
     files = {"pytest.ini": ini, "test_it.py": SETTING.format(last=2)}
@@ -152,6 +159,7 @@ def test_settings_of_the_ini_file_and_the_command_line(tmp_path: Path) -> None:
     assert outcome == {"passed": 1}, output
 
 
+@pytest.mark.tier("all")
 def test_wrong_settings_are_one_sentence(tmp_path: Path) -> None:
     files = {"test_it.py": "def test_it(seqgate):\n    pass\n"}
     outcome, output = run_pytest(tmp_path, files, ["--seqgate-setting", "num.partitions"])
@@ -180,6 +188,7 @@ OWN = {
 }
 
 
+@pytest.mark.tier("all")
 def test_a_project_with_a_package_of_this_name_must_block_the_plugin(tmp_path: Path) -> None:
     """docs/testing.md says so: two packages of one name can't be in one process."""
     _, output = run_pytest(tmp_path, OWN, installed=True)

@@ -92,6 +92,7 @@ def is_readable(log: PartitionLog, offset: int) -> bool:
 class TestKilled:
     """The process is killed, a bit of the segment of the recovery point flips, and the gateway starts."""
 
+    @pytest.mark.tier("all")
     @pytest.mark.parametrize("number", [0, 3, BATCHES - 1])
     def test_no_bit_costs_more_than_its_batch(self, tmp_path: Path, number: int) -> None:
         path = first_file(written(tmp_path))
@@ -194,6 +195,7 @@ class TestNotChecked:
     recovery point.
     """
 
+    @pytest.mark.tier("all")
     @pytest.mark.parametrize("is_closed", [False, True])
     @pytest.mark.parametrize("number", [0, 1, 2])
     def test_no_bit_costs_more_than_its_batch(self, tmp_path: Path, number: int, *, is_closed: bool) -> None:

@@ -7,6 +7,7 @@ import signal
 from pathlib import Path
 
 import msgspec
+import pytest
 
 from tests.support.gateway_cluster import (
     NEVER_ENDING_LEASE_MS,
@@ -20,6 +21,7 @@ from tests.support.gateway_cluster import (
 UNHURRIED = {"seqgate.cluster.lease.ms": str(NEVER_ENDING_LEASE_MS)}
 
 
+@pytest.mark.tier("test")
 def test_partitions_of_a_killed_gateway_are_led_by_the_others(tmp_path: Path) -> None:
     with GatewayCluster(tmp_path, 3) as cluster:
         cluster.create()
@@ -72,6 +74,7 @@ def test_a_rolling_restart_loses_nothing_and_ends_even(tmp_path: Path) -> None:
         assert sorted(cluster.brokers().values()) == [1, 2, 3]
 
 
+@pytest.mark.tier("test")
 def test_a_clean_stop_hands_over_without_waiting_for_a_lease(tmp_path: Path) -> None:
     with GatewayCluster(tmp_path, 2, UNHURRIED) as cluster:
         cluster.create()

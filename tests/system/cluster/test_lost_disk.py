@@ -118,6 +118,7 @@ def _answers(admin: AdminClient) -> bool:
     return all(future.exception(DEADLINE_S) is None for future in asked.values())
 
 
+@pytest.mark.tier("test")
 def test_every_acknowledged_record_is_there_once(gateway: GatewayProcess) -> None:
     check_three_lives(gateway)
 

@@ -7,11 +7,14 @@ from playwright.sync_api import Browser, expect
 
 from gateway.console.pages import PAGES
 from tests.support.chromium import NARROW, WIDE, Watched, watched
+from tests.tiers import in_tiers
+
+LOOKS = [(WIDE, False), (NARROW, True), (WIDE, True), (NARROW, False)]
+LOOK_NAMES = ["wide-light", "narrow-dark", "wide-dark", "narrow-light"]
 
 
 @pytest.mark.parametrize("path", [page.path for page in PAGES])
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
+@pytest.mark.parametrize(("size", "dark"), in_tiers(LOOKS, nightly=LOOKS[2:]), ids=LOOK_NAMES)
 def test_each_page_is_without_faults(
     browser: Browser, base: str, path: str, dark: bool, size: tuple[int, int]
 ) -> None:

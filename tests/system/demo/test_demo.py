@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from spark_kafka_compat.session import JARS_VARIABLE
 from tests.support.gateway_process import REPOSITORY
 from tests.support.setup_peers import spark_connector_libs
@@ -23,6 +25,7 @@ def demo(arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.tier("nightly")
 def test_everything_adds_up(tmp_path: Path) -> None:
     kept = tmp_path / "kept"
     done = demo(f"rows=6000, fault_rate=0.2, keep=Path({str(kept)!r})")
@@ -32,6 +35,7 @@ def test_everything_adds_up(tmp_path: Path) -> None:
     assert (kept / "meta.properties").is_file()
 
 
+@pytest.mark.tier("nightly")
 def test_only_those_with_rights_get_in() -> None:
     done = demo("rows=2000, fault_rate=0.1, secure=True")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -12,10 +12,11 @@ import pytest
 from gateway.security.acls.codes import Operation, ResourceType
 from tests.compat.security.matrix.client import Client, Refusal, Refused
 from tests.compat.security.matrix.endpoint import Account, Endpoint, Way, running_endpoint
-from tests.compat.security.matrix.jvm import stopped
+from tests.compat.security.matrix.jvm import Jvm, stopped
 from tests.compat.security.matrix.kinds import KINDS, Kind, opened
-from tests.compat.security.matrix.librdkafka import Kcat
+from tests.compat.security.matrix.librdkafka import ConfluentKafka, Kcat
 from tests.compat.security.matrix.python_clients import Aiokafka
+from tests.tiers import in_tiers
 
 MATRIX = [pytest.param(kind, way, id=f"{kind.__name__}-{way}") for kind in KINDS for way in kind.ways]
 # aiokafka takes the gateway's error about a token, which is a challenge in OAUTHBEARER, for a login
@@ -43,7 +44,14 @@ def worker(endpoint: Endpoint, way: Way) -> Account:
     return account
 
 
-@pytest.mark.parametrize(("kind", "way"), MATRIX)
+@pytest.mark.parametrize(
+    ("kind", "way"),
+    in_tiers(
+        [param.values for param in MATRIX],
+        test=[(ConfluentKafka, Way.SCRAM_SHA_512), (Jvm, Way.CERTIFICATE)],
+    ),
+    ids=[param.id for param in MATRIX],
+)
 def test_a_client_does_its_work(endpoint: Endpoint, kind: Kind, way: Way) -> None:
     account = worker(endpoint, way)
     name = of(account)

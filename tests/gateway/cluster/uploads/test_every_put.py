@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from log import StorageFailed
-from tests.gateway.cluster.uploads.test_every_step import EVENTS, MOST_STEPS, failing
+from tests.gateway.cluster.uploads.test_every_step import EVENTS, MOST_STEPS, PARTS, STRIDE, failing
 from tests.gateway.cluster.uploads.walk import TROUBLE_S, Walk
+from tests.tiers import in_tiers
 
 BURSTS = 5
 PER_BURST = 9
@@ -52,9 +53,10 @@ OTHERS: dict[str, Callable[[Walk], None]] = {
 PUT_EVENTS = {name: event for name, event in {**EVENTS, **OTHERS}.items() if name != "cancelled"}
 
 
+@pytest.mark.parametrize("part", in_tiers(range(PARTS), all=[0], nightly=range(1, PARTS)))
 @pytest.mark.parametrize("name", PUT_EVENTS)
-def test_what_was_acknowledged_is_in_the_bucket(tmp_path: Path, name: str) -> None:
-    for at in range(1, MOST_STEPS, 2):
+def test_what_was_acknowledged_is_in_the_bucket(tmp_path: Path, name: str, part: int) -> None:
+    for at in range(1 + STRIDE * part, MOST_STEPS, STRIDE * PARTS):
         walk = Walk(tmp_path / str(at))
         walk.prepare()
         has_happened = walk.walk(at, PUT_EVENTS[name], lambda walk=walk: _produce(walk))  # type: ignore[misc]
@@ -68,6 +70,7 @@ def test_what_was_acknowledged_is_in_the_bucket(tmp_path: Path, name: str) -> No
     raise AssertionError(f"there are more than {MOST_STEPS} steps")
 
 
+@pytest.mark.tier("all")
 def test_nothing_is_acknowledged_after_a_takeover(tmp_path: Path) -> None:
     for at in range(1, MOST_STEPS):
         walk = Walk(tmp_path / str(at))

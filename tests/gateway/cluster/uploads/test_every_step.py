@@ -16,10 +16,13 @@ from gateway.cluster.parts.manifest import Manifest
 from log.sparse import SegmentKey
 from tests.gateway.cluster.uploads.walk import PLAIN, TROUBLE_S, Walk, manifests_in, missing_of
 from tests.support.simulated_objects import Fate, SimulatedBucket, SimulatedObjects
+from tests.tiers import in_tiers
 
 MOST_STEPS = 200
 STRIDE = 2
 """Each event happens at every second step; half of the events begin with the second one."""
+PARTS = 3
+"""The steps of an event are divided: one part runs in `make test-all`, the others in `make test-nightly`."""
 OUTAGE_S = 240.0
 CALLS = ("create", "replace", "get", "delete")
 CHANGES = ("create", "replace")
@@ -140,10 +143,11 @@ EVENTS = {
 }
 
 
+@pytest.mark.parametrize("part", in_tiers(range(PARTS), all=[0], nightly=range(1, PARTS)))
 @pytest.mark.parametrize("name", EVENTS)
-def test_the_bucket_has_everything_and_nothing_else(tmp_path: Path, name: str) -> None:
+def test_the_bucket_has_everything_and_nothing_else(tmp_path: Path, name: str, part: int) -> None:
     event = EVENTS[name]
-    for at in range(1 + list(EVENTS).index(name) % STRIDE, MOST_STEPS, STRIDE):
+    for at in range(1 + list(EVENTS).index(name) % STRIDE + STRIDE * part, MOST_STEPS, STRIDE * PARTS):
         walk = Walk(tmp_path / str(at))
         walk.prepare()
         has_happened = walk.walk(at, event)
@@ -171,6 +175,7 @@ async def _reads_the_same(
             assert first == second
 
 
+@pytest.mark.tier("all")
 def test_a_takeover_finds_everything_whatever_the_old_session_does_later(tmp_path: Path) -> None:
     for at in range(1, MOST_STEPS):
         walk = Walk(tmp_path / str(at))

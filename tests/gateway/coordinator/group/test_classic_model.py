@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import replace
 from typing import Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -306,4 +307,4 @@ class ClassicGroupMachine(RuleBasedStateMachine):
 
 
 ClassicGroupMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=60)
-TestClassicGroup = ClassicGroupMachine.TestCase
+TestClassicGroup = pytest.mark.tier("all")(ClassicGroupMachine.TestCase)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.gateway.coordinator.group.model_client import Phase
 from tests.gateway.coordinator.group.test_classic_model import CLIENTS, PROTOCOLS, ClassicGroupMachine
+from tests.tiers import in_tiers
 
 SEEDS = range(20)
 TROUBLED_MS = 120_000
@@ -96,11 +97,12 @@ class Simulation:
         self.later(self.random.randint(500, 8_000), self.something)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", in_tiers(SEEDS, all=SEEDS[4:10], nightly=SEEDS[10:]))
 def test_the_group_comes_to_rest_in_the_end(seed: int) -> None:
     Simulation(seed).run()
 
 
+@pytest.mark.tier("all")
 def test_the_seeds_cover_the_events() -> None:
     simulations = [Simulation(seed) for seed in SEEDS[:8]]
     for simulation in simulations:

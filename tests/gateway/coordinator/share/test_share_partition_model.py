@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Final
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -215,5 +216,5 @@ class SharedReading(RuleBasedStateMachine):
         self.done |= set(range(START_OFFSET, restored.start_offset))
 
 
-TestSharedReading = SharedReading.TestCase
+TestSharedReading = pytest.mark.tier("all")(SharedReading.TestCase)
 TestSharedReading.settings = settings(max_examples=150, stateful_step_count=40)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import pytest
 
 from tests.gateway.coordinator.share.simulation import LIMITS, Simulation
+from tests.tiers import in_tiers
 
 SEEDS = range(60)
 TROUBLED_MS = 30_000
 
 
-@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("seed", in_tiers(SEEDS, all=SEEDS[10:30], nightly=SEEDS[30:]))
 def test_everything_is_read_in_the_end(seed: int) -> None:
     simulation = Simulation(seed)
     simulation.join()

@@ -123,6 +123,7 @@ async def test_with_kafkas_page_cache_they_are_visible_and_acknowledged_at_once(
             assert partition_of(node).log.high_watermark == number + 1
 
 
+@pytest.mark.tier("all")
 async def test_the_log_of_a_deleted_topic_goes_from_memory(node: Node) -> None:
     await create(node, TOPIC, 1, configs={"flush.messages": VISIBLE_BY_THE_WRITE})
     client = Client(node, 1)

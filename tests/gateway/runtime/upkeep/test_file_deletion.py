@@ -24,7 +24,7 @@ from tests.gateway.handlers.support import NOW_MS, open_node
 from tests.log.support import CountingStorage, plant_segments
 from tests.support.wire import decode, encode
 
-SEGMENTS = 10_000
+SEGMENTS = 2_000
 LARGEST_STEP = 800
 """The most disk operations that the event loop may do in one turn."""
 PATIENCE_S = 300.0
@@ -137,7 +137,8 @@ def count(data: Path, pattern: str) -> int:
     return sum(1 for _ in data.glob(pattern))
 
 
-class TestTenThousandSegments:
+@pytest.mark.tier("all")
+class TestThousandsOfSegments:
     async def test_of_a_deleted_topic(self, large: Path) -> None:
         storage = CountingStorage()
         async with running(large, storage) as (gateway, connect):
@@ -149,13 +150,13 @@ class TestTenThousandSegments:
             turns = Turns(storage)
             topics = [{"name": "large", "topic_id": None}]
             deleted = asyncio.create_task(
-                admin.call("delete_topics", 6, {"topics": topics, "timeout": 30_000})
+                admin.call("delete_topics", 6, {"topics": topics, "timeout": 300_000})
             )
             answers = await ask_until(other, lambda: deleted.done() and not deletions)
             turns.stop()
             assert (await deleted)["responses"][0]["error_code"] == 0
             assert count(large, "*-delete") == 0
-        assert answers > 10
+        assert answers > 2
         assert storage.largest <= LARGEST_STEP
 
     async def test_of_a_topic_that_stays(self, large: Path) -> None:
@@ -169,7 +170,7 @@ class TestTenThousandSegments:
             turns = Turns(storage)
             topics = [{"name": "large", "partitions": [{"partition_index": 0, "offset": -1}]}]
             asked = asyncio.create_task(
-                admin.call("delete_records", 2, {"topics": topics, "timeout": 30_000})
+                admin.call("delete_records", 2, {"topics": topics, "timeout": 300_000})
             )
             answers = await ask_until(
                 other, lambda: asked.done() and len(log.segments) == 1 and not deletions
@@ -178,7 +179,7 @@ class TestTenThousandSegments:
             assert (await asked)["topics"][0]["partitions"][0]["low_watermark"] == SEGMENTS
             assert count(large, "large-0/*.deleted") == 0
             assert count(large, "large-0/*.log") == 1
-        assert answers > 10
+        assert answers > 2
         assert storage.largest <= LARGEST_STEP
 
 

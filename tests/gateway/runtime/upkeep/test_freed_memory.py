@@ -14,6 +14,7 @@ from tests.gateway.handlers.requests import create
 from tests.gateway.handlers.support import open_node
 
 
+@pytest.mark.tier("all")
 def test_it_waits_for_the_end_of_many_deletions() -> None:
     freed = FreedMemory()
     assert not freed.give_back_if_due(GIVE_BACK_AFTER, 0), "more partitions may be deleted soon"
