@@ -68,7 +68,7 @@ TIERS: Final[Mapping[str, Sequence[str]]] = {
 """The files and folders of each tier, below `tests`."""
 
 MARK: Final = "tier"
-SAYS_SO: Final = ("mark.tier(", "in_tiers(")
+SAYS_SO: Final = ("mark.tier(", "_tiers(")
 """What the source of a file contains if some of its tests belong to another tier than the file."""
 
 
@@ -113,12 +113,16 @@ def files() -> list[Path]:
 
 def paths_of(tier: str) -> list[str]:
     """Return what pytest has to collect for a tier: its files, and those in which single tests belong to it."""
-    chosen = []
-    for path in files():
-        source = path.read_text(encoding="utf-8")
-        if tier_of_file(path) == tier or any(words in source for words in SAYS_SO):
-            chosen.append(path.relative_to(REPOSITORY).as_posix())
-    return chosen
+    return [
+        path.relative_to(REPOSITORY).as_posix()
+        for path in files()
+        if tier_of_file(path) == tier or _may_name(tier, path.read_text(encoding="utf-8"))
+    ]
+
+
+def _may_name(tier: str, source: str) -> bool:
+    """Return whether the source of a file may give the tier to single tests: it names the tier as text or as an argument."""
+    return any(words in source for words in SAYS_SO) and (f'"{tier}"' in source or f"{tier}=" in source)
 
 
 def select(config: pytest.Config, items: list[pytest.Item]) -> None:
