@@ -106,6 +106,8 @@ class SpreadClient:
         self.is_new = is_new
         self.producer_id, self.epoch = -1, -1
         self._sequences: dict[tuple[int, int], int] = defaultdict(int)
+        self._connections: dict[int, Asking] = {}
+        """The connection on which the client writes to each partition."""
 
     async def init(self) -> None:
         answer = await self.spread.asking((STATE, 0)).ask(
@@ -158,7 +160,9 @@ class SpreadClient:
     async def produce(self, index: int, text: str) -> int:
         """Return the error code of one record."""
         fields = self.fields(index, text)
-        answer = await self.spread.asking((TOPIC, index)).ask("produce", self.produce_version, **fields)
+        if index not in self._connections:
+            self._connections[index] = self.spread.asking((TOPIC, index))
+        answer = await self._connections[index].ask("produce", self.produce_version, **fields)
         code: int = answer["responses"][0]["partition_responses"][0]["error_code"]
         if not code:
             self.sent(index)

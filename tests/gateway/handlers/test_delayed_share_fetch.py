@@ -14,16 +14,16 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.coordinator.share.records import SharePartitionKey
-from gateway.handlers.records.produce_append import append_batch
-from gateway.handlers.records.produce_services import ProduceServices
+from gateway.handlers.records import produce
 from gateway.metadata.image import GROUP_RESOURCE as GROUP_CONFIGS
 from gateway.metadata.image import TOPIC_RESOURCE
-from gateway.protocol.produce_codec import ProduceRow
+from gateway.protocol.produce_codec import PartitionRecords, ProduceRequest, TopicRecords
 from gateway.runtime.partitions.partition import Partition
 from gateway.runtime.upkeep.delayed_delivery import DelayedDelivery
 from log.format.records import NewRecord, build_batch
 from tests.gateway.handlers.requests import alter, create
 from tests.gateway.handlers.support import NOW_MS, Node, open_node
+from tests.gateway.runtime.backlogs.test_backlog import answer
 from tests.gateway.runtime.share_requests import (
     GROUP,
     SETTINGS,
@@ -252,33 +252,28 @@ async def test_a_producer_must_retry_when_too_many_records_wait(tmp_path: Path) 
         await begin(node, DELAYING)
         node.services.partitions.log_directory.environment.delayed_limit.change(1, 10)
 
-        def send(records: bytes) -> int:
-            """Append a batch; return its error, 0 for none."""
-            answer = append_batch(
-                ProduceServices.of(node.services),
-                9,
-                partition_of(node),
-                memoryview(records),
-                None,
-                node.clock.now_ms(),
-            )
-            return answer.error_code if isinstance(answer, ProduceRow) else 0
+        async def send(records: bytes) -> int:
+            """Produce a batch; return its error, 0 for none."""
+            entries = [PartitionRecords(0, memoryview(records))]
+            request = ProduceRequest(None, -1, 30_000, [TopicRecords(partition_of(node).topic, entries)])
+            row = await answer(produce.begin(node.context(produce.API, 9), request))
+            return int(row["error_code"])
 
         def of_producer(sequence: int, due_ms: int | None) -> bytes:
             headers = () if due_ms is None else [("due", b"%d" % due_ms)]
             record = NewRecord(b"v", headers=headers)
             return build_batch([record], producer_id=5, producer_epoch=0, base_sequence=sequence)
 
-        full = int(ErrorCode.not_enough_replicas)
-        assert send(batch(100)) == 0
-        assert send(batch(200)) == full
-        assert send(batch(None, 0)) == 0
-        assert send(of_producer(0, NOW_MS + 200)) == full
-        assert send(of_producer(1, None)) == full, (
+        full, out_of_order = int(ErrorCode.not_enough_replicas), int(ErrorCode.out_of_order_sequence_number)
+        assert await send(batch(100)) == 0
+        assert await send(batch(200)) == full
+        assert await send(batch(None, 0)) == 0
+        assert await send(of_producer(0, NOW_MS + 200)) == full
+        assert await send(of_producer(1, None)) == out_of_order, (
             "a batch must be refused after an earlier batch of its producer"
         )
         node.clock.time_ms += 100
-        assert send(of_producer(1, None)) == full
+        assert await send(of_producer(1, None)) == out_of_order
         assert [
-            send(of_producer(sequence, None if sequence else NOW_MS + 200)) for sequence in (0, 1, 2)
+            await send(of_producer(sequence, None if sequence else NOW_MS + 200)) for sequence in (0, 1, 2)
         ] == [0] * 3

@@ -38,6 +38,7 @@ LOST = 0.25
 """The chance that a request is lost, and that an answer is."""
 PATIENCE_S = 120.0
 RETRY = int(ErrorCode.not_enough_replicas)
+OUT_OF_ORDER = int(ErrorCode.out_of_order_sequence_number)
 NOT_AVAILABLE = int(ErrorCode.coordinator_not_available)
 Faulty = tuple[str, Any]
 
@@ -217,7 +218,7 @@ class TestFaults:
         cluster.network.lose = Once("AddPartitionsToTxnRequest")
         assert await client.produce(0, "a") == RETRY
         client.sent(0)
-        assert await client.produce(0, "b") == RETRY
+        assert await client.produce(0, "b") == OUT_OF_ORDER
         client.take_back(0)
         assert await client.produce(0, "a") == 0
         assert await client.produce(0, "b") == 0
