@@ -103,13 +103,16 @@ class Faults:
         times: int = 1,
         after: int = 0,
         carries_out: bool = False,
+        milliseconds: int = 0,
     ) -> Fault:
         """Refuse requests with an error, such as "NOT_ENOUGH_REPLICAS", as Kafka answers a whole request with one error.
 
         With `carries_out` the request is carried out first, as before Kafka's NOT_ENOUGH_REPLICAS_AFTER_APPEND and
-        REQUEST_TIMED_OUT. Raises ValueError for a name that is no error of Kafka.
+        REQUEST_TIMED_OUT. With `milliseconds` the client learns of the refusal later; what it sends behind the request
+        meanwhile is carried out. Raises ValueError for a name that is no error of Kafka.
         """
-        effect = Effect(Kind.ERROR_AFTER if carries_out else Kind.ERROR, error=error_code(code))
+        kind = Kind.ERROR_AFTER if carries_out else Kind.ERROR
+        effect = Effect(kind, _time(milliseconds), error_code(code))
         return self.order(effect, Choice(api, topic, client), times=times, after=after)
 
     def delay(

@@ -36,7 +36,7 @@ def order(
     times: Annotated[int | None, typer.Option(metavar="N", help="Requests to strike.")] = None,
     after: Annotated[int | None, typer.Option(metavar="N", help="Requests to spare first.")] = None,
     milliseconds: Annotated[
-        int | None, typer.Option(metavar="MS", help="The time of delay and throttle.")
+        int | None, typer.Option(metavar="MS", help="The time of delay, throttle and a late error.")
     ] = None,
     code: Annotated[
         str | None, typer.Option(metavar="NAME", help="The name of the error, such as NOT_ENOUGH_REPLICAS.")

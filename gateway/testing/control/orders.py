@@ -60,7 +60,7 @@ _ANY: Final = ("api", "topic", "client", "times", "after")
 
 
 def _error(faults: Faults, order: Order) -> Fault:
-    chosen = _chosen(order, *_ANY, "code", "carries_out")
+    chosen = _chosen(order, *_ANY, "code", "carries_out", "milliseconds")
     return faults.error(_required(order, "code"), **{k: v for k, v in chosen.items() if k != "code"})
 
 

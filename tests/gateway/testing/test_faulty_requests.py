@@ -10,7 +10,7 @@ import pytest
 
 from gateway.handlers import APIS
 from gateway.testing import Broker, Fault
-from tests.gateway.testing.exchanges import batch, produce, produce_on, values
+from tests.gateway.testing.exchanges import batch, eventually, produce, produce_on, values
 from tests.support.batches import read_batches
 from tests.support.full_requests import full_request
 from tests.support.wire import CLIENT_ID, Closed, Plain, Wire
@@ -102,6 +102,23 @@ def test_the_clock_ends_a_delay(broker: Broker) -> None:
         fault.wait_until_struck()
         broker.clock.advance(hours=1)
         wire.receive("produce", 9, sent)
+
+
+@pytest.mark.parametrize("carries_out", [False, True])
+def test_a_late_error_lets_the_next_request_be_carried_out_first(
+    broker: Broker, *, carries_out: bool
+) -> None:
+    broker.create_topic("t")
+    hour_ms = 3_600_000
+    broker.faults.error("NOT_ENOUGH_REPLICAS", api="Produce", carries_out=carries_out, milliseconds=hour_ms)
+    with Wire(broker.bootstrap) as wire:
+        sent = [wire.send("produce", 9, _one_batch(value)) for value in (b"one", b"two")]
+        eventually(lambda: b"two" in values(broker), "the second record is stored")
+        assert values(broker) == ([b"one", b"two"] if carries_out else [b"two"])
+        assert not wire.has_input()
+        broker.clock.advance(hours=1)
+        answers = [wire.receive("produce", 9, each).fields["responses"][0] for each in sent]
+    assert [row["partition_responses"][0]["error_code"] for row in answers] == [NOT_ENOUGH_REPLICAS, 0]
 
 
 def test_after_and_times_choose_among_requests(broker: Broker) -> None:
