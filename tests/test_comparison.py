@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -40,20 +39,6 @@ def unbacked(text: str) -> list[str]:
 
 def test_every_cell_is_backed() -> None:
     assert unbacked(PAGE.read_text(encoding="utf-8")) == []
-
-
-def test_all_products_are_compared() -> None:
-    compared = {re.split(r"[ (]", product)[0] for product, _, _ in cells(PAGE.read_text(encoding="utf-8"))}
-    assert compared == {
-        "Seqgate",
-        "Apache",
-        "Redpanda",
-        "kfake",
-        "librdkafka's",
-        "mockafka-py",
-        "Testcontainers",
-        "Pulsar",
-    }
 
 
 def test_a_cell_without_a_source_is_found() -> None:
