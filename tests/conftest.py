@@ -14,7 +14,7 @@ import pytest
 
 from tests import tiers
 from tests.support.gateway_process import GatewayProcess
-from tests.support.long_files import longest_first
+from tests.support.long_files import SharedPeers, longest_first
 from tests.support.seeds import register_profiles
 
 register_profiles()
@@ -55,6 +55,12 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     tiers.select(config, items)
     longest_first(items)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: object) -> SharedPeers | None:
+    """Schedule by files and peers, unless the command line chooses another distribution than `loadfile`."""
+    return SharedPeers(config, log) if config.getvalue("dist") == "loadfile" else None
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

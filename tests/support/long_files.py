@@ -1,10 +1,13 @@
-"""Orders test files for parallel runs: long files come first, so that none is left running alone at the end."""
+"""Orders test files for parallel runs: long files come first, so that none is left running alone at the end, and files that share
+an Apache Kafka or a Spark go to one worker.
+"""
 
 from __future__ import annotations
 
 from pathlib import Path
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 TESTS = Path(__file__).resolve().parents[1]
 LONG_FILES = (
@@ -48,6 +51,21 @@ LONG_FILES = (
     "upgrade/test_opens.py",
 )
 """The files that took a minute or more where all together took 160, the longest first."""
+
+SHARED = ("tests/compat/differential/", "tests/compat/spark/")
+"""Folders whose files run in one worker: each worker would start a peer of its own for them."""
+ALONE = ("tests/compat/differential/logins/", "tests/compat/differential/rights/")
+"""Folders in `SHARED` whose files start peers of their own anyway."""
+
+
+class SharedPeers(LoadFileScheduling):  # type: ignore[misc]
+    """Gives each worker whole files, as `--dist loadfile`, and one worker all files of a folder in `SHARED`."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        folder = next((folder for folder in SHARED if nodeid.startswith(folder)), None)
+        if folder is not None and not nodeid.startswith(ALONE):
+            return folder
+        return str(super()._split_scope(nodeid))
 
 
 def longest_first(items: list[pytest.Item]) -> None:
