@@ -22,7 +22,7 @@ BIN := $(VENV)/bin
 LISTEN ?= 127.0.0.1:9092
 DATA ?= ./data
 # The folders that mirror the packages; tests/README.md says what belongs there.
-MIRROR := tests/test_structure.py tests/test_architecture.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
+MIRROR := tests/test_structure.py tests/seq_validator tests/pid_allocator tests/log tests/gateway tests/spark_kafka_compat
 # Processes that run tests: one more than processors, because tests often wait for brokers. Each may hold an Apache Kafka, a Spark and
 # gateways, about 3 GB, so that there are 4 at most.
 WORKERS ?= $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
@@ -86,7 +86,7 @@ test-nightly: peers-nightly
 	$(call run_tests,nightly)
 
 test-quick: $(VENV)/.ready-test
-	$(BIN)/python -m tests.support.reaper $(BIN)/python -m pytest $(IN_PARALLEL) $(or $(ARGS),$(MIRROR))
+	$(BIN)/python -m tests.support.reaper $(BIN)/python -m pytest $(IN_PARALLEL) --tier=test $(or $(ARGS),$(MIRROR))
 
 check: $(VENV)/.ready-check
 	$(BIN)/ruff format --check .

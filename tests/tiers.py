@@ -69,6 +69,8 @@ TIERS: Final[Mapping[str, Sequence[str]]] = {
 }
 """The files and folders of each tier, below `tests`."""
 
+LIMIT_S: Final[Mapping[str, int]] = {"nightly": 4 * 3600}
+"""The time that a single test may take, where it is not that of `pyproject.toml`: hunts and builds take hours on a slow machine."""
 MARK: Final = "tier"
 SAYS_SO: Final = ("mark.tier(", "_tiers(")
 """What the source of a file contains if some of its tests belong to another tier than the file."""
@@ -148,7 +150,8 @@ def main(arguments: Sequence[str]) -> int:
     if tier not in TIERS:
         print(f"there is no tier {tier!r}: name one of {', '.join(TIERS)}", file=sys.stderr)
         return 2
-    command = [sys.executable, "-m", "pytest", f"--tier={tier}", *options, *paths_of(tier)]
+    limits = [f"--timeout={LIMIT_S[tier]}"] if tier in LIMIT_S else []
+    command = [sys.executable, "-m", "pytest", f"--tier={tier}", *limits, *options, *paths_of(tier)]
     os.chdir(REPOSITORY)
     return run(command)
 

@@ -57,7 +57,6 @@ def _hunt(faults: list[str]) -> None:
     assert json.loads(told.splitlines()[-1])["counts"]["faults found"] == len(faults)
 
 
-@pytest.mark.timeout(0)
 @pytest.mark.parametrize("faults", _parts(), ids=lambda faults: faults[0])
 def test_a_seed_shows_each_fault_and_passes_without_it(faults: list[str]) -> None:
     _hunt(faults)
