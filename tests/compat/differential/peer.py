@@ -12,7 +12,8 @@ from tests.support.batches import Batch
 from tests.support.wire import API_KEYS, TIMEOUT_S, Answer, Closed, Plain, Silent, Wire, decode, encode
 
 SETTLE_TIMEOUT_S = 60.0
-SILENCE_S = 1.0
+SILENCE_S = 5.0
+"""Seconds without an answer that count as silence, for requests that Apache Kafka or Seqgate never answers."""
 HANDS_OUT_PRODUCER_IDS = ("init_producer_id", "end_txn")
 
 Records = Batch | bytes | None
