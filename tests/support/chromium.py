@@ -26,7 +26,7 @@ FLAGS = (
 )
 WIDE = (1280, 900)
 NARROW = (390, 844)
-TIMEOUT_MS = 60_000
+TIMEOUT_MS = 120_000
 SCREENSHOTS = "CONSOLE_SCREENSHOTS"
 """The variable of the environment with a directory for the pictures of the docs; without it tests keep none."""
 

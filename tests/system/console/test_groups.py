@@ -91,7 +91,7 @@ def test_pages_of_groups_are_without_faults(
 
 def test_the_lag_is_drawn_over_time(window: Watched) -> None:
     page = window.open("/groups/view?group=archive")
-    expect(page.locator(".chart-now")).to_have_text("0", timeout=30_000)
+    expect(page.locator(".chart-now")).to_have_text("0", timeout=120_000)
 
 
 def test_links_lead_from_a_topic_to_its_groups_and_on_to_records(window: Watched) -> None:

@@ -73,7 +73,7 @@ def test_a_picture_of_the_overview(
         expect(page.get_by_text("Producer ids left")).to_be_visible()
         expect(page.get_by_text("Nothing is wrong")).to_be_visible()
         if window.keeps_pictures:
-            page.wait_for_selector('figure[data-points="24"]', timeout=90_000)
+            page.wait_for_selector('figure[data-points="24"]', timeout=240_000)
         window.pictures("console-overview")
     del stub.views["status"]
 
