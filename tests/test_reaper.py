@@ -47,7 +47,7 @@ def terminate(run: subprocess.Popen[str]) -> None:
     [
         (lambda _: None, "ends", 7),
         (interrupt, "stays", 128 + signal.SIGINT),
-        (terminate, "stays", 128 + signal.SIGINT),
+        (terminate, "stays", 128 + signal.SIGTERM),
     ],
     ids=["its own end", "Ctrl-C", "SIGTERM"],
 )

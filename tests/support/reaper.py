@@ -35,7 +35,7 @@ def run(command: Sequence[str]) -> int:
             _signal_all(signal.SIGKILL)
         elif number != signal.SIGINT:  # the terminal sends that one to the command, too
             with contextlib.suppress(ProcessLookupError):
-                os.kill(command_pid, signal.SIGINT)
+                os.kill(command_pid, number)
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, interrupt)
