@@ -19,8 +19,7 @@ from typing import Any, Final
 
 from kio.schema.index import api_key_map
 
-from gateway.admin.commands_page import commands_page
-from gateway.admin.documentation import control_socket_page
+from gateway.admin.documentation import commands_page, control_socket_page
 from gateway.admin.operations import OPERATIONS
 from gateway.certify.documentation import scripts_page
 from gateway.cli import app

@@ -1,23 +1,28 @@
-"""Answers one request of the control socket: decodes it, runs its operation as a task, and notes what it changed in the audit log."""
+"""Answers one request of the control socket: decodes it, runs its operation as a task, and notes what it changed
+in the audit log.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import pwd
 import socket
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Union
+from struct import Struct
+from typing import Any, Final, NamedTuple, Union
 
 import msgspec
 
-from gateway.admin.caller import caller_of, note_change
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.admin.operations import OPERATIONS, answer_live, changes_something, note_on
 from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.pids.sources import gateway_source
 from gateway.admin.request import Answer, ControlError, Elsewhere, Request
 from gateway.admin.traffic import Traffic
+from gateway.runtime.loop.audit import AuditLog, Requester
+from gateway.runtime.loop.log_rate_limit import UNLIMITED
 from gateway.runtime.services import Services
 
 logger = logging.getLogger(__name__)
@@ -63,3 +68,45 @@ async def answer(gateway: LiveGateway, line: bytes, client: socket.socket) -> An
         logger.exception("the control request %s failed", request)
         return Answer(error=f"the gateway failed to answer: {error}")
     return Answer(result=msgspec.Raw(msgspec.json.encode(result)), note=note_on(gateway, request))
+
+
+# Finds the process that sends a request on the control socket, and logs the changes that the process makes,
+# also in the audit log.
+
+CONTROL_SOCKET: Final = "control socket"
+_CREDENTIALS: Final = Struct("3i")
+
+logger_caller = logging.getLogger(UNLIMITED)
+
+
+class Caller(NamedTuple):
+    """The process at the other end of the control socket: its system user, and its process id."""
+
+    user: str
+    pid: int
+
+
+def caller_of(connected: socket.socket) -> Caller:
+    """Return the process that connected."""
+    if not hasattr(socket, "SO_PEERCRED"):
+        return Caller("unknown", -1)
+    raw = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    pid, uid, _ = _CREDENTIALS.unpack(raw)
+    try:
+        return Caller(pwd.getpwuid(uid).pw_name, pid)
+    except KeyError:
+        return Caller(str(uid), pid)
+
+
+def note_change(audit: AuditLog, caller: Caller, request: Request[Any], work: asyncio.Task[Any]) -> None:
+    """Log a change that has ended, unless it failed. The logged text of a request contains no secret."""
+    if work.cancelled() or work.exception() is not None:
+        return
+    name = request.operation_name()
+    requester = Requester(
+        f"system user {caller.user}", CONTROL_SOCKET, CONTROL_SOCKET, f"pid {caller.pid}", name
+    )
+    audit.changed(requester, f"seqgate {name}", [str(request)])
+    logger_caller.info(
+        "seqgate %s: %s, by the system user %s (pid %d)", name, request, caller.user, caller.pid
+    )

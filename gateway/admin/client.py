@@ -15,7 +15,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from gateway.admin.address import SOCKET_NAME, short_path
-from gateway.admin.every_worker import RESTART_S, Workers
+from gateway.admin.every_worker import RESTART_S, Workers, joined
 from gateway.admin.request import (
     MAX_ANSWER_BYTES,
     RUNNING,
@@ -27,7 +27,6 @@ from gateway.admin.request import (
     NotRunning,
     Request,
 )
-from gateway.admin.spread_answers import joined
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.cluster.cache.worker_caches import CACHES, caches_in
 from gateway.config import Config

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.request import Request
 from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.sweep.sweeps import Sweeps
+from gateway.admin.traffic import Traffic
+from gateway.runtime.services import Services
 
 Q = TypeVar("Q", bound=Request[Any])
 T = TypeVar("T")
@@ -41,3 +44,20 @@ def page(found: Iterable[T], after: K | None, limit: int, key: Callable[[T], K])
     wanted = found if after is None else (item for item in found if key(item) > after)
     first = heapq.nsmallest(limit + 1, wanted, key=key)
     return first[:limit], len(first) <= limit
+
+
+# The running gateway as operations see it.
+
+
+@dataclass(slots=True)
+class LiveGateway:
+    """A running gateway: its services, the store of its producer-id blocks, and its listeners' counters."""
+
+    services: Services
+    blocks: BlockSource
+    traffic: Callable[[], Traffic]
+    started_at_ms: int
+    sweeps: Sweeps = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.sweeps = Sweeps(self.services)

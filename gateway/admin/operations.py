@@ -19,13 +19,12 @@ from gateway.admin.groups.messages import (
     ListGroupsRequest,
     ResetOffsetsRequest,
 )
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.logs import live as logs
 from gateway.admin.logs.messages import LogLinesRequest
 from gateway.admin.names import live as names
 from gateway.admin.names import stopped as stopped_names
 from gateway.admin.names.messages import NamesRequest
-from gateway.admin.operation import Operation
+from gateway.admin.operation import LiveGateway, Operation
 from gateway.admin.partitions import live as partitions
 from gateway.admin.partitions.messages import ReopenRequest
 from gateway.admin.pids import live as pids

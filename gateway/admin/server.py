@@ -20,7 +20,7 @@ from gateway.admin.traffic import Traffic
 from gateway.runtime.services import Services
 
 if TYPE_CHECKING:
-    from gateway.admin.live_gateway import LiveGateway
+    from gateway.admin.operation import LiveGateway
     from gateway.admin.pids.blocks import BlockSource
 
 logger = logging.getLogger(__name__)

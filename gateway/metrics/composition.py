@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.config import Config
 from gateway.config.metrics import METRICS_LISTENER
 from gateway.config.otlp import OTLP_ENDPOINT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.metrics.loop_delay import LoopDelay
 from gateway.metrics.topic_traffic import TopicTraffic
 from gateway.runtime.services import Services

@@ -7,7 +7,7 @@ from typing import Any, Final, Union
 
 import msgspec
 
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.admin.operations import OPERATIONS, answer_live, changes_something
 from gateway.admin.request import ControlError, Request
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.commands_page import commands_page
+from gateway.admin.documentation import commands_page
 from gateway.cli import app
 from tests.docs import data
 from tests.docs.command_lines import command_fault, commands

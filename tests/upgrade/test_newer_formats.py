@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from gateway.admin.request import ControlError
-from gateway.admin.stored_data import metadata_directory
+from gateway.admin.stored import metadata_directory
 from log import IncompatibleFormat, LogDirectory, Storage
 from log.files.versions import DIRECTORY_VERSION, WORKERS_VERSION
 from log.segments.transaction_index import ENTRY

@@ -6,8 +6,8 @@ import asyncio
 from typing import Final
 
 from gateway.admin.backlog.messages import BacklogPage, BacklogReader, BacklogRequest, PartitionBacklog
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import find_topic
+from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
 from gateway.quota.backlog import Reader
 from gateway.quota.produce_gate import ProduceGate

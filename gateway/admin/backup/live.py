@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.backup.messages import StageBackupRequest, StagedBackup
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
 from gateway.admin.system_errors import in_words
 from gateway.runtime.upkeep.backup_staging import StagingRefused

@@ -12,7 +12,7 @@ from typing import Final
 from gateway.admin.backup.messages import StageBackupRequest
 from gateway.admin.client import ask
 from gateway.admin.request import ControlError, NotRunning
-from gateway.admin.stored_data import locked, metadata_directory
+from gateway.admin.stored import locked, metadata_directory
 from gateway.admin.system_errors import in_words
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from log import DirectoryLocked, IncompatibleFormat, LogError, Storage

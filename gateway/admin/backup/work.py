@@ -21,7 +21,7 @@ from gateway.admin.pids.stopped import move_next
 from gateway.admin.request import ControlError
 from gateway.admin.status.live import gateway_version
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import metadata_directory, read_image
+from gateway.admin.stored import metadata_directory, read_image
 from gateway.admin.system_errors import in_words
 from gateway.backup import creation, restoring
 from gateway.backup.errors import BackupError

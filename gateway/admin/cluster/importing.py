@@ -17,7 +17,7 @@ from typing import Final
 
 from gateway.admin.cluster.messages import Imported
 from gateway.admin.request import ControlError
-from gateway.admin.stored_data import check_is_no_cache, metadata_directory, read_image
+from gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
 from gateway.admin.system_errors import in_words
 from gateway.cluster.metadata.change import CorruptChange, decode_change
 from gateway.cluster.metadata.copying import copy_log

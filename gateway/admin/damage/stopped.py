@@ -11,7 +11,7 @@ from pathlib import Path
 from gateway.admin.damage.messages import Repair
 from gateway.admin.damage.rows import damaged_row
 from gateway.admin.request import ControlError
-from gateway.admin.stored_data import check_is_no_cache, locked, metadata_directory
+from gateway.admin.stored import check_is_no_cache, locked, metadata_directory
 from gateway.admin.system_errors import in_words
 from gateway.config import Config
 from gateway.runtime.topics.topic_policy import topic_policy

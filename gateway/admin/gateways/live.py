@@ -13,7 +13,7 @@ from gateway.admin.gateways.messages import (
     Moved,
     MoveRequest,
 )
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
 from gateway.metadata.decision import ApiError, Decision
 from gateway.metadata.image import MetadataImage

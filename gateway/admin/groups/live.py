@@ -30,8 +30,7 @@ from gateway.admin.groups.share_delivery import (
     total_share_lag,
 )
 from gateway.admin.groups.streams_live import streams_state
-from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.operation import page
+from gateway.admin.operation import LiveGateway, page
 from gateway.admin.request import ControlError, Elsewhere
 from gateway.admin.transactions.messages import PendingOffset
 from gateway.admin.transactions.pending_offsets import pending_in_group

@@ -11,8 +11,8 @@ from gateway.admin.coordinators import as_control_error
 from gateway.admin.groups.live import Committed, durable_shard, not_empty
 from gateway.admin.groups.messages import OffsetChange, OffsetReset, ResetOffsetsRequest, TopicSelection
 from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import check_led_here, find_topic
+from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
 from gateway.coordinator.group.any_group import find_group
 from gateway.coordinator.group.committer import Committer

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.logs.messages import LogLine, LogLinesRequest, LogPage
+from gateway.admin.operation import LiveGateway
 from gateway.runtime.loop.recent_lines import LINES_KEPT, recent_lines
 
 

@@ -6,7 +6,6 @@ import heapq
 from collections.abc import AsyncIterator
 from typing import Final
 
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import check_led_here, find_topic
 from gateway.admin.names.messages import (
     NameCounters,
@@ -16,6 +15,7 @@ from gateway.admin.names.messages import (
     Position,
     UntoldPartition,
 )
+from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
 from gateway.runtime.loop.slices import in_slices
 from gateway.runtime.partitions.partition import Partition

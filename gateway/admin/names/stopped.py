@@ -13,7 +13,7 @@ from gateway.admin.names.live import name_row
 from gateway.admin.names.messages import NamePage, NamesRequest
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import metadata_directory
+from gateway.admin.stored import metadata_directory
 from gateway.admin.system_errors import in_words
 from log import Storage, parse_partition_directory
 from log.stopped import newest_names

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import check_led_here
+from gateway.admin.operation import LiveGateway
 from gateway.admin.partitions.messages import Reopened, ReopenRequest
 from gateway.admin.request import ControlError
 from gateway.admin.system_errors import in_words

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.admin.pids import blocks
 from gateway.admin.pids.messages import (
     BlockPage,

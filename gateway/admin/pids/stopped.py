@@ -34,8 +34,7 @@ from gateway.admin.pids.messages import (
 from gateway.admin.pids.sources import redis_source
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import metadata_directory, read_image
-from gateway.admin.stored_metadata import open_metadata
+from gateway.admin.stored import metadata_directory, open_metadata, read_image
 from gateway.metadata.image import MetadataImage
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
 from gateway.runtime.topics.producer_id_source import SEEN_FILE

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from itertools import chain
 from typing import Final
 
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
+from gateway.admin.operation import LiveGateway
 from gateway.admin.producers.messages import (
     ListProducersRequest,
     ProducerCounters,

@@ -7,8 +7,8 @@ from functools import cache
 from pathlib import Path
 
 from gateway.admin.damage.rows import cut_row, damaged_row
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.names.live import name_counters
+from gateway.admin.operation import LiveGateway
 from gateway.admin.producers.live import producer_counters
 from gateway.admin.status.bucket import bucket_state
 from gateway.admin.status.messages import Certificate, OfflinePartition, Status, StatusRequest

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.admin.spread_answers import summed
+from gateway.admin.every_worker import summed
 from gateway.admin.status.messages import BucketState
 from gateway.cluster.uploads.progress import UploadProgress
 

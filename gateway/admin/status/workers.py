@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.admin.spread_answers import summed
+from gateway.admin.every_worker import summed
 from gateway.admin.status.messages import Status, WorkerRow
 from gateway.admin.status.worker_buckets import joined_bucket
 

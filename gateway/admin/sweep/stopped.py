@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gateway.admin.request import STOPPED, ControlError
-from gateway.admin.stored_data import locked, metadata_directory, read_image
+from gateway.admin.stored import locked, metadata_directory, read_image
 from gateway.admin.sweep.messages import SweepPage, SweepRequest, TaskRow
 from gateway.admin.sweep.sweeps import NAME, OTHER_NAMES, leak_rows
 from gateway.admin.system_errors import in_words

@@ -16,8 +16,8 @@ import asyncio
 from collections.abc import Iterator
 
 from gateway.admin.coordinators import offline_partitions
-from gateway.admin.live_gateway import LiveGateway
 from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
+from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.elsewhere import check_all_here
 from gateway.admin.transactions.live import taking_part

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.coordinators import as_control_error, offline_partitions
-from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.operation import page
+from gateway.admin.operation import LiveGateway, page
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.elsewhere import check_is_here, partitions_elsewhere
 from gateway.admin.transactions.messages import (

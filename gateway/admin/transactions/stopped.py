@@ -11,7 +11,7 @@ from typing import Any
 
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import metadata_directory, partition_directories
+from gateway.admin.stored import metadata_directory, partition_directories
 from gateway.admin.system_errors import in_words
 from gateway.admin.transactions.messages import (
     DescribeTransactionRequest,

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.operation import page
+from gateway.admin.operation import LiveGateway, page
 from gateway.admin.request import ControlError
 from gateway.admin.users.changes import remove_credentials, row_of, set_credentials
 from gateway.admin.users.messages import (

@@ -11,8 +11,7 @@ import asyncio
 import msgspec
 
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import metadata_directory, read_image
-from gateway.admin.stored_metadata import create_metadata, open_metadata
+from gateway.admin.stored import create_metadata, metadata_directory, open_metadata, read_image
 from gateway.admin.users.changes import remove_credentials, row_of, set_credentials
 from gateway.admin.users.messages import (
     AddUserRequest,

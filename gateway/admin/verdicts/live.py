@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import islice
 
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictPage, VerdictRow
 from gateway.runtime.partitions.verdicts import Verdict
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from gateway.admin.live_gateway import LiveGateway
+from gateway.admin.operation import LiveGateway
 from gateway.admin.operations import answer_live
 from gateway.admin.pids.sources import gateway_source
 from gateway.admin.request import Request

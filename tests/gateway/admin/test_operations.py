@@ -13,8 +13,7 @@ from typing import Any, get_type_hints
 import pytest
 
 import gateway.admin
-from gateway.admin.live_gateway import LiveGateway
-from gateway.admin.operation import Operation, page
+from gateway.admin.operation import LiveGateway, Operation, page
 from gateway.admin.operations import OPERATIONS
 from gateway.admin.request import MAX_PAGE_ROWS, ControlError, PagedRequest, Request
 from gateway.admin.stopped_gateway import StoppedGateway

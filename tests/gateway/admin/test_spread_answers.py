@@ -4,9 +4,9 @@ import uuid
 from pathlib import Path
 
 from gateway.admin.client import places
+from gateway.admin.every_worker import joined, summed
 from gateway.admin.groups.messages import GroupPage
 from gateway.admin.producers.messages import ProducerCounters, ProducerPage
-from gateway.admin.spread_answers import joined, summed
 
 COUNTERS = ProducerCounters(1, 2, 3, 4, 5)
 

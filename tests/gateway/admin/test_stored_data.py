@@ -7,8 +7,7 @@ import pytest
 from gateway.admin.damage.stopped import repair
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
-from gateway.admin.stored_data import locked, partition_directories
-from gateway.admin.stored_metadata import create_metadata
+from gateway.admin.stored import create_metadata, locked, partition_directories
 from gateway.admin.users.messages import RemoveUserRequest
 from gateway.admin.users.stopped import remove_user
 from gateway.config import Config

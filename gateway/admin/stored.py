@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Final
 
@@ -12,10 +13,28 @@ from gateway.admin.system_errors import in_words
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.metadata.topic_names import METADATA_TOPIC
-from log import DirectoryLocked, IncompatibleFormat, LogError, Storage
+from gateway.runtime.loop.clock import SystemClock
+from gateway.runtime.partitions.flusher import Flusher
+from gateway.runtime.topics.metadata_journal import LocalJournal
+from gateway.runtime.topics.metadata_log import (
+    METADATA_LOG_CONFIG,
+    METADATA_TOPIC_ID,
+    MetadataLog,
+    open_metadata_log,
+)
+from log import (
+    DirectoryLocked,
+    IncompatibleFormat,
+    LocalDurability,
+    LogDirectory,
+    LogEnvironment,
+    LogError,
+    PartitionLog,
+    Storage,
+)
 from log.format.records import iterate_records
 from log.rebuilding import BUCKET_SESSION
-from log.stopped import LOCK, check_directory_version, stored_batches
+from log.stopped import LOCK, check_directory_version, durable_ends, stored_batches
 
 _METADATA_DIRECTORY: Final = f"{METADATA_TOPIC}-0"
 
@@ -86,3 +105,64 @@ def partition_directories(data_dir: Path, topic: str) -> list[Path]:
         for path in data_dir.glob(f"{topic}-*")
         if path.is_dir() and path.name.removeprefix(f"{topic}-").isdecimal()
     )
+
+
+# The metadata log of a data directory that no gateway has open, opened for a change under the directory's
+# lock.
+
+
+@contextlib.asynccontextmanager
+async def open_metadata(data_dir: Path, otherwise: str = "") -> AsyncIterator[MetadataLog]:
+    """Yield the metadata log of a data directory, replayed, under the directory's lock.
+
+    Raises ControlError, also when a gateway holds the lock. `otherwise` is as in `metadata_directory`.
+    """
+    directory = metadata_directory(data_dir, otherwise)
+    storage = Storage()
+    with locked(storage, data_dir):
+        flusher = Flusher(asyncio.get_running_loop(), durability=LocalDurability(storage), threads=1)
+        flusher.start()
+        log: PartitionLog | None = None
+        try:
+            log = _open_log(storage, directory)
+            metadata_log = MetadataLog(LocalJournal(log, flusher, SystemClock()))
+            metadata_log.replay()
+            yield metadata_log
+            await metadata_log.close()
+        except (LogError, IncompatibleFormat, OSError, UnknownRecordError) as error:
+            raise ControlError(f"the metadata in {data_dir} can't be used: {in_words(error)}") from error
+        finally:
+            flusher.stop()
+            if log is not None:
+                log.close(clean=True)
+
+
+def _open_log(storage: Storage, directory: Path) -> PartitionLog:
+    return PartitionLog(
+        LogEnvironment(storage),
+        str(directory),
+        topic=METADATA_TOPIC,
+        partition=0,
+        topic_id=METADATA_TOPIC_ID,
+        config=METADATA_LOG_CONFIG,
+        now_ms=SystemClock().now_ms(),
+        recovery_point=durable_ends(storage, str(directory.parent)).get(directory.name, 0),
+    )
+
+
+def create_metadata(data_dir: Path, node_id: int) -> bool:
+    """Create the data directory with an empty metadata log if it is missing or empty; return whether it was.
+
+    Raises ControlError.
+    """
+    try:
+        if data_dir.exists() and any(data_dir.iterdir()):
+            return False
+        directory = LogDirectory.open(data_dir, Storage(), node_id=node_id, now_ms=SystemClock().now_ms)
+        try:
+            open_metadata_log(directory)
+        finally:
+            directory.close(clean=True)
+    except (LogError, IncompatibleFormat, DirectoryLocked, OSError) as error:
+        raise ControlError(f"the data directory {data_dir} can't be created: {in_words(error)}") from error
+    return True
