@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from gateway.admin.acls.command import filter_of
 from gateway.admin.acls.remote import create, delete, find
-from gateway.admin.acls.wanted import filter_of
 from gateway.admin.request import ControlError
 from gateway.console.answers import Answer, Confirmation, Redirect, View
 from gateway.console.page import Change, Look, Page, Section

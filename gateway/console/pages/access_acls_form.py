@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.admin.acls.wanted import Actions, Resource, WrongOptions
+from gateway.admin.acls.command import Actions, Resource, WrongOptions
 from gateway.admin.request import ControlError
 from gateway.console.visit import Visit
 from gateway.security.acls.access import CLUSTER_NAME

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.acls.wanted import (
+from gateway.admin.acls.command import (
     Actions,
     Holders,
     WrongOptions,
