@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 import typer
 
 from gateway.admin.backup.messages import BackupRow, Restored, StageBackupRequest, Verified
-from gateway.admin.backup.sizes import size_bytes, size_in_words
 from gateway.admin.options import AsJson, ConfigFile, DataDir, asking, stop
 from gateway.admin.printing import Column, count, counted, moment, print_json, print_lines, print_table, shown
 from gateway.admin.request import ControlError
@@ -259,3 +259,27 @@ def _print_restored(restored: Restored) -> None:
         f"Start it: seqgate serve --data-dir {restored.data_dir}",
         "Restart all producers and consumers, and do not run the original beside it.",
     )
+
+
+# Parses sizes that a person writes, and shows sizes to a person.
+
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+_SIZE: Final = re.compile(r"(\d+)([KMGT]?)(?:i?B)?", re.ASCII)
+
+
+def size_bytes(text: str) -> int:
+    """Return the bytes of `1048576`, `512K`, `50M` or `1G`; units are powers of 1,024. Raises ValueError with a sentence."""
+    match = _SIZE.fullmatch(text.strip())
+    if match is None or not int(match[1]):
+        raise ValueError(f"{text!r} is not a size; write bytes, or 512K, 50M or 1G")
+    return int(match[1]) * _UNITS[match[2]]
+
+
+def size_in_words(count: int) -> str:
+    """Return a number of bytes in its largest unit: `512 B`, `1.5 MiB`, `20.0 GiB`."""
+    size = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if size < 1024:
+            return f"{count} B" if unit == "B" else f"{size:.1f} {unit}"
+        size /= 1024
+    return f"{size:.1f} TiB"
