@@ -1,7 +1,8 @@
-"""Reads everything that a start from the bucket would read, and checks it: manifests, parts, side files, write-ahead logs.
+"""Reads everything that a start from the bucket would read, and checks it: manifests, parts, side files,
+write-ahead logs.
 
-A gateway may run meanwhile. It replaces manifests and deletes what they no longer name, so an object that is missing is damage only if
-the manifest, or the boundary of the log, is still the one that was read.
+A gateway may run meanwhile. It replaces manifests and deletes what they no longer name, so an object that is
+missing is damage only if the manifest, or the boundary of the log, is still the one that was read.
 """
 
 from __future__ import annotations
@@ -12,17 +13,17 @@ from functools import partial
 from typing import Final
 from uuid import UUID
 
-from gateway.admin.cluster.held_bytes import HeldBytes
 from gateway.admin.cluster.messages import DamagedObject, Verification
 from gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
 from gateway.cluster.metadata.change import CorruptChange, decode_change
 from gateway.cluster.metadata.copying import is_copied
 from gateway.cluster.metadata.reading import read_all_metadata, read_metadata, read_snapshot, snapshot_seqs
 from gateway.cluster.metadata.snapshot import CorruptSnapshot
-from gateway.cluster.objects.objects import Missing, ObjectStore
+from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key, partition_of
 from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
+from gateway.cluster.rebuild.segment_ends import SegmentEnds
 from gateway.cluster.wal.boundary import read_boundary, read_sessions_boundary
 from gateway.cluster.wal.keys import (
     SESSIONS_BOUNDARY_KEY,
@@ -33,11 +34,14 @@ from gateway.cluster.wal.keys import (
     snapshot_key,
 )
 from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.row_data import in_one_piece
 from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
-from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode
+from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Seal, WalObject, decode
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
+from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID
 from log import IncompatibleFormat, LogError
+from log.format.record_batch import whole_batches
 from log.format.records import iterate_records
 from seq_validator.checksum import crc32c
 
@@ -358,3 +362,71 @@ def _missing(key: str, count: int = 1) -> DamagedObject:
 
 async def _keys(objects: ObjectStore, prefix: str, after: str = "") -> Sequence[str]:
     return [entry.key async for entry in objects.list(prefix, after)]
+
+
+# Which bytes of each segment the manifests and logs of a bucket hold together, without the bytes but for the
+# metadata.
+
+_METADATA = PartitionKey(METADATA_TOPIC_ID, 0)
+
+
+class HeldBytes:
+    """The ends of all partitions, as a start would rebuild them."""
+
+    def __init__(self) -> None:
+        self._ends: dict[PartitionKey, int] = {}
+        """The end offsets of the manifests."""
+        self._places = SegmentEnds()
+        self._held: set[PartitionKey] = set()
+        """The partitions that have a manifest, or rows that are newer than theirs."""
+        self._metadata: dict[int, bytearray] = {}
+        """The segments of the metadata log."""
+        self.gaps: dict[PartitionKey, str] = {}
+        """The first missing bytes of each partition that lacks some. A partition of a deleted topic may lack any."""
+
+    def begin(self, manifest: Manifest) -> None:
+        """Take what the manifest of a partition names."""
+        if manifest.key == _METADATA:
+            self._metadata.clear()
+        self._ends[manifest.key] = manifest.end_offset
+        self._places.begin(manifest)
+        if manifest.segments:
+            self._held.add(manifest.key)
+
+    def keep(self, partition: PartitionKey, base: int, position: int, data: Buffer) -> None:
+        """Keep bytes of the metadata log."""
+        if partition == _METADATA:
+            segment = self._metadata.setdefault(base, bytearray())
+            segment.extend(bytes(max(0, position - len(segment))))
+            segment[position : position + len(data)] = data
+
+    def take(self, wal_object: WalObject) -> None:
+        """Take the rows that are newer than the manifests."""
+        for row, data in zip(wal_object.rows, wal_object.data, strict=True):
+            partition = PartitionKey(row.topic_id, row.partition)
+            if not isinstance(row, DataRow) or row.end_offset <= self._ends.get(partition, 0):
+                continue
+            self._held.add(partition)
+            place = self._places.place(row)
+            if place is not None:
+                self.keep(partition, *place, in_one_piece(data))
+            else:
+                self.gaps.setdefault(
+                    partition,
+                    f"the records before offset {row.first_offset} are missing: manifest and earlier objects do not reach the position "
+                    f"{row.position} of the segment {row.segment_base}.",
+                )
+
+    def has_rows(self, partition: PartitionKey) -> bool:
+        """Return whether a log has rows of the partition that are newer than its manifest."""
+        return partition in self._held
+
+    def topics(self) -> set[UUID]:
+        """Return the ids of all topics that the metadata has, and that of the metadata itself. Raises LogError, UnknownRecordError."""
+        image = MetadataImage()
+        for _, segment in sorted(self._metadata.items()):
+            view = memoryview(segment)
+            for position, batch in whole_batches(segment):
+                for record in iterate_records(view[position : position + batch.size_bytes]):
+                    image.replay(decode_record(record.value or b""))
+        return {METADATA_TOPIC_ID, *image.topics_by_id}
