@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Literal
 
+import msgspec
 import typer
 
 from gateway.admin.completion import configured_names
-from gateway.admin.configs.messages import ConfigChange, ConfigListing
 from gateway.admin.options import AsJson, Bootstrap, CommandConfig, ConfigFile, DataDir, name_values, reaching
 from gateway.admin.printing import Column, counted, print_json, print_lines, print_table, shown
 from gateway.admin.request import ControlError
@@ -150,7 +150,7 @@ def _change(
 
         resource = remote.existing(cluster, kind, name)
         remote.check_known(cluster, resource, [*settings, *unset])
-        refusal = remote.change(cluster, resource, settings, unset)
+        refusal = remote.change_remote(cluster, resource, settings, unset)
         if refusal is not None:
             raise ControlError(f"{kind} {name}: {refusal}")
     if as_json:
@@ -184,3 +184,37 @@ def _print_rows(listing: ConfigListing) -> None:
             for row in listing.configs
         ],
     )
+
+
+# The JSON output of `seqgate configs … --json`.
+
+
+class ConfigRow(msgspec.Struct, frozen=True):
+    """One configuration. `value` is None where the cluster keeps it secret, or where nothing is set.
+
+    `source` is Kafka's word for where the value comes from, such as `DYNAMIC_TOPIC_CONFIG` or `DEFAULT_CONFIG`.
+    """
+
+    name: str
+    value: str | None
+    source: str
+    is_read_only: bool
+    is_sensitive: bool
+
+
+class ConfigListing(msgspec.Struct, frozen=True):
+    """The configurations of a topic, broker or group; `left_out` counts those that have their defaults and are not listed."""
+
+    kind: str
+    name: str
+    configs: list[ConfigRow]
+    left_out: int
+
+
+class ConfigChange(msgspec.Struct, frozen=True):
+    """The configurations of a topic, broker or group that a command has set and unset."""
+
+    kind: str
+    name: str
+    set: dict[str, str]
+    unset: list[str]

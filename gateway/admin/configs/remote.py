@@ -1,4 +1,6 @@
-"""Asks a cluster about configurations, and changes them. Every function raises ControlError or an error of kafka-python."""
+"""Asks a cluster about configurations, and changes them. Every function raises ControlError or an error of
+kafka-python.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +8,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from kafka.admin import AlterConfigOp, ConfigResource, ConfigResourceType, ConfigSourceType
+from kio.schema.describe_configs.v4.request import DescribeConfigsRequest, DescribeConfigsResource
+from kio.schema.describe_configs.v4.response import DescribeConfigsResponse
+from kio.schema.incremental_alter_configs.v1.request import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+)
+from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterConfigsResponse
+from kio.static.primitive import i8
 
-from gateway.admin.configs import all_brokers
-from gateway.admin.configs.messages import ConfigListing, ConfigRow
+from gateway.admin.configs.command import ConfigListing, ConfigRow
 from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.errors import nearest_hint, refusal_of_text
+from gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
 from gateway.admin.remote.names import ALL_BROKERS as DEFAULT
+from gateway.admin.remote.requests import ask_broker
 from gateway.admin.request import ControlError
 from gateway.config.table import without_listener
 
@@ -89,7 +100,7 @@ def _is_set(kind: str, source: str) -> bool:
 
 def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
     if resource.is_all_brokers:
-        return all_brokers.describe(cluster)
+        return describe(cluster)
     asked = ConfigResource(_TYPES[resource.kind], resource.name)
     answer: dict[str, Any] = cluster.admin.describe_configs([asked], config_filter="all")
     found = answer.get(resource.kind, {}).get(resource.name, {})
@@ -105,12 +116,12 @@ def _all_rows(cluster: Cluster, resource: Resource) -> list[ConfigRow]:
     ]
 
 
-def change(
+def change_remote(
     cluster: Cluster, resource: Resource, settings: Mapping[str, str], unset: Sequence[str]
 ) -> str | None:
     """Set and unset configurations, all of them or none; return the reason if the cluster refuses."""
     if resource.is_all_brokers:
-        return all_brokers.change(cluster, settings, unset)
+        return change_all_brokers(cluster, settings, unset)
     wanted: dict[str, Any] = {name: (AlterConfigOp.SET, value) for name, value in settings.items()}
     wanted |= dict.fromkeys(unset, (AlterConfigOp.DELETE, None))
     asked = ConfigResource(_TYPES[resource.kind], resource.name, wanted)
@@ -138,3 +149,50 @@ def _unknown(resource: Resource, name: str, known: Mapping[str, Any] | set[str])
     return ControlError(
         f"{resource.kind} {resource.name} has no configuration {name}{nearest_hint(name, known)}"
     )
+
+
+# The defaults of all brokers of a cluster, which kafka-python can't address. Every function raises
+# ControlError.
+
+_BROKER: Final = i8(ConfigResourceType.BROKER.value)
+_ALL: Final = ""
+"""The name of the resource that stands for all brokers."""
+_SET: Final = i8(AlterConfigOp.SET.value)
+_DELETE: Final = i8(AlterConfigOp.DELETE.value)
+
+
+def describe(cluster: Cluster) -> list[ConfigRow]:
+    """Return the configurations that are set for all brokers, by name."""
+    asked = DescribeConfigsResource(resource_type=_BROKER, resource_name=_ALL, configuration_keys=None)
+    answer = ask_broker(cluster.reached, DescribeConfigsRequest(resources=(asked,)), DescribeConfigsResponse)
+    (found,) = answer.results
+    refused = refusal(found.error_code.value, found.error_message)
+    if refused is not None:
+        raise ControlError(refused)
+    rows = [
+        ConfigRow(
+            name=entry.name,
+            value=entry.value,
+            source=ConfigSourceType(int(entry.config_source)).name,
+            is_read_only=entry.read_only,
+            is_sensitive=entry.is_sensitive,
+        )
+        for entry in found.configs
+    ]
+    return sorted(rows, key=lambda row: row.name)
+
+
+def change_all_brokers(cluster: Cluster, settings: Mapping[str, str], unset: Sequence[str]) -> str | None:
+    """Set and unset configurations of all brokers, all or none; return the reason if the cluster refuses."""
+    wanted = [
+        AlterableConfig(name=name, config_operation=_SET, value=value) for name, value in settings.items()
+    ]
+    wanted += [AlterableConfig(name=name, config_operation=_DELETE, value=None) for name in unset]
+    asked = AlterConfigsResource(resource_type=_BROKER, resource_name=_ALL, configs=tuple(wanted))
+    answer = ask_broker(
+        cluster.reached,
+        IncrementalAlterConfigsRequest(resources=(asked,), validate_only=False),
+        IncrementalAlterConfigsResponse,
+    )
+    (outcome,) = answer.responses
+    return refusal(outcome.error_code.value, outcome.error_message)

@@ -180,7 +180,7 @@ def alter(
     """
     (topic,) = cluster.topics([name])
     if settings or unset:
-        error = configs.change(cluster, configs.Resource("topic", name), settings, unset)
+        error = configs.change_remote(cluster, configs.Resource("topic", name), settings, unset)
         if error is not None:
             return _refused(name, error)
     if partitions is None:

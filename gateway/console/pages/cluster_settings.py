@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.admin.configs import remote
-from gateway.admin.configs.messages import ConfigRow
+from gateway.admin.configs.command import ConfigRow
 from gateway.admin.configs.remote import Resource
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.names import ALL_BROKERS
@@ -90,7 +90,7 @@ def _changed(visit: Visit, cluster: Cluster) -> Answer:
             sentences=("The change counts at once, without a restart.",),
             changes=[(name, now, "what counts without it" if is_removed else value or "empty")],
         )
-    refused = remote.change(
+    refused = remote.change_remote(
         cluster, resource, {} if is_removed else {name: value}, [name] if is_removed else []
     )
     if refused is not None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 from gateway.admin.configs import remote as configs
-from gateway.admin.configs.messages import ConfigRow
+from gateway.admin.configs.command import ConfigRow
 from gateway.admin.request import ControlError
 from gateway.config.table import BY_TOPIC_NAME
 from gateway.console.answers import Answer, Confirmation, Redirect, View
@@ -72,7 +72,9 @@ def change_setting(visit: Visit) -> Answer:
         (before,) = configs.get(cluster, resource, [name], everything=True).configs
         if not visit.is_confirmed:
             return _question(topic, before, None if unset else value)
-        error = configs.change(cluster, resource, {} if unset else {name: value}, [name] if unset else [])
+        error = configs.change_remote(
+            cluster, resource, {} if unset else {name: value}, [name] if unset else []
+        )
     if error is not None:
         raise ControlError(f"{name} of topic {topic} is not changed: {error}")
     done = "has its default again" if unset else f"is {_shown(value)}"
