@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
-from gateway.admin.gateways.listing import gateways_of
+from gateway.admin.gateways.live import gateways_of
 from gateway.admin.request import ControlError
 from gateway.cluster.metadata.reading import read_metadata
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
