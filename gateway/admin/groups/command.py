@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterable, Sequence
+from typing import Annotated, Final
 
 import msgspec
 import typer
 
 from gateway.admin.completion import group_names, topic_names
-from gateway.admin.groups import reset_options, tables
+from gateway.admin.groups.assigned import NONE, assigned, ranges
 from gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
+    GroupDeletion,
+    GroupDescription,
+    GroupMember,
+    GroupPartition,
+    GroupRow,
     ListGroupsRequest,
+    OffsetReset,
     ResetOffsetsRequest,
+    ResetTarget,
+    StreamsMember,
+    TopicSelection,
 )
 from gateway.admin.options import (
     AsJson,
@@ -24,7 +34,19 @@ from gateway.admin.options import (
     asking_either,
     stop,
 )
-from gateway.admin.printing import moment, print_json, print_lines, shown
+from gateway.admin.printing import (
+    Column,
+    count,
+    counted,
+    duration,
+    moment,
+    print_json,
+    print_lines,
+    print_table,
+    shown,
+)
+from gateway.admin.times import timestamp_ms
+from gateway.admin.transactions.tables import print_pending_of_group
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -89,7 +111,7 @@ def list_groups(
     if as_json:
         print_json({"groups": rows, "offline_partitions": offline})
     else:
-        tables.print_groups(rows, offline)
+        print_groups(rows, offline)
 
 
 @app.command("describe")
@@ -143,7 +165,7 @@ def describe(
     if as_json:
         print_json(description)
     else:
-        tables.print_description(description)
+        print_description(description)
 
 
 @app.command("reset")
@@ -213,10 +235,10 @@ def reset(
     if bool(topics) == all_topics:
         raise stop("name either topics with --topic, or --all-topics", code=2)
     try:
-        target, value = reset_options.reset_target(
+        target, value = reset_target(
             earliest=earliest, latest=latest, timestamp=timestamp, shift=shift, offset=offset
         )
-        selections = None if topics is None else reset_options.topic_selections(topics)
+        selections = None if topics is None else topic_selections(topics)
     except ValueError as error:
         raise stop(str(error), code=2) from None
     with asking_either(bootstrap, config_file, data_dir, command_config) as client:
@@ -226,7 +248,7 @@ def reset(
         return
     if target == "timestamp":
         print_lines(f"To the first record not older than {moment(value)} (local time).", "")
-    tables.print_reset(done)
+    print_reset(done)
 
 
 @app.command("delete")
@@ -255,7 +277,347 @@ def delete(
     if as_json:
         print_json(done)
     else:
-        tables.print_deletions(done.groups, executed=execute)
+        print_deletions(done.groups, executed=execute)
     refused = [stop(shown(entry.refusal)) for entry in done.groups if entry.refusal is not None]
     if refused:
         raise refused[-1]
+
+
+# Parses the options of `seqgate groups reset`. Raises ValueError with a sentence.
+
+TARGETS: Final = ("--to-earliest", "--to-latest", "--to-timestamp", "--shift-by", "--to-offset")
+
+
+def reset_target(
+    *, earliest: bool, latest: bool, timestamp: str | None, shift: int | None, offset: int | None
+) -> tuple[ResetTarget, int]:
+    """Return the one target that is given, with its value."""
+    given: list[tuple[ResetTarget, int]] = []
+    if earliest:
+        given.append(("earliest", 0))
+    if latest:
+        given.append(("latest", 0))
+    if timestamp is not None:
+        given.append(("timestamp", timestamp_ms(timestamp)))
+    if shift is not None:
+        given.append(("shift", shift))
+    if offset is not None:
+        given.append(("offset", offset))
+    if len(given) != 1:
+        raise ValueError(f"name exactly one of {', '.join(TARGETS)}")
+    return given[0]
+
+
+def topic_selections(texts: Sequence[str]) -> list[TopicSelection]:
+    """Parse `TOPIC`, which means all its partitions, or `TOPIC:0,3`; selections of one topic are joined."""
+    wanted: dict[str, list[int] | None] = {}
+    for text in texts:
+        topic, colon, numbers = text.partition(":")
+        if not topic:
+            raise ValueError(f"{text!r} has no topic name")
+        if not colon:
+            wanted[topic] = None
+            continue
+        partitions = [_partition(text, number) for number in numbers.split(",")]
+        known = wanted.setdefault(topic, [])
+        if known is not None:
+            known.extend(partitions)
+    return [TopicSelection(topic, partitions) for topic, partitions in wanted.items()]
+
+
+def _partition(text: str, number: str) -> int:
+    if not (number.isascii() and number.isdigit()):
+        raise ValueError(f"{text!r} is not a topic with partitions; write TOPIC:0,3")
+    return int(number)
+
+
+# The table of the members of a streams group.
+
+
+def print_streams_members(members: Sequence[GroupMember]) -> None:
+    """Print the members of a streams group with their tasks."""
+    columns = (
+        Column("member"),
+        Column("instance"),
+        Column("client"),
+        Column("host"),
+        Column("process"),
+        Column("epoch", number=True),
+        Column("topology\nepoch", number=True),
+        Column("active"),
+        Column("standby"),
+        Column("warm-up"),
+    )
+    rows = [(member, member.streams) for member in members if member.streams is not None]
+    print_table(columns, [_cells(member, streams) for member, streams in rows])
+    moving = [member for member, streams in rows if streams.tasks != streams.target]
+    if moving:
+        names = ", ".join(shown(member.member_id) for member in moving)
+        print_lines(f"Tasks are moving from or to {names}; --json shows the target.")
+
+
+def _cells(member: GroupMember, streams: StreamsMember) -> tuple[str, ...]:
+    return (
+        shown(member.member_id),
+        NONE if member.group_instance_id is None else shown(member.group_instance_id),
+        shown(member.client_id),
+        shown(member.client_host),
+        shown(streams.process_id),
+        str(streams.member_epoch),
+        str(streams.topology_epoch),
+        assigned(streams.tasks.active),
+        assigned(streams.tasks.standby),
+        assigned(streams.tasks.warmup),
+    )
+
+
+# The tables of `seqgate groups`. Names that clients choose are escaped for the terminal.
+
+SHARE: Final = "share"
+LONGEST_METADATA: Final = 60
+
+
+def print_groups(rows: Sequence[GroupRow], offline_partitions: Sequence[int]) -> None:
+    """Print a line for each group."""
+    columns = (
+        Column("group"),
+        Column("state"),
+        Column("type"),
+        Column("protocol"),
+        Column("members", number=True),
+        Column("partitions", number=True),
+        Column("lag", number=True),
+    )
+    print_table(
+        columns,
+        [
+            (
+                shown(row.group),
+                row.state,
+                row.type,
+                _protocol(row.protocol_type, row.protocol_name),
+                count(row.members),
+                count(row.committed_partitions),
+                count(row.total_lag),
+            )
+            for row in rows
+        ],
+    )
+    print_lines(f"{counted(len(rows), 'group')}.")
+    if offline_partitions:
+        print_lines(
+            f"Groups are missing: {ranges(offline_partitions)} of __consumer_offsets is offline (seqgate status)."
+        )
+
+
+def print_description(description: GroupDescription) -> None:
+    """Print a group: its state, its members, its partitions."""
+    protocol = _protocol(description.protocol_type, description.protocol_name)
+    members = counted(len(description.members), "member")
+    print_lines(
+        f"Group {shown(description.group)} ({description.type}): {description.state}, {members}, "
+        f"{_epochs(description)}protocol {protocol}.",
+        "",
+    )
+    if description.members and description.streams is not None:
+        print_streams_members(description.members)
+        print_lines("")
+    elif description.members:
+        _print_members(description.members)
+        print_lines("")
+    if description.type == SHARE:
+        _print_share_partitions(description)
+    else:
+        _print_partitions(description)
+        print_pending_of_group([held for row in description.partitions for held in row.pending])
+    skipped = sum(row.skipped for row in description.partitions)
+    if skipped:
+        print_lines(
+            f"{counted(skipped, 'record')} skipped unread since the gateway started, by message.ttl.ms or a backlog quota "
+            "(seqgate backlog TOPIC)."
+        )
+
+
+def _epochs(description: GroupDescription) -> str:
+    if description.generation_id is None:
+        return ""
+    if description.streams is None:
+        return f"generation {description.generation_id}, "
+    epoch = description.streams.topology_epoch
+    return (
+        f"group epoch {description.generation_id}, assignment epoch {description.streams.assignment_epoch}, "
+        f"topology epoch {NONE if epoch is None else epoch}, "
+    )
+
+
+def print_reset(done: OffsetReset) -> None:
+    """Print the new offset of each partition."""
+    print_table(
+        (
+            Column("topic"),
+            Column("parti-\ntion", number=True),
+            Column("committed", number=True),
+            Column("new\noffset", number=True),
+            Column("log\nstart", number=True),
+            Column("log\nend", number=True),
+            Column("note"),
+        ),
+        [
+            (
+                change.topic,
+                str(change.partition),
+                _known(change.committed_offset),
+                str(change.new_offset),
+                str(change.log_start_offset),
+                str(change.high_watermark),
+                change.note or "",
+            )
+            for change in done.changes
+        ],
+    )
+    group, partitions = shown(done.group), counted(len(done.changes), "partition")
+    if done.state is None:
+        print_lines(
+            f"Group {group} did not exist." if done.executed else f"Group {group} does not exist yet."
+        )
+    if done.executed:
+        print_lines(f"The offsets of group {group} in {partitions} are committed.")
+    else:
+        print_lines(f"Nothing is changed; --execute commits these offsets in {partitions} for group {group}.")
+
+
+def print_deletions(deletions: Sequence[GroupDeletion], *, executed: bool) -> None:
+    """Print the outcome for each group."""
+    print_table(
+        (Column("group"), Column("state"), Column("partitions", number=True), Column("")),
+        [
+            (
+                shown(entry.group),
+                entry.state or NONE,
+                count(entry.committed_partitions),
+                _outcome(entry, executed=executed),
+            )
+            for entry in deletions
+        ],
+    )
+    if not executed:
+        print_lines("Nothing is deleted; --execute does it.")
+
+
+def _outcome(entry: GroupDeletion, *, executed: bool) -> str:
+    if entry.refusal is not None:
+        return "can't be deleted"
+    return "deleted" if executed else "would be deleted"
+
+
+def _print_members(members: Iterable[GroupMember]) -> None:
+    print_table(
+        (
+            Column("member"),
+            Column("instance"),
+            Column("client"),
+            Column("host"),
+            Column("session", number=True),
+            Column("assigned"),
+        ),
+        [
+            (
+                shown(member.member_id) + (" (leader)" if member.is_leader else ""),
+                NONE if member.group_instance_id is None else shown(member.group_instance_id),
+                shown(member.client_id),
+                shown(member.client_host),
+                NONE if member.session_timeout_ms is None else duration(member.session_timeout_ms),
+                assigned(member.assignment),
+            )
+            for member in members
+        ],
+    )
+
+
+def _print_partitions(description: GroupDescription) -> None:
+    columns = (
+        Column("topic"),
+        Column("parti-\ntion", number=True),
+        Column("committed", number=True),
+        Column("log\nstart", number=True),
+        Column("log\nend", number=True),
+        Column("lag", number=True),
+        Column("age", number=True),
+        Column("metadata"),
+    )
+    print_table(
+        columns,
+        [
+            (
+                shown(row.topic),
+                str(row.partition),
+                _known(row.committed_offset),
+                _known(row.log_start_offset),
+                _known(row.high_watermark),
+                NONE if row.lag is None else count(row.lag),
+                NONE if row.age_ms is None else duration(row.age_ms),
+                # confluent-kafka's Python client counts the zero at the end of a C string
+                shown((row.metadata or "").rstrip("\0"), LONGEST_METADATA),
+            )
+            for row in description.partitions
+        ],
+    )
+    lag = sum(row.lag or 0 for row in description.partitions)
+    print_lines(f"{counted(len(description.partitions), 'partition')}, {counted(lag, 'record')} to read.")
+    outside = sum(
+        row.committed_offset is not None
+        and row.log_start_offset is not None
+        and row.high_watermark is not None
+        and not row.log_start_offset <= row.committed_offset <= row.high_watermark
+        for row in description.partitions
+    )
+    if outside:
+        print_lines(
+            f"{counted(outside, 'committed offset')} outside of the log: auto.offset.reset decides where the group continues."
+        )
+
+
+def _print_share_partitions(description: GroupDescription) -> None:
+    columns = (
+        Column("topic"),
+        Column("parti-\ntion", number=True),
+        Column("start", number=True),
+        Column("given\nout to", number=True),
+        Column("log\nend", number=True),
+        Column("lag", number=True),
+        Column("acquired", number=True),
+        Column("holes", number=True),
+        Column("most\ndeliveries", number=True),
+    )
+    print_table(columns, [_share_cells(row) for row in description.partitions])
+    lag = sum(row.lag or 0 for row in description.partitions)
+    acquired = sum(row.delivery.acquired or 0 for row in description.partitions if row.delivery is not None)
+    print_lines(
+        f"{counted(len(description.partitions), 'partition')}, {counted(lag, 'record')} to acknowledge, "
+        f"{acquired:,} of them acquired."
+    )
+
+
+def _share_cells(row: GroupPartition) -> tuple[str, ...]:
+    delivery = row.delivery
+    return (
+        shown(row.topic),
+        str(row.partition),
+        NONE if delivery is None else str(delivery.start_offset),
+        NONE if delivery is None else _known(delivery.end_offset),
+        _known(row.high_watermark),
+        NONE if row.lag is None else count(row.lag),
+        NONE if delivery is None or delivery.acquired is None else count(delivery.acquired),
+        NONE if delivery is None or delivery.holes is None else count(delivery.holes),
+        NONE
+        if delivery is None or delivery.max_delivery_count is None
+        else count(delivery.max_delivery_count),
+    )
+
+
+def _protocol(protocol_type: str, protocol_name: str | None) -> str:
+    return shown(", ".join(filter(None, (protocol_type, protocol_name)))) or NONE
+
+
+def _known(offset: int | None) -> str:
+    return NONE if offset is None else str(offset)

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 from kio.schema.errors import ErrorCode
 
 from gateway.admin.coordinators import as_control_error, offline_partitions
-from gateway.admin.groups.members import members_of
+from gateway.admin.groups import messages
 from gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -22,24 +23,27 @@ from gateway.admin.groups.messages import (
     GroupPartition,
     GroupRow,
     ListGroupsRequest,
+    ShareDelivery,
 )
-from gateway.admin.groups.share_delivery import (
-    assigned_in,
-    delivered_to,
-    share_partition,
-    total_share_lag,
-)
-from gateway.admin.groups.streams_live import streams_state
 from gateway.admin.operation import LiveGateway, page
 from gateway.admin.request import ControlError, Elsewhere
 from gateway.admin.transactions.messages import PendingOffset
 from gateway.admin.transactions.pending_offsets import pending_in_group
 from gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
+from gateway.coordinator.group.assignment import assigned_partitions
+from gateway.coordinator.group.classic_group import ClassicGroup, Member
+from gateway.coordinator.group.consumer_group import ConsumerMember
 from gateway.coordinator.group.name_groups import is_name_group
 from gateway.coordinator.group.records import CommittedOffset
 from gateway.coordinator.group.shard import GroupShard
-from gateway.coordinator.group.share_group import ShareGroup
-from gateway.coordinator.places import TopicPartition
+from gateway.coordinator.group.share_group import ShareGroup, ShareMember
+from gateway.coordinator.group.subscription import CONSUMER_PROTOCOL
+from gateway.coordinator.places import TopicPartition, by_topic
+from gateway.coordinator.share.ranges import DONE, DeliveryState
+from gateway.coordinator.share.records import SharePartitionKey
+from gateway.coordinator.share.share_partition import SharePartition
+from gateway.coordinator.streams.group import StreamsGroup, StreamsMember
+from gateway.coordinator.streams.tasks import NO_ASSIGNMENT, TaskAssignment, by_subtopology
 from gateway.metadata.topic_names import OFFSETS_TOPIC, SHARE_STATE_TOPIC
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import CoordinatorServices, Services, UpkeepServices
@@ -297,4 +301,218 @@ def _partition(
         member_id=member_id,
         pending=pending,
         delivery=None,
+    )
+
+
+# The progress of share groups (KIP-932) in their partitions.
+
+Delivered: TypeAlias = Mapping[TopicPartition, ShareDelivery]
+
+
+async def delivered_to(services: Services, group_id: str) -> Delivered:
+    """Return the progress in the partitions that a group ever read, without those of deleted topics. Raises ControlError.
+
+    Of a partition whose state another gateway stores only the start offset and the number of done records are known.
+    """
+    topics = services.partitions.registry.by_id
+    shares = services.coordinators.shares
+    found = {key: delivery(partition) for key, partition in shares.known(group_id).items()}
+    with as_control_error(f"group {group_id}", SHARE_STATE_TOPIC):
+        keys = (SharePartitionKey(group_id, *place) for place in shares.begun(group_id))
+        missing = [key for key in keys if key not in found and shares.persister.is_elsewhere(key)]
+        summaries = await shares.persister.summaries(missing)
+    for key, summary in summaries.items():
+        if summary.start_offset >= 0:
+            found[key] = ShareDelivery(summary.start_offset, None, None, None, summary.done, None)
+    return {
+        (topics[key.topic_id].name, key.partition): told
+        for key, told in found.items()
+        if key.topic_id in topics
+    }
+
+
+def assigned_in(services: Services, group: ShareGroup) -> set[TopicPartition]:
+    """Return the partitions that are assigned to any member."""
+    topics = services.partitions.registry.by_id
+    return {
+        (topics[topic_id].name, index)
+        for member in group.members.values()
+        for topic_id, index in member.assigned
+        if topic_id in topics
+    }
+
+
+def delivery(found: SharePartition) -> ShareDelivery:
+    """Count the records of a partition by their delivery state in the group."""
+    stretches = itertools.groupby(found.runs, key=lambda run: run.state in DONE)
+    done = [sum(map(len, runs)) for is_done, runs in stretches if is_done]
+    return ShareDelivery(
+        start_offset=found.start_offset,
+        end_offset=found.end_offset,
+        acquired=sum(len(run) for run in found.runs if run.state is DeliveryState.ACQUIRED),
+        holes=len(done),
+        done_records=sum(done),
+        max_delivery_count=max((run.delivery_count for run in found.runs), default=0),
+    )
+
+
+def share_lag(found: ShareDelivery, high_watermark: int) -> int:
+    """Return the number of records that are not done, as in DescribeShareGroupOffsets (KIP-1226)."""
+    return max(0, high_watermark - found.start_offset - (found.done_records or 0))
+
+
+def total_share_lag(ends: Mapping[TopicPartition, int], delivered: Delivered) -> int:
+    """Return the lag in all partitions, up to these high watermarks."""
+    return sum(share_lag(found, ends[place]) for place, found in delivered.items() if place in ends)
+
+
+def share_partition(
+    partitions: Partitions, place: TopicPartition, delivered: ShareDelivery | None, high_watermark: int | None
+) -> GroupPartition:
+    """Return the row of a partition that a share group has read or is assigned."""
+    partition = partitions.get(*place)
+    log = None if partition is None else partition.log
+    return GroupPartition(
+        topic=place[0],
+        partition=place[1],
+        committed_offset=None,
+        log_start_offset=None if log is None else log.log_start_offset,
+        high_watermark=high_watermark,
+        lag=None if high_watermark is None or delivered is None else share_lag(delivered, high_watermark),
+        metadata=None,
+        commit_timestamp=None,
+        age_ms=None,
+        member_id=None,
+        pending=[],
+        delivery=delivered,
+    )
+
+
+# The members of groups, with their assignments.
+
+
+def members_of(group: Group, services: Services) -> list[GroupMember]:
+    """Return the members of a group with their assignments."""
+    if isinstance(group, ClassicGroup):
+        return [_classic_member(group, member) for member in group.members.values()]
+    partitions = services.partitions.registry
+    if isinstance(group, ShareGroup):
+        session_timeout_ms = services.node.config.int("group.share.session.timeout.ms")
+        return [_share_member(member, partitions, session_timeout_ms) for member in group.members.values()]
+    if isinstance(group, StreamsGroup):
+        session_timeout_ms = services.node.config.int("group.streams.session.timeout.ms")
+        return [
+            _streams_member(group, member, partitions, session_timeout_ms)
+            for member in group.members.values()
+        ]
+    session_timeout_ms = services.node.config.int("group.consumer.session.timeout.ms")
+    return [_consumer_member(member, partitions, session_timeout_ms) for member in group.members.values()]
+
+
+def _classic_member(group: ClassicGroup, member: Member) -> GroupMember:
+    assignment: dict[str, list[int]] | None = None
+    if not member.assignment:
+        assignment = {}
+    elif group.protocol_type == CONSUMER_PROTOCOL:
+        assignment = assigned_partitions(member.assignment)
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.group_instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=member.session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        is_leader=member.member_id == group.leader,
+        assignment=assignment,
+    )
+
+
+def _consumer_member(member: ConsumerMember, partitions: Partitions, session_timeout_ms: int) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=member.rebalance_timeout_ms,
+        is_leader=False,
+        assignment=_assignment(member, partitions),
+    )
+
+
+def _share_member(member: ShareMember, partitions: Partitions, session_timeout_ms: int) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=None,
+        client_id=member.value.client_id,
+        client_host=member.value.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=None,
+        is_leader=False,
+        assignment=_assignment(member, partitions),
+    )
+
+
+def _streams_member(
+    group: StreamsGroup, member: StreamsMember, partitions: Partitions, session_timeout_ms: int
+) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.value.instance_id,
+        client_id=member.value.client_id,
+        client_host=member.value.client_host,
+        session_timeout_ms=session_timeout_ms,
+        rebalance_timeout_ms=member.value.rebalance_timeout_ms,
+        is_leader=False,
+        assignment=_read_by(group, member, partitions),
+        streams=member_of_streams(group, member),
+    )
+
+
+def _read_by(group: StreamsGroup, member: StreamsMember, partitions: Partitions) -> dict[str, list[int]]:
+    """Return the partitions that the active tasks of a member read."""
+    tasks = by_subtopology(member.current.assigned.active)
+    found: dict[str, list[int]] = {}
+    for topic, subtopology_id in sorted(group.topology.subtopology_of.items() if group.topology else ()):
+        served = partitions.by_name.get(topic)
+        if served is not None and subtopology_id in tasks:
+            found[topic] = [index for index in tasks[subtopology_id] if index < served.count]
+    return found
+
+
+def _assignment(member: ConsumerMember | ShareMember, partitions: Partitions) -> dict[str, list[int]]:
+    topics = partitions.by_id
+    return {
+        topics[topic_id].name: sorted(indexes)
+        for topic_id, indexes in by_topic(member.assigned).items()
+        if topic_id in topics
+    }
+
+
+# Reads what only a streams group of a running gateway has: the epochs of the group, and the tasks of its
+# members.
+
+
+def streams_state(group: Group) -> messages.StreamsState | None:
+    """Return the epochs of a streams group; None for a group of another type."""
+    if not isinstance(group, StreamsGroup):
+        return None
+    epoch = None if group.topology is None else group.topology.epoch
+    return messages.StreamsState(group.assignment.assignment_epoch, epoch)
+
+
+def member_of_streams(group: StreamsGroup, member: StreamsMember) -> messages.StreamsMember:
+    """Return process, epochs and tasks of a member."""
+    return messages.StreamsMember(
+        process_id=member.value.process_id,
+        member_epoch=member.current.member_epoch,
+        topology_epoch=member.value.topology_epoch,
+        tasks=_tasks(member.current.assigned.tasks),
+        target=_tasks(group.targets.get(member.member_id, NO_ASSIGNMENT)),
+    )
+
+
+def _tasks(tasks: TaskAssignment) -> messages.StreamsTasks:
+    return messages.StreamsTasks(
+        by_subtopology(tasks.active), by_subtopology(tasks.standby), by_subtopology(tasks.warmup)
     )

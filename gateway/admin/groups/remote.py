@@ -1,4 +1,5 @@
-"""The groups of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of kafka-python.
+"""The groups of a cluster that is asked over the Kafka protocol. Raises ControlError or an error of
+kafka-python.
 
 Unlike the control socket of a gateway, the Kafka protocol does not report when an offset was committed, nor
 which open transactions hold offsets; these fields stay empty.
@@ -7,9 +8,24 @@ which open transactions hold offsets; these fields stay empty.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from kafka.admin import GroupState, OffsetSpec
+from kafka.errors import NoError
+from kafka.structs import OffsetAndMetadata
+from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
+from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
+from kio.schema.describe_share_group_offsets.v1.request import (
+    DescribeShareGroupOffsetsRequest,
+    DescribeShareGroupOffsetsRequestGroup,
+)
+from kio.schema.describe_share_group_offsets.v1.response import DescribeShareGroupOffsetsResponse
+from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
+from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
+from kio.schema.streams_group_describe.v0 import response as described
+from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
+from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
+from kio.schema.types import GroupId
 
 from gateway.admin.groups.messages import (
     DeleteGroupsRequest,
@@ -22,17 +38,19 @@ from gateway.admin.groups.messages import (
     GroupPartition,
     GroupRow,
     ListGroupsRequest,
+    OffsetChange,
+    OffsetReset,
+    ResetOffsetsRequest,
     ShareDelivery,
+    StreamsMember,
+    StreamsState,
+    StreamsTasks,
+    TopicSelection,
 )
-from gateway.admin.groups.remote_members import (
-    Members,
-    consumer_members,
-    share_members,
-    share_places,
-    streams_members,
-)
+from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
 from gateway.admin.remote.cluster import Cluster, topic_partition
-from gateway.admin.remote.errors import nearest_hint, refusal_of_text
+from gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
+from gateway.admin.remote.requests import ask_coordinator
 from gateway.admin.request import ControlError
 
 CLASSIC: Final = "classic"
@@ -300,3 +318,239 @@ def _deleted(entry: GroupDeletion, result: str | None) -> GroupDeletion:
     return GroupDeletion(
         entry.group, entry.state, entry.committed_partitions, deleted=refused is None, refusal=refused
     )
+
+
+# The members of groups that kafka-python can't describe: consumer, share and streams groups (KIP-848,
+# KIP-932, KIP-1071).
+
+NO_OFFSET: Final = -1
+
+
+class Members(NamedTuple):
+    """The members of a group, its epoch, the protocol or assignor that shares the partitions out, and the
+    fields that only a streams group has.
+    """
+
+    members: list[GroupMember]
+    group_epoch: int | None
+    assignor: str | None
+    streams: StreamsState | None = None
+
+
+class SharePlace(NamedTuple):
+    """A partition of a share group: where its next unread record is, and how many records are not done."""
+
+    start_offset: int
+    lag: int | None
+
+
+def consumer_members(cluster: Cluster, group: str) -> Members:
+    """Return the members of a consumer group. Raises ControlError."""
+    asked = ConsumerGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+    return _members_members(
+        ask_coordinator(cluster.reached, group, asked, ConsumerGroupDescribeResponse).groups[0]
+    )
+
+
+def share_members(cluster: Cluster, group: str) -> Members:
+    """Return the members of a share group. Raises ControlError."""
+    asked = ShareGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+    return _members_members(
+        ask_coordinator(cluster.reached, group, asked, ShareGroupDescribeResponse).groups[0]
+    )
+
+
+def streams_members(cluster: Cluster, group: str) -> Members:
+    """Return the members of a streams group. Raises ControlError."""
+    asked = StreamsGroupDescribeRequest(group_ids=(GroupId(group),), include_authorized_operations=False)
+    found = ask_coordinator(cluster.reached, group, asked, StreamsGroupDescribeResponse).groups[0]
+    _check(found)
+    description = streams_description(found)
+    return Members(description.members, description.group_epoch, None, description.state)
+
+
+def _members_members(found: Any) -> Members:
+    _check(found)
+    return Members(
+        [_member_members(member) for member in found.members], found.group_epoch, found.assignor_name or None
+    )
+
+
+def _check(found: Any) -> None:
+    refused = refusal(found.error_code.value, found.error_message)
+    if refused is not None:
+        raise ControlError(f"group {found.group_id}: {refused}")
+
+
+def _member_members(member: Any) -> GroupMember:
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=getattr(member, "instance_id", None),
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=None,
+        rebalance_timeout_ms=None,
+        is_leader=False,
+        assignment={
+            str(row.topic_name): sorted(int(index) for index in row.partitions)
+            for row in member.assignment.topic_partitions
+        },
+    )
+
+
+def share_places(cluster: Cluster, group: str) -> dict[tuple[str, int], SharePlace]:
+    """Return the partitions that a share group has read. Raises ControlError."""
+    wanted = DescribeShareGroupOffsetsRequestGroup(group_id=GroupId(group), topics=None)
+    asked = DescribeShareGroupOffsetsRequest(groups=(wanted,))
+    found = ask_coordinator(cluster.reached, group, asked, DescribeShareGroupOffsetsResponse).groups[0]
+    _check(found)
+    return {
+        (str(topic.topic_name), int(row.partition_index)): SharePlace(
+            int(row.start_offset), None if row.lag < 0 else int(row.lag)
+        )
+        for topic in found.topics
+        for row in topic.partitions
+        if not row.error_code.value and row.start_offset != NO_OFFSET
+    }
+
+
+# Reads members, tasks and epochs of a streams group from an answer of StreamsGroupDescribe (KIP-1071).
+
+
+class StreamsDescription(NamedTuple):
+    """The members of a streams group, its epoch, and the fields that only a streams group has."""
+
+    members: list[GroupMember]
+    group_epoch: int
+    state: StreamsState
+
+
+def streams_description(group: described.DescribedGroup) -> StreamsDescription:
+    """Return members and epochs of a described group."""
+    sources = _sources(group.topology)
+    epoch = None if group.topology is None else int(group.topology.epoch)
+    return StreamsDescription(
+        [_member_streams_description(member, sources) for member in group.members],
+        int(group.group_epoch),
+        StreamsState(int(group.assignment_epoch), epoch),
+    )
+
+
+def _sources(topology: described.Topology | None) -> dict[str, list[str]]:
+    """Return the topics that the tasks of each subtopology read."""
+    rows = () if topology is None else topology.subtopologies or ()
+    return {
+        row.subtopology_id: sorted(
+            {
+                *map(str, row.source_topics),
+                *(str(topic.name) for topic in row.repartition_source_topics),
+            }
+        )
+        for row in rows
+    }
+
+
+def _member_streams_description(member: described.Member, sources: dict[str, list[str]]) -> GroupMember:
+    tasks = _tasks(member.assignment)
+    return GroupMember(
+        member_id=member.member_id,
+        group_instance_id=member.instance_id,
+        client_id=member.client_id,
+        client_host=member.client_host,
+        session_timeout_ms=None,
+        rebalance_timeout_ms=None,
+        is_leader=False,
+        assignment={
+            topic: partitions
+            for subtopology_id, partitions in tasks.active.items()
+            for topic in sources.get(subtopology_id, ())
+        },
+        streams=StreamsMember(
+            process_id=member.process_id,
+            member_epoch=int(member.member_epoch),
+            topology_epoch=int(member.topology_epoch),
+            tasks=tasks,
+            target=_tasks(member.target_assignment),
+        ),
+    )
+
+
+def _tasks(assignment: described.Assignment) -> StreamsTasks:
+    return StreamsTasks(
+        _partitions_streams_description(assignment.active_tasks),
+        _partitions_streams_description(assignment.standby_tasks),
+        _partitions_streams_description(assignment.warmup_tasks),
+    )
+
+
+def _partitions_streams_description(rows: tuple[Any, ...]) -> dict[str, list[int]]:
+    return {row.subtopology_id: sorted(int(index) for index in row.partitions) for row in rows}
+
+
+# Resets the committed offsets of a group over the Kafka protocol. Raises ControlError or an error of kafka-
+# python.
+
+
+def reset_offsets(cluster: Cluster, request: ResetOffsetsRequest) -> OffsetReset:
+    """Find the new offsets of the group, and commit them in one request if `execute` is set."""
+    row = listed(cluster).get(request.group)
+    state = None if row is None else str(row.get("group_state") or "Unknown")
+    if row is not None and group_type(row) == SHARE:
+        raise ControlError(f"{request.group} is a share group, which commits no offsets")
+    if state is not None and state not in EMPTY_STATES:
+        raise ControlError(in_use(request.group, state))
+    committed = committed_offsets(cluster, [request.group]).get(request.group, {})
+    places = _places(cluster, request, committed)
+    changes = _changes(cluster, request, places, committed)
+    if request.execute:
+        _commit(cluster, request.group, changes)
+    return OffsetReset(request.group, state, request.execute, changes)
+
+
+def _places(cluster: Cluster, request: ResetOffsetsRequest, committed: Mapping[Place, Any]) -> list[Place]:
+    """Return the partitions to reset, in order."""
+    if request.topics is None:
+        if not committed:
+            raise ControlError(f"group {request.group} has no committed offsets; name topics with --topic")
+        return sorted(committed)
+    found = cluster.topics([selection.topic for selection in request.topics])
+    counts = {topic["name"]: len(topic["partitions"]) for topic in found}
+    places = {
+        place for selection in request.topics for place in _selected(selection, counts[selection.topic])
+    }
+    return sorted(places)
+
+
+def _selected(selection: TopicSelection, count: int) -> list[Place]:
+    for index in selection.partitions or ():
+        if index >= count:
+            raise ControlError(f"topic {selection.topic} has no partition {index}")
+    indexes = range(count) if selection.partitions is None else selection.partitions
+    return [(selection.topic, index) for index in indexes]
+
+
+def _changes(
+    cluster: Cluster, request: ResetOffsetsRequest, places: Sequence[Place], committed: Mapping[Place, Any]
+) -> list[OffsetChange]:
+    starts = offsets_of(cluster, places, OffsetSpec.EARLIEST)
+    ends = offsets_of(cluster, places, OffsetSpec.LATEST)
+    at_time = offsets_of(cluster, places, request.value) if request.target == "timestamp" else {}
+    changes = []
+    for place in places:
+        before = None if place not in committed else int(committed[place].offset)
+        at = at_time.get(place, -1)
+        known = PartitionOffsets(starts[place], ends[place], before, at if at >= 0 else None)
+        changes.append(offset_change(request, place, known))
+    return changes
+
+
+def _commit(cluster: Cluster, group: str, changes: Sequence[OffsetChange]) -> None:
+    wanted = {
+        topic_partition(change.topic, change.partition): OffsetAndMetadata(change.new_offset, "", -1)
+        for change in changes
+    }
+    for place, error in cluster.admin.alter_group_offsets(group, wanted).items():
+        if error is not NoError:
+            raise ControlError(
+                f"the offset of group {group} in {place.topic}-{place.partition} was not reset: {refusal(error.errno)}"
+            )

@@ -8,8 +8,8 @@ from typing import Any, Final, TypeVar
 
 from gateway.admin.gateways import remote as gateways
 from gateway.admin.gateways.messages import DrainRequest, GatewaysRequest, MoveRequest
+from gateway.admin.groups import remote
 from gateway.admin.groups import remote as groups
-from gateway.admin.groups import remote_reset
 from gateway.admin.groups.messages import (
     DeleteGroupsRequest,
     DescribeGroupRequest,
@@ -41,7 +41,7 @@ OPERATIONS: Final[dict[type[Request[Any]], Callable[[Cluster, Any], Any]]] = {
     ListProducersRequest: producers.list_producers,
     ListGroupsRequest: groups.list_groups,
     DescribeGroupRequest: groups.describe_group,
-    ResetOffsetsRequest: remote_reset.reset_offsets,
+    ResetOffsetsRequest: remote.reset_offsets,
     DeleteGroupsRequest: groups.delete_groups,
     ListTransactionsRequest: transactions.list_transactions,
     DescribeTransactionRequest: transactions.describe_transaction,

@@ -14,8 +14,7 @@ from gateway.admin.groups.messages import (
     ResetTarget,
     TopicSelection,
 )
-from gateway.admin.groups.remote import EMPTY_STATES, committed_offsets, listed
-from gateway.admin.groups.remote_reset import reset_offsets
+from gateway.admin.groups.remote import EMPTY_STATES, committed_offsets, listed, reset_offsets
 from gateway.admin.printing import shown
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError

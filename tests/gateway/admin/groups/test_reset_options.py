@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from gateway.admin.groups.command import reset_target, topic_selections
 from gateway.admin.groups.messages import TopicSelection
-from gateway.admin.groups.reset_options import reset_target, topic_selections
 from gateway.admin.times import timestamp_ms
 
 NONE: dict[str, Any] = {
