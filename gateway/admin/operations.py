@@ -22,7 +22,7 @@ from gateway.admin.groups.messages import (
 from gateway.admin.logs import live as logs
 from gateway.admin.logs.messages import LogLinesRequest
 from gateway.admin.names import live as names
-from gateway.admin.names import stopped as stopped_names
+from gateway.admin.names import live as stopped_names
 from gateway.admin.names.messages import NamesRequest
 from gateway.admin.operation import LiveGateway, Operation
 from gateway.admin.partitions import live as partitions
@@ -74,7 +74,7 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(ReopenRequest, partitions.reopen, changes=_always),
     Operation(ListProducersRequest, producers.list_producers, is_partial=True),
     Operation(ListVerdictsRequest, verdicts.list_verdicts, is_partial=True),
-    Operation(NamesRequest, names.list_names, stopped_names.list_names, is_partial=True),
+    Operation(NamesRequest, names.list_names_live, stopped_names.list_names_stopped, is_partial=True),
     Operation(BacklogRequest, backlog.backlog_of, is_partial=True),
     Operation(ListBlocksRequest, pids.list_blocks, stopped_pids.list_blocks),
     Operation(FindOwnerRequest, pids.find_owner, stopped_pids.find_owner),
