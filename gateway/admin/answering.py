@@ -17,8 +17,7 @@ import msgspec
 
 from gateway.admin.operation import LiveGateway
 from gateway.admin.operations import OPERATIONS, answer_live, changes_something, note_on
-from gateway.admin.pids.blocks import BlockSource
-from gateway.admin.pids.sources import gateway_source
+from gateway.admin.pids.stopped import BlockSource, gateway_source
 from gateway.admin.request import Answer, ControlError, Elsewhere, Request
 from gateway.admin.traffic import Traffic
 from gateway.runtime.loop.audit import AuditLog, Requester

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from gateway.admin.pids.blocks import BlockSource
+from gateway.admin.pids.stopped import BlockSource
 from gateway.admin.request import Request
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.sweep.sweeps import Sweeps

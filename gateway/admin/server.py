@@ -21,7 +21,7 @@ from gateway.runtime.services import Services
 
 if TYPE_CHECKING:
     from gateway.admin.operation import LiveGateway
-    from gateway.admin.pids.blocks import BlockSource
+    from gateway.admin.pids.stopped import BlockSource
 
 logger = logging.getLogger(__name__)
 

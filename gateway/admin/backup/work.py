@@ -17,7 +17,7 @@ from gateway.admin.backup.messages import (
 )
 from gateway.admin.backup.staging import staged_in
 from gateway.admin.pids.messages import MoveNextRequest
-from gateway.admin.pids.stopped import move_next
+from gateway.admin.pids.stopped import move_next_stopped
 from gateway.admin.request import ControlError
 from gateway.admin.status.live import gateway_version
 from gateway.admin.stopped_gateway import StoppedGateway
@@ -125,7 +125,7 @@ def _move_ids(data_dir: Path, config: Config) -> int | None:
         return None
     now_ms = time.time_ns() // 1_000_000
     wanted = max(image.next_producer_id + LEAST_GAP, now_ms * IDS_PER_MS)
-    moved = move_next(StoppedGateway(data_dir, config, now_ms), MoveNextRequest(wanted))
+    moved = move_next_stopped(StoppedGateway(data_dir, config, now_ms), MoveNextRequest(wanted))
     return moved.current
 
 

@@ -20,7 +20,7 @@ REDIS: Final = "redis"
 class BlockRow(msgspec.Struct, frozen=True):
     """A block of producer ids. `used` and `left` are counts of ids, None where nobody knows them.
 
-    `state` is one of the words in `gateway.admin.pids.blocks`.
+    `state` is one of the words in `gateway.admin.pids.stopped`.
     """
 
     first_producer_id: int

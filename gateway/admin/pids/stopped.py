@@ -1,22 +1,22 @@
 """The blocks of producer ids of a gateway that does not run: in its data directory, or in Redis.
 
-Reading needs no lock and changes nothing: it replays the batches of the metadata log up to the first torn one. Claiming and
-moving take the directory's lock and write as a gateway does, so that the answer comes after the records are durable. Only the
-metadata log is opened; the partitions stay as they are.
+Reading needs no lock and changes nothing: it replays the batches of the metadata log up to the first torn
+one. Claiming and moving take the directory's lock and write as a gateway does, so that the answer comes after
+the records are durable. Only the metadata log is opened; the partitions stay as they are.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import re
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeVar
 
-from gateway.admin.pids import blocks
-from gateway.admin.pids.blocks import BlockSource
 from gateway.admin.pids.messages import (
     EMBEDDED,
     REDIS,
@@ -28,48 +28,62 @@ from gateway.admin.pids.messages import (
     ListBlocksRequest,
     Moved,
     MoveNextRequest,
+    OverlapRow,
     Overlaps,
     Owner,
 )
-from gateway.admin.pids.sources import redis_source
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored import metadata_directory, open_metadata, read_image
+from gateway.config import Config
 from gateway.metadata.image import MetadataImage
+from gateway.runtime.services import Services
 from gateway.runtime.topics.embedded_block_store import EmbeddedBlockStore, blocks_of
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
-from pid_allocator import ProducerIdBlock, StoreUnavailable
+from pid_allocator import (
+    BlockStore,
+    BlockStoreError,
+    BlockUsage,
+    LastSeen,
+    LastSeenPort,
+    ProducerIdAllocator,
+    ProducerIdBlock,
+    ProducerIdsExhausted,
+    StoreUnavailable,
+    UsageStore,
+    administration,
+)
 
 _OR_REDIS: Final = ", or Redis with --redis"
 T = TypeVar("T")
 
 
-def list_blocks(gateway: StoppedGateway, request: ListBlocksRequest) -> BlockPage:
+def list_blocks_stopped(gateway: StoppedGateway, request: ListBlocksRequest) -> BlockPage:
     """Return all blocks from a position on. Raises ControlError."""
-    return _run(_reading(gateway), lambda source: blocks.list_blocks(source, request.position, sys.maxsize))
+    return _run(_reading(gateway), lambda source: list_blocks_blocks(source, request.position, sys.maxsize))
 
 
-def find_owner(gateway: StoppedGateway, request: FindOwnerRequest) -> Owner:
+def find_owner_stopped(gateway: StoppedGateway, request: FindOwnerRequest) -> Owner:
     """Return the block that holds an id. Raises ControlError."""
-    return _run(_reading(gateway), lambda source: blocks.find_owner(source, request.producer_id))
+    return _run(_reading(gateway), lambda source: find_owner_blocks(source, request.producer_id))
 
 
-def find_overlaps(gateway: StoppedGateway, _: FindOverlapsRequest) -> Overlaps:
+def find_overlaps_stopped(gateway: StoppedGateway, _: FindOverlapsRequest) -> Overlaps:
     """Return the blocks that share ids. Raises ControlError."""
-    return _run(_reading(gateway), blocks.find_overlaps)
+    return _run(_reading(gateway), find_overlaps_blocks)
 
 
-def claim_block(gateway: StoppedGateway, request: ClaimBlockRequest) -> BlockRow:
+def claim_block_stopped(gateway: StoppedGateway, request: ClaimBlockRequest) -> BlockRow:
     """Claim a block for use outside the gateways. Raises ControlError."""
     return _run(
         _changing(gateway),
-        lambda source: blocks.claim_block(source, request.size, request.owner, gateway.now_ms),
+        lambda source: claim_block_blocks(source, request.size, request.owner, gateway.now_ms),
     )
 
 
-def move_next(gateway: StoppedGateway, request: MoveNextRequest) -> Moved:
+def move_next_stopped(gateway: StoppedGateway, request: MoveNextRequest) -> Moved:
     """Move the next id forward. Raises ControlError."""
-    return _run(_changing(gateway), lambda source: blocks.move_next(source, request.producer_id))
+    return _run(_changing(gateway), lambda source: move_next_blocks(source, request.producer_id))
 
 
 def _run(opened: AbstractAsyncContextManager[BlockSource], work: Callable[[BlockSource], Awaitable[T]]) -> T:
@@ -158,3 +172,230 @@ def _check_is_embedded(data_dir: Path, image: MetadataImage) -> None:
             f"the gateway of {data_dir} takes its producer ids from Redis; name the Redis with --redis, or the gateway's "
             "settings file with --config"
         )
+
+
+# The stores of producer-id blocks: that of a running gateway, and Redis.
+
+
+class _SeenByTheGateway:
+    """The highest id that a gateway has seen in the shared store, which an operator's claim reads and never changes."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    async def load(self) -> LastSeen | None:
+        """Return the highest id that the gateway has saved, or None if it has saved none."""
+        from pid_allocator.seen_file import load_seen  # noqa: PLC0415 - only gateways with Redis need it
+
+        return await load_seen(self._path)
+
+    async def save(self, last_seen: LastSeen) -> None:
+        """Save nothing: only the gateway writes the file, and the gateway may be claiming a block now."""
+
+
+def gateway_source(services: Services) -> BlockSource:
+    """Return the store of a running gateway."""
+    config = services.node.config
+    owner = f"node-{services.node.node_id}"
+    allocator = services.coordinators.producer_ids
+    current = allocator.state().current
+    if config.str("seqgate.producer.id.store") == EMBEDDED:
+        image = services.topics.metadata_log.image
+
+        async def next_producer_id() -> int:
+            return image.next_producer_id
+
+        return BlockSource(
+            name=EMBEDDED,
+            store=EmbeddedBlockStore(services.topics.metadata_log, services.node.node_id),
+            next_producer_id=next_producer_id,
+            shared=False,
+            others_run=lambda: len(services.node.brokers.live_ids) > 1,
+            allocator=allocator,
+            owner=owner,
+            first_of_this_run=None if current is None else current.first_producer_id,
+        )
+    source = redis_source(config, last_seen=_SeenByTheGateway(Path(config.str("log.dirs")) / SEEN_FILE))
+    source.allocator = allocator
+    source.owner = owner
+    return source
+
+
+def redis_source(config: Config, *, last_seen: LastSeenPort | None = None) -> BlockSource:
+    """Return the store in the Redis of the settings. Raises ValueError when the address is malformed."""
+    from pid_allocator.redis_store import RedisBlockStore  # noqa: PLC0415 - most gateways do without Redis
+
+    timeout_ms = config.int("seqgate.redis.timeout.ms")
+    store = RedisBlockStore(
+        config.str("seqgate.redis.url"),
+        key_prefix=config.str("seqgate.redis.prefix"),
+        connect_timeout_ms=timeout_ms,
+        request_timeout_ms=timeout_ms,
+        last_seen=last_seen,
+    )
+    return BlockSource(
+        name=REDIS,
+        store=store,
+        next_producer_id=store.next_producer_id,
+        shared=True,
+        usage=store,
+        close=store.close,
+    )
+
+
+# Operations on the blocks of producer ids, over any store: that of a running gateway, of a stopped one, or
+# Redis itself.
+
+IN_USE: Final = "in use"
+"""The running gateway takes its ids from this block."""
+NEXT: Final = "next"
+"""The running gateway has claimed this block ahead."""
+USED_UP: Final = "used up"
+"""Every id of this block is handed out."""
+GIVEN_UP: Final = "given up"
+"""The gateway that used this block has stopped since. The remaining ids are never handed out."""
+CLAIMED: Final = "claimed"
+"""Another gateway has claimed this block, and may use it."""
+BY_HAND: Final = "by hand"
+"""An operator has claimed this block with `seqgate pids claim`."""
+
+_GATEWAY_NAME = re.compile(r"node-\d+")
+MAX_OWNER_LENGTH: Final = 200
+"""Characters of an owner's name; a claim for a longer name is refused."""
+
+
+@dataclass(slots=True)
+class BlockSource:
+    """A store of blocks, and the running gateway's knowledge of them.
+
+    In a `shared` store several gateways claim blocks, so a block may belong to another gateway. `allocator` and
+    `owner`, the name under which the running gateway claims blocks, are None without a running gateway.
+    """
+
+    name: str
+    store: BlockStore
+    next_producer_id: Callable[[], Awaitable[int]]
+    shared: bool
+    usage: UsageStore | None = None
+    others_run: Callable[[], bool] = lambda: False
+    """Returns whether other gateways of a cluster claim blocks in the store now."""
+    close: Callable[[], Awaitable[None]] | None = None
+    """Close the connections of `store`."""
+    allocator: ProducerIdAllocator | None = None
+    owner: str | None = None
+    first_of_this_run: int | None = None
+    """The first id that this run of the gateway has claimed; its later blocks are used up, in use or next."""
+
+
+async def list_blocks_blocks(source: BlockSource, position: int, limit: int) -> BlockPage:
+    """Return one page of the blocks, in the order of their claims. Raises ControlError."""
+    if position < 0:
+        raise ControlError(f"position must be 0 or higher, not {position}")
+    with _as_control_error():
+        usages = await administration.list_blocks(source.store, source.usage)
+        next_producer_id = await source.next_producer_id()
+    page = usages[position : position + limit]
+    return BlockPage(source.name, next_producer_id, len(usages), [_row(source, usage) for usage in page])
+
+
+async def find_owner_blocks(source: BlockSource, producer_id: int) -> Owner:
+    """Return the block that holds an id. Raises ControlError."""
+    with _as_control_error():
+        block = await administration.find_owner(source.store, producer_id)
+        next_producer_id = await source.next_producer_id()
+        used = {} if block is None or source.usage is None else await source.usage.used()
+    if block is None:
+        return Owner(producer_id, None, False, next_producer_id)
+    row = _row(source, administration.with_usage([block], used)[0])
+    handed_out = None if row.used is None else producer_id < row.first_producer_id + row.used
+    return Owner(producer_id, row, handed_out, next_producer_id)
+
+
+async def find_overlaps_blocks(source: BlockSource) -> Overlaps:
+    """Return the blocks that share ids. Raises ControlError."""
+    with _as_control_error():
+        found = await administration.find_overlaps(source.store)
+        checked = len(await source.store.blocks())
+    return Overlaps(
+        checked,
+        [
+            OverlapRow(
+                overlap.first_producer_id,
+                overlap.last_producer_id,
+                _row(source, BlockUsage(overlap.lower, None, None)),
+                _row(source, BlockUsage(overlap.upper, None, None)),
+            )
+            for overlap in found
+        ],
+    )
+
+
+async def claim_block_blocks(source: BlockSource, size: int, owner: str, now_ms: int) -> BlockRow:
+    """Claim a block for use outside the gateways. Raises ControlError."""
+    if size < 1:
+        raise ControlError(f"size must be at least 1, not {size}")
+    if not 0 < len(owner) <= MAX_OWNER_LENGTH or not owner.isprintable():
+        raise ControlError(f"owner must be 1 to {MAX_OWNER_LENGTH} printable characters, not {owner!r:.60}")
+    if _GATEWAY_NAME.fullmatch(owner):
+        raise ControlError(f"{owner} is the name of a gateway, which claims for itself; choose another owner")
+    with _as_control_error():
+        return _row(
+            source,
+            BlockUsage(await administration.claim_block(source.store, size, owner, now_ms), None, None),
+        )
+
+
+async def move_next_blocks(source: BlockSource, producer_id: int) -> Moved:
+    """Move the next id forward; a running gateway gives up the lower ids that it holds. Raises ControlError."""
+    with _as_control_error():
+        moved = await administration.move_next(source.store, producer_id)
+    if source.allocator is not None:
+        source.allocator.give_up_below(producer_id)
+        if source.first_of_this_run is not None:
+            source.first_of_this_run = max(source.first_of_this_run, producer_id)
+    return Moved(moved.previous, moved.current)
+
+
+@contextlib.contextmanager
+def _as_control_error() -> Iterator[None]:
+    """Turn errors of a store into ControlError."""
+    try:
+        yield
+    except (BlockStoreError, ProducerIdsExhausted, ValueError) as error:
+        raise ControlError(str(error)) from error
+
+
+def _row(source: BlockSource, usage: BlockUsage) -> BlockRow:
+    used, left, state = _usage_and_state(source, usage)
+    block = usage.block
+    return BlockRow(
+        block.first_producer_id, block.last_producer_id, block.owner, block.claimed_at_ms, used, left, state
+    )
+
+
+def _usage_and_state(source: BlockSource, usage: BlockUsage) -> tuple[int | None, int | None, str]:
+    block = usage.block
+    if source.allocator is not None:
+        state = source.allocator.state()
+        if block == state.current:
+            return state.used, state.left, IN_USE if state.left else USED_UP
+        if block == state.prefetched:
+            return 0, block.size, NEXT
+    if not _GATEWAY_NAME.fullmatch(block.owner):
+        return usage.used, usage.left, BY_HAND
+    if _is_of_this_run(source, block):
+        return block.size, 0, USED_UP
+    if usage.left == 0:
+        return usage.used, 0, USED_UP
+    # A running gateway knows its blocks. A stopped one has given up all of its own.
+    is_of_others = block.owner != source.owner
+    given_up = not (is_of_others and (source.shared or source.others_run()))
+    return usage.used, usage.left, GIVEN_UP if given_up else CLAIMED
+
+
+def _is_of_this_run(source: BlockSource, block: ProducerIdBlock) -> bool:
+    return (
+        source.first_of_this_run is not None
+        and block.owner == source.owner
+        and block.first_producer_id >= source.first_of_this_run
+    )

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from gateway.admin.operation import LiveGateway
 from gateway.admin.operations import answer_live
-from gateway.admin.pids.sources import gateway_source
+from gateway.admin.pids.stopped import gateway_source
 from gateway.admin.request import Request
 from gateway.admin.traffic import Traffic
 from tests.gateway.handlers.support import NOW_MS, Node

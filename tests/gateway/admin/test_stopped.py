@@ -11,7 +11,6 @@ import pytest
 
 from gateway.admin.names.messages import NamesRequest
 from gateway.admin.operations import OPERATIONS, answer_stopped
-from gateway.admin.pids.blocks import BY_HAND, GIVEN_UP
 from gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
@@ -19,6 +18,7 @@ from gateway.admin.pids.messages import (
     ListBlocksRequest,
     MoveNextRequest,
 )
+from gateway.admin.pids.stopped import BY_HAND, GIVEN_UP
 from gateway.admin.request import ControlError, Request
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.sweep.messages import SweepRequest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gateway.admin.operations import OPERATIONS
-from gateway.admin.pids.blocks import IN_USE, USED_UP
+from gateway.admin.pids.stopped import IN_USE, USED_UP
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.home import StartFailed

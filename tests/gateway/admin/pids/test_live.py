@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from gateway.admin.pids.blocks import BY_HAND, IN_USE
 from gateway.admin.pids.messages import (
     ClaimBlockRequest,
     FindOverlapsRequest,
@@ -14,6 +13,7 @@ from gateway.admin.pids.messages import (
     ListBlocksRequest,
     MoveNextRequest,
 )
+from gateway.admin.pids.stopped import BY_HAND, IN_USE
 from gateway.admin.request import ControlError
 from tests.gateway.admin.answers import all_pages, answer
 from tests.gateway.handlers.support import NOW_MS, open_node
