@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Final
 
+import msgspec
 import typer
 
 from gateway.admin.options import (
@@ -19,7 +20,6 @@ from gateway.admin.options import (
     stop,
 )
 from gateway.admin.printing import Column, print_json, print_lines, print_table, shown
-from gateway.admin.quotas.messages import QuotaChange, QuotaListing
 from gateway.admin.request import ControlError
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -214,3 +214,27 @@ def _shown(entity: Mapping[str, str | None]) -> str:
         f"default {words.get(kind, kind)}" if name is None else f"{words.get(kind, kind)} {shown(name)}"
         for kind, name in entity.items()
     )
+
+
+# The JSON output of `seqgate quotas … --json`.
+
+
+class QuotaRow(msgspec.Struct, frozen=True):
+    """An entity and its quotas, by Kafka's names. A name of null is the default of its type."""
+
+    entity: dict[str, str | None]
+    quotas: dict[str, float]
+
+
+class QuotaListing(msgspec.Struct, frozen=True):
+    """The entities that have quotas."""
+
+    entities: list[QuotaRow]
+
+
+class QuotaChange(msgspec.Struct, frozen=True):
+    """The quotas of an entity that a command has set and removed."""
+
+    entity: dict[str, str | None]
+    set: dict[str, float]
+    unset: list[str]

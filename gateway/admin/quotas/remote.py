@@ -11,7 +11,7 @@ from kio.schema.describe_client_quotas.v1 import request as describing
 from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasResponse
 from kio.static.primitive import f64, i8
 
-from gateway.admin.quotas.messages import QuotaRow
+from gateway.admin.quotas.command import QuotaRow
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import refusal
 from gateway.admin.remote.requests import ask_broker

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from gateway.admin.printing import shown
-from gateway.admin.quotas.messages import QuotaRow
+from gateway.admin.quotas.command import QuotaRow
 from gateway.admin.quotas.remote import change, find
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
