@@ -9,7 +9,7 @@ from typing import Any, Final
 from kafka import KafkaConsumer
 from kafka.admin import OffsetSpec
 
-from gateway.admin.records.start import Start, first_offset
+from gateway.admin.records.consume_command import Start, first_offset
 from gateway.admin.remote.cluster import Cluster, topic_partition
 from gateway.admin.remote.opening import opened
 from gateway.admin.request import ControlError

@@ -21,8 +21,7 @@ from gateway.admin.options import (
     stop,
 )
 from gateway.admin.printing import counted, print_json, print_lines, shown
-from gateway.admin.records.messages import ProducedReport
-from gateway.admin.records.texts import LineFormat, ProducedRecord, parse_json
+from gateway.admin.records.texts import LineFormat, ProducedRecord, ProducedReport, parse_json
 from gateway.admin.request import ControlError
 
 Codec = Literal["none", "gzip", "snappy", "lz4", "zstd"]

@@ -9,8 +9,7 @@ from typing import Any, Final
 from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
-from gateway.admin.records.messages import ProducedPartition, ProducedReport
-from gateway.admin.records.texts import ProducedRecord
+from gateway.admin.records.texts import ProducedPartition, ProducedRecord, ProducedReport
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.errors import sentence
 from gateway.admin.remote.opening import give_up, opened

@@ -1,4 +1,6 @@
-"""Records as lines of text and as JSON, for `seqgate produce` and `seqgate consume`. Raises ValueError with a sentence."""
+"""Records as lines of text and as JSON, for `seqgate produce` and `seqgate consume`. Raises ValueError with a
+sentence.
+"""
 
 from __future__ import annotations
 
@@ -172,3 +174,23 @@ def parse_fields(text: str) -> tuple[str, ...]:
         if name not in FIELDS:
             raise ValueError(f"{name!r} is not one of {', '.join(FIELDS)}")
     return fields
+
+
+# The JSON output of `seqgate produce --json`.
+
+
+class ProducedPartition(msgspec.Struct, frozen=True):
+    """The records that are stored in one partition, and the offsets of the first and the last."""
+
+    partition: int
+    first_offset: int
+    last_offset: int
+    records: int
+
+
+class ProducedReport(msgspec.Struct, frozen=True):
+    """The records that are stored in a topic."""
+
+    topic: str
+    records: int
+    partitions: list[ProducedPartition]
