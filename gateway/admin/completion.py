@@ -79,9 +79,9 @@ def _addresses(given: dict[str, Any]) -> tuple[Address, ...]:
 
 
 def _names(kind: str, addresses: tuple[Address, ...], command_config: Path | None) -> list[str]:
-    from gateway.admin.remote import names  # noqa: PLC0415 - slow to import
+    from gateway.admin.remote import cluster  # noqa: PLC0415 - slow to import
     from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
     from gateway.admin.remote.connection import BrokerAddress  # noqa: PLC0415 - slow to import
 
     security = read_client_security(command_config)
-    return names.FIND[kind](BrokerAddress(*addresses[0], security), TIMEOUT_S)
+    return cluster.FIND[kind](BrokerAddress(*addresses[0], security), TIMEOUT_S)

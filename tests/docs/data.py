@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from gateway.admin.remote.properties import parse_properties
+from gateway.admin.remote.client_security import parse_properties
 from gateway.config.errors import ConfigError
 from gateway.config.load import load_config
 from gateway.config.table import setting_named

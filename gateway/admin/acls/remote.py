@@ -13,9 +13,8 @@ from kio.schema.describe_acls.v3.request import DescribeAclsRequest
 from kio.schema.describe_acls.v3.response import DescribeAclsResponse
 from kio.static.primitive import i8
 
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import refusal
-from gateway.admin.remote.requests import ask_broker
 from gateway.admin.request import ControlError
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.entry import AclEntry, AclFilter

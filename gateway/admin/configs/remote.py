@@ -19,10 +19,9 @@ from kio.schema.incremental_alter_configs.v1.response import IncrementalAlterCon
 from kio.static.primitive import i8
 
 from gateway.admin.configs.command import ConfigListing, ConfigRow
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import ALL_BROKERS as DEFAULT
+from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
-from gateway.admin.remote.names import ALL_BROKERS as DEFAULT
-from gateway.admin.remote.requests import ask_broker
 from gateway.admin.request import ControlError
 from gateway.config.table import without_listener
 

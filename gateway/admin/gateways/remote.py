@@ -34,10 +34,8 @@ from gateway.admin.gateways.messages import (
     Moved,
     MoveRequest,
 )
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import TIMEOUT_S, Cluster, ask_broker, metadata
 from gateway.admin.remote.errors import refusal
-from gateway.admin.remote.names import metadata
-from gateway.admin.remote.requests import TIMEOUT_S, ask_broker
 from gateway.admin.request import ControlError
 
 _BROKERS: Final = i8(1)

@@ -48,9 +48,8 @@ from gateway.admin.groups.messages import (
     TopicSelection,
 )
 from gateway.admin.groups.new_offset import PartitionOffsets, offset_change
-from gateway.admin.remote.cluster import Cluster, topic_partition
+from gateway.admin.remote.cluster import Cluster, ask_coordinator, topic_partition
 from gateway.admin.remote.errors import nearest_hint, refusal, refusal_of_text
-from gateway.admin.remote.requests import ask_coordinator
 from gateway.admin.request import ControlError
 
 CLASSIC: Final = "classic"

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from gateway.admin.producers.messages import ListProducersRequest, ProducerPage, ProducerRow
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.partitions import led_partitions
+from gateway.admin.remote.cluster import Cluster, led_partitions
 
 
 def list_producers(cluster: Cluster, request: ListProducersRequest) -> ProducerPage:

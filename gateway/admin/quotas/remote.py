@@ -12,9 +12,8 @@ from kio.schema.describe_client_quotas.v1.response import DescribeClientQuotasRe
 from kio.static.primitive import f64, i8
 
 from gateway.admin.quotas.command import QuotaRow
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import refusal
-from gateway.admin.remote.requests import ask_broker
 from gateway.admin.request import ControlError
 
 _EXACT: Final = i8(0)

@@ -10,8 +10,7 @@ from kafka import KafkaConsumer
 from kafka.admin import OffsetSpec
 
 from gateway.admin.records.consume_command import Start, first_offset
-from gateway.admin.remote.cluster import Cluster, topic_partition
-from gateway.admin.remote.opening import opened
+from gateway.admin.remote.cluster import Cluster, opened, topic_partition
 from gateway.admin.request import ControlError
 
 POLL_MS: Final = 500

@@ -10,9 +10,8 @@ from kafka import KafkaProducer
 from kafka.errors import KafkaError
 
 from gateway.admin.records.texts import ProducedPartition, ProducedRecord, ProducedReport
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import Cluster, give_up, opened
 from gateway.admin.remote.errors import sentence
-from gateway.admin.remote.opening import give_up, opened
 from gateway.admin.request import ControlError
 
 LARGEST_REQUEST_BYTES: Final = 100 << 20

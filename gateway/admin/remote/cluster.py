@@ -1,22 +1,37 @@
-"""The connection of a command to a cluster, through kafka-python's admin client."""
+"""The connection of a command to a cluster, through kafka-python's admin client.
+
+Asks a cluster for the names of its topics, groups and brokers, quickly: nobody waits longer than a timeout
+for one broker.
+
+Every function raises ControlError.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import kafka
+from kafka import KafkaProducer
 from kafka import errors as kafka_errors
 from kafka.admin import KafkaAdminClient
+from kafka.net.compat import KafkaNetClient
+from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
+from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.schema.list_groups.v3.request import ListGroupsRequest
+from kio.schema.list_groups.v3.response import ListGroupsResponse
+from kio.schema.metadata.v9.request import MetadataRequest
+from kio.schema.metadata.v9.response import MetadataResponse
+from kio.schema.types import GroupId
+from kio.static.primitive import i8
 
 from gateway.admin.remote.addresses import shown_address
 from gateway.admin.remote.client_security import OPEN, ClientSecurity
-from gateway.admin.remote.connection import BrokerAddress, check_connection
+from gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
 from gateway.admin.remote.errors import no_topic, sentence
-from gateway.admin.remote.opening import opened
 from gateway.admin.request import ControlError
 
 CLIENT_ID: Final = "seqgate"
@@ -121,3 +136,147 @@ def _first_that_listens(addresses: Sequence[BrokerAddress]) -> BrokerAddress:
 def topic_partition(topic: str, partition: int) -> Any:
     """Return a partition as kafka-python names it."""
     return kafka.TopicPartition(topic, partition)
+
+
+# Finds the partitions of a cluster that a command asks about.
+
+
+def led_partitions(
+    cluster: Cluster,
+    topic: str | None,
+    partition: int | None,
+    holds: Callable[[str, bool], bool] = lambda _, is_internal: not is_internal,
+) -> list[Any]:
+    """Return the partitions that have a leader: of one topic, or of all whose name and internality `holds` accepts."""
+    if topic is None:
+        topics = [row for row in cluster.all_topics() if holds(row["name"], row["is_internal"])]
+    else:
+        topics = cluster.topics([topic])
+    rows = [(found["name"], row) for found in topics for row in found["partitions"]]
+    if partition is not None:
+        rows = [(name, row) for name, row in rows if row["partition_index"] == partition]
+        if not rows:
+            raise ControlError(f"topic {topic} has no partition {partition}")
+    return [
+        topic_partition(name, row["partition_index"])
+        for name, row in rows
+        if row["error_code"] == 0 and row["leader_id"] >= 0
+    ]
+
+
+# Makes and ends clients of kafka-python.
+
+C = TypeVar("C")
+
+
+def opened(kind: Callable[..., C], **settings: Any) -> C:
+    """Return a client of this kind. Raises an error of kafka-python.
+
+    A constructor of kafka-python 3.0 that fails leaves its thread and its connections behind; this closes them.
+    """
+    made: list[KafkaNetClient] = []
+
+    def network(**given: Any) -> KafkaNetClient:
+        made.append(KafkaNetClient(**given))
+        return made[-1]
+
+    try:
+        return kind(kafka_client=network, **settings)
+    except BaseException:
+        for each in made:
+            each.close()
+        raise
+
+
+def give_up(producer: KafkaProducer) -> None:
+    """Close a producer that has records which are not acknowledged, and send them no more.
+
+    `KafkaProducer.close(timeout=0)` of kafka-python 3.0 raises an error then, and leaves the producer open.
+    """
+    sender = producer._sender  # noqa: SLF001 - there is no public way to send nothing more
+    sender.force_close()
+    sender.join()
+    producer.close(timeout=0)
+
+
+ALL_BROKERS: Final = "default"
+"""The name of the configurations of all brokers."""
+_BROKERS_ASKED: Final = 10
+"""Brokers that are asked for their groups; the groups of further ones are left out."""
+
+
+def topics(address: BrokerAddress, timeout_s: float) -> list[str]:
+    """Return the names of all topics."""
+    return [str(topic.name) for topic in metadata(address, timeout_s).topics]
+
+
+def brokers(address: BrokerAddress, timeout_s: float) -> list[str]:
+    """Return the node ids of the brokers, and the name that stands for all of them."""
+    found = metadata(address, timeout_s, with_topics=False).brokers
+    return [ALL_BROKERS, *(str(broker.node_id) for broker in found)]
+
+
+def groups(address: BrokerAddress, timeout_s: float) -> list[str]:
+    """Return the ids of the groups, of all kinds."""
+    found: list[str] = []
+    for broker in metadata(address, timeout_s, with_topics=False).brokers[:_BROKERS_ASKED]:
+        of_broker = ask_broker(
+            address.other(broker.host, int(broker.port)),
+            ListGroupsRequest(),
+            ListGroupsResponse,
+            timeout_s=timeout_s,
+        )
+        found += (str(group.group_id) for group in of_broker.groups)
+    return found
+
+
+def metadata(address: BrokerAddress, timeout_s: float, *, with_topics: bool = True) -> MetadataResponse:
+    """Return the brokers, and all topics with their partitions."""
+    request = MetadataRequest(
+        topics=None if with_topics else (),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    return ask_broker(address, request, MetadataResponse, timeout_s=timeout_s)
+
+
+FIND: Final[Mapping[str, Callable[[BrokerAddress, float], list[str]]]] = {
+    "topic": topics,
+    "group": groups,
+    "broker": brokers,
+}
+
+
+# Sends requests that kafka-python does not know or can't address, with kio's schemas. Raises ControlError.
+
+TIMEOUT_S: Final = 30.0
+_GROUP: Final = i8(0)
+
+R = TypeVar("R")
+
+
+def ask_coordinator(bootstrap: BrokerAddress, group: str, request: Any, response_type: type[R]) -> R:
+    """Return the answer of the broker that coordinates `group`; `bootstrap` is any broker."""
+    found = ask_broker(
+        bootstrap,
+        FindCoordinatorRequest(key_type=_GROUP, coordinator_keys=(GroupId(group),)),
+        FindCoordinatorResponse,
+    ).coordinators[0]
+    if found.error_code.value:
+        raise ControlError(
+            f"group {group} has no coordinator: {found.error_message or found.error_code.name}"
+        )
+    return ask_broker(bootstrap.other(found.host, int(found.port)), request, response_type)
+
+
+def ask_broker(
+    address: BrokerAddress, request: Any, response_type: type[R], *, timeout_s: float = TIMEOUT_S
+) -> R:
+    """Return the answer of the broker at an address."""
+    try:
+        with open_connection(address, timeout_s) as connection:
+            return exchange(connection, request, response_type)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ControlError(f"the broker at {address.shown} did not answer: {reason}") from error

@@ -9,11 +9,10 @@ from kio.schema.api_versions.v3.response import ApiVersionsResponse
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import Cluster, ask_broker
+from gateway.admin.remote.cluster import metadata as cluster_metadata
 from gateway.admin.remote.connection import BrokerAddress
 from gateway.admin.remote.errors import refusal
-from gateway.admin.remote.names import metadata as cluster_metadata
-from gateway.admin.remote.requests import ask_broker
 from gateway.admin.request import ControlError
 from gateway.admin.status.cluster_messages import Broker, ClusterStatus, LogDir, TroubledPartition
 

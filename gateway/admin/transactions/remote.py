@@ -14,8 +14,7 @@ from kafka import KafkaProducer
 from kafka.admin import OffsetSpec, TransactionState
 from kafka.errors import TransactionalIdNotFoundError
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.opening import opened
+from gateway.admin.remote.cluster import Cluster, opened
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.messages import (
     AbortTransactionRequest,

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from kafka.admin import AbortTransactionSpec, TransactionState
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.partitions import led_partitions
+from gateway.admin.remote.cluster import Cluster, led_partitions
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.messages import (
     AbortHangingRequest,

@@ -15,9 +15,8 @@ from kio.schema.describe_user_scram_credentials.v0.request import DescribeUserSc
 from kio.schema.describe_user_scram_credentials.v0.response import DescribeUserScramCredentialsResponse
 from kio.static.primitive import i8, i32
 
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import refusal
-from gateway.admin.remote.requests import ask_broker
 from gateway.admin.request import ControlError
 from gateway.admin.users.changes import hash_of, no_user
 from gateway.admin.users.messages import (

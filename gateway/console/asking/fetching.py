@@ -15,9 +15,8 @@ from kio.schema.fetch.v12.response import FetchResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i8, i32, i32Timedelta, i64
 
-from gateway.admin.remote.cluster import Cluster
+from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import refusal
-from gateway.admin.remote.requests import ask_broker
 from gateway.console.asking.topic_details import TopicPlaces
 from log import CorruptRecord, LogError
 from log.format.end_marker import read_end_marker

@@ -30,8 +30,7 @@ from kio.schema.types import GroupId
 from kio.static.primitive import i8
 
 from gateway.admin.groups.remote import CLASSIC, CONSUMER, SHARE, STREAMS
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.requests import ask_broker
+from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.request import ControlError
 
 TIMEOUT_S: Final = 10.0

@@ -11,8 +11,7 @@ from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.types import TopicName
 
 from gateway.admin.groups.remote import committed_offsets, offsets_of
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.requests import ask_broker
+from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.console.asking.group_coordinators import share_lags
 
 TIMEOUT_S: Final = 10.0

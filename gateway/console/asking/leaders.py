@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.names import metadata
+from gateway.admin.remote.cluster import Cluster, metadata
 
 TIMEOUT_S: Final = 10.0
 

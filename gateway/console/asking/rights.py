@@ -7,8 +7,7 @@ from typing import Final
 from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
 from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.requests import ask_broker
+from gateway.admin.remote.cluster import Cluster, ask_broker
 
 TIMEOUT_S: Final = 5.0
 _DESCRIBE: Final = 1 << 8

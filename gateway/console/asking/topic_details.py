@@ -17,9 +17,8 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from gateway.admin.remote.cluster import Cluster, topic_partition
+from gateway.admin.remote.cluster import Cluster, ask_broker, topic_partition
 from gateway.admin.remote.errors import no_topic, refusal
-from gateway.admin.remote.requests import ask_broker
 from gateway.admin.request import ControlError
 from gateway.console.asking.topic_list import TIMEOUT_S, topic_lines
 

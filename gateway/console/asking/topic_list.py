@@ -9,9 +9,7 @@ from typing import Any, Final
 from kio.schema.describe_log_dirs.v4.request import DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.names import metadata
-from gateway.admin.remote.requests import ask_broker
+from gateway.admin.remote.cluster import Cluster, ask_broker, metadata
 from gateway.admin.request import ControlError
 from gateway.console.asking.cache import Cache
 

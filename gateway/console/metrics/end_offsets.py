@@ -6,8 +6,7 @@ from typing import Final
 
 from kafka.admin import OffsetSpec
 
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.partitions import led_partitions
+from gateway.admin.remote.cluster import Cluster, led_partitions
 
 MOST_PARTITIONS: Final = 5_000
 """Partitions whose end offsets are asked for; the records of further ones are not counted."""

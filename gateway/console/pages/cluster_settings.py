@@ -7,8 +7,7 @@ from typing import Final
 from gateway.admin.configs import remote
 from gateway.admin.configs.command import ConfigRow
 from gateway.admin.configs.remote import Resource
-from gateway.admin.remote.cluster import Cluster
-from gateway.admin.remote.names import ALL_BROKERS
+from gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from gateway.admin.request import ControlError
 from gateway.console.answers import Answer, Confirmation, Redirect, View
 from gateway.console.pages.links import link

@@ -13,7 +13,7 @@ from kafka import KafkaConsumer, KafkaProducer
 from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError
 
-from gateway.admin.remote.opening import opened
+from gateway.admin.remote.cluster import opened
 from gateway.testing import Broker
 
 TIMEOUT_S = 120.0
