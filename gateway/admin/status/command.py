@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Final
 
+import msgspec
 import typer
 
 from gateway.admin.damage.messages import CutRow, DamagedRow
+from gateway.admin.every_worker import summed
 from gateway.admin.options import (
     AsJson,
     CommandConfig,
@@ -17,11 +22,29 @@ from gateway.admin.options import (
     needs_bootstrap,
     reaching,
 )
-from gateway.admin.printing import Column, count, counted, duration, moment, print_json, print_table
-from gateway.admin.status.bucket_rows import bucket_rows, trouble_rows
-from gateway.admin.status.cluster_table import cluster_rows
-from gateway.admin.status.messages import Status, StatusRequest, WorkerRow
-from gateway.admin.status.workers import joined_status
+from gateway.admin.printing import (
+    UNKNOWN,
+    Column,
+    count,
+    counted,
+    duration,
+    moment,
+    print_json,
+    print_table,
+    shown,
+)
+from gateway.admin.status.messages import (
+    Broker,
+    BucketState,
+    ClusterStatus,
+    LogDir,
+    Status,
+    StatusRequest,
+    TroubledPartition,
+    WorkerRow,
+)
+from gateway.cluster.cache.cache_state import CacheState
+from gateway.cluster.uploads.progress import UploadProgress
 
 
 def status(
@@ -166,3 +189,275 @@ def _cut(row: CutRow) -> str:
         f"{row.topic}-{row.partition}: {counted(row.records, 'sound record')} behind a damaged batch, offsets {row.first_offset} to "
         f"{row.last_offset}; the bytes are kept in {row.file}; delete the file when you no longer need them"
     )
+
+
+# The rows of `seqgate status` about the bucket.
+
+MONTH_MS: Final = 30 * 24 * 3_600_000
+FIRST_ESTIMATE_MS: Final = 10 * 60_000
+"""The time after the start from which a month is estimated."""
+
+
+def bucket_rows(bucket: BucketState, uptime_ms: int) -> list[tuple[str, str]]:
+    """Return the rows about a bucket."""
+    kinds = (
+        (bucket.puts, "put"),
+        (bucket.gets, "get"),
+        (bucket.lists, "list"),
+        (bucket.deletes, "delete"),
+        (bucket.failures, "failure"),
+    )
+    return [
+        ("bucket", bucket.address),
+        ("  requests", ", ".join(counted(number, kind) for number, kind in kinds)),
+        ("  bytes", f"{count(bucket.bytes_up)} up, {count(bucket.bytes_down)} down"),
+        (
+            "  price",
+            f"${bucket.us_dollars:,.4f} since the start{_month(bucket, uptime_ms)}, by Amazon's list for S3",
+        ),
+        (
+            "  not durable yet",
+            f"{count(bucket.unwritten_bytes)} bytes of at most {count(bucket.unwritten_max_bytes)}",
+        ),
+        *([] if bucket.uploads is None else _uploads(bucket.uploads)),
+        *([] if bucket.cache is None else _cache(bucket.cache)),
+        *(
+            []
+            if bucket.replica_bytes is None
+            else [("  read here", f"{count(bucket.replica_bytes)} bytes that other gateways lead")]
+        ),
+    ]
+
+
+def _month(bucket: BucketState, uptime_ms: int) -> str:
+    """Return the price of a month that goes on as since the start; nothing while the requests of the start itself count most."""
+    if uptime_ms < FIRST_ESTIMATE_MS:
+        return ""
+    return f", ${bucket.us_dollars * MONTH_MS / uptime_ms:,.2f} a month"
+
+
+def trouble_rows(bucket: BucketState) -> list[tuple[str, str]]:
+    """Return a row for each thing that is wrong."""
+    rows = []
+    if bucket.is_behind:
+        waiting = f"{count(bucket.unwritten_bytes)} bytes are not durable yet"
+        rows.append(
+            ("BUCKET", f"{waiting}: producers are refused until half of the limit is free; check the store")
+        )
+    if bucket.uploads is not None and bucket.uploads.error is not None:
+        rows.append(("UPLOADS", shown(bucket.uploads.error)))
+    return rows
+
+
+def _uploads(uploads: UploadProgress) -> list[tuple[str, str]]:
+    oldest = "" if uploads.oldest_ms is None else f", the oldest for {duration(uploads.oldest_ms)}"
+    if uploads.round_ended_ms_ago is None:
+        last = "none has ended yet"
+    else:
+        ending = "failed" if uploads.error is not None else "succeeded"
+        last = f"{ending} {duration(uploads.round_ended_ms_ago)} ago, took {duration(uploads.round_took_ms)}"
+    if uploads.running_ms is not None:
+        last += f"; one has run for {duration(uploads.running_ms)}"
+    return [
+        (
+            "  write-ahead log",
+            f"{counted(uploads.wal_objects, 'object')}; {count(uploads.wal_bytes)} bytes are only there{oldest}",
+        ),
+        ("  last upload", last),
+    ]
+
+
+def _cache(cache: CacheState) -> list[tuple[str, str]]:
+    fetched = f"{counted(cache.blocks_fetched, 'block')} fetched"
+    limit = "no limit but the disk" if cache.max_bytes is None else f"limit {count(cache.max_bytes)}"
+    return [
+        (
+            "  cache",
+            f"{count(cache.local_bytes)} bytes, {limit}; {count(cache.bytes_evicted)} bytes evicted, {fetched}",
+        ),
+    ]
+
+
+# The table of `seqgate status --bootstrap`: what is in order first, then a line for each thing that is wrong.
+
+_SHOWN_APIS: Final = ((0, "Produce"), (1, "Fetch"), (3, "Metadata"))
+_SHOWN_PARTITIONS: Final = 20
+
+
+def cluster_rows(answer: ClusterStatus) -> list[tuple[str, str]]:
+    """Return the rows of the table."""
+    rows = [
+        ("cluster", answer.cluster_id),
+        ("controller", "-" if answer.controller is None else str(answer.controller)),
+        (
+            "topics, partitions",
+            f"{count(answer.topics)} ({count(answer.internal_topics)} internal), {count(answer.partitions)}",
+        ),
+        ("features", ", ".join(f"{name} {level}" for name, level in answer.features.items()) or "-"),
+    ]
+    for broker in answer.brokers:
+        rows += _broker_rows(broker)
+    if answer.controller is None:
+        rows.append(("CONTROLLER", "the cluster has none: topics can be neither created nor altered"))
+    rows += _partition_rows("OFFLINE", answer.offline)
+    rows += _partition_rows("UNDER-REPLICATED", answer.under_replicated)
+    return rows
+
+
+def _broker_rows(broker: Broker) -> list[tuple[str, str]]:
+    rack = "" if broker.rack is None else f", rack {shown(broker.rack)}"
+    rows = [(f"broker {broker.node_id}", broker.address + rack)]
+    if broker.error is not None:
+        return [*rows, ("BROKER", f"{broker.node_id}: {broker.error}")]
+    versions = [
+        f"{name} {first}–{last}"
+        for key, name in _SHOWN_APIS
+        for first, last in [broker.apis.get(key, (0, -1))]
+        if last >= 0
+    ]
+    rows.append(("  api versions", f"{len(broker.apis)} APIs: {', '.join(versions)}"))
+    rows += [("  log directory", _directory(directory)) for directory in broker.log_dirs]
+    rows += [
+        ("LOG DIRECTORY", f"{shown(directory.path)} of broker {broker.node_id}: {directory.error}")
+        for directory in broker.log_dirs
+        if directory.error is not None
+    ]
+    return rows
+
+
+def _directory(directory: LogDir) -> str:
+    total = UNKNOWN if directory.total_bytes is None else count(directory.total_bytes)
+    free = UNKNOWN if directory.free_bytes is None else count(directory.free_bytes)
+    return (
+        f"{shown(directory.path)}: {count(directory.used_bytes)} bytes of partitions, {free} of {total} free"
+    )
+
+
+def _partition_rows(heading: str, troubled: list[TroubledPartition]) -> list[tuple[str, str]]:
+    rows = [(heading, _trouble(row)) for row in troubled[:_SHOWN_PARTITIONS]]
+    if len(troubled) > _SHOWN_PARTITIONS:
+        rows.append((heading, f"and {count(len(troubled) - _SHOWN_PARTITIONS)} more; --json lists all"))
+    return rows
+
+
+def _trouble(row: TroubledPartition) -> str:
+    leader = "-" if row.leader is None else row.leader
+    replicas = f"replicas {_nodes(row.replicas)}, in sync {_nodes(row.in_sync)}"
+    return f"{row.topic}-{row.partition}: leader {leader}, {replicas}"
+
+
+def _nodes(node_ids: list[int]) -> str:
+    return ", ".join(map(str, node_ids)) or "-"
+
+
+# The bucket of several workers, each of which has a cache and a write-ahead log, as that of one gateway.
+
+_SUMMED: Final = (
+    "puts",
+    "gets",
+    "lists",
+    "deletes",
+    "bytes_up",
+    "bytes_down",
+    "failures",
+    "us_dollars",
+    "unwritten_bytes",
+    "unwritten_max_bytes",
+)
+
+
+def joined_bucket(states: Sequence[BucketState | None]) -> BucketState | None:
+    """Return one state: counts and limits are summed, and of the uploads the worst is told. None where no worker has a bucket."""
+    known = [state for state in states if state is not None]
+    if not known:
+        return None
+    replica_bytes = [state.replica_bytes for state in known if state.replica_bytes is not None]
+    caches = [state.cache for state in known if state.cache is not None]
+    return msgspec.structs.replace(
+        known[0],
+        **{name: summed([getattr(state, name) for state in known]) for name in _SUMMED},
+        is_behind=any(state.is_behind for state in known),
+        cache=summed(caches) if caches else None,
+        replica_bytes=sum(replica_bytes) if replica_bytes else None,
+        uploads=_joined_uploads([state.uploads for state in known if state.uploads is not None]),
+    )
+
+
+def _joined_uploads(uploads: Sequence[UploadProgress]) -> UploadProgress | None:
+    if not uploads:
+        return None
+    ended = [each.round_ended_ms_ago for each in uploads]
+    return UploadProgress(
+        wal_objects=sum(each.wal_objects for each in uploads),
+        wal_bytes=sum(each.wal_bytes for each in uploads),
+        oldest_ms=_most(each.oldest_ms for each in uploads),
+        round_ended_ms_ago=None if None in ended else _most(ended),
+        round_took_ms=max(each.round_took_ms for each in uploads),
+        error=next((each.error for each in uploads if each.error is not None), None),
+        running_ms=_most(each.running_ms for each in uploads),
+    )
+
+
+def _most(values: Iterable[int | None]) -> int | None:
+    return max((value for value in values if value is not None), default=None)
+
+
+# The status of several workers as that of one gateway.
+
+_WORKERS_SUMMED: Final = (
+    "disk_refusals",
+    "connections",
+    "refused_connections",
+    "requests",
+    "failed_logins",
+    "flush_rounds",
+    "flush_failures",
+    "producer_ids_left",
+    "counters",
+    "names",
+)
+
+
+def joined_status(answers: Sequence[Status], missing: Sequence[str] = ()) -> Status:
+    """Return one status: what the workers count is summed, and each worker has a row. That of a single process stays as it is.
+
+    `missing` has a sentence about each worker that gave no answer.
+    """
+    first = answers[0]
+    if len(answers) == 1 and not missing:
+        return first
+    certificates = {row.listener: row for answer in answers for row in answer.certificates}
+    return msgspec.structs.replace(
+        first,
+        **{name: summed([getattr(answer, name) for answer in answers]) for name in _WORKERS_SUMMED},
+        listeners=_addresses([answer.listeners for answer in answers]),
+        bound=_addresses([answer.bound for answer in answers]),
+        data_dir=os.path.commonpath([answer.data_dir for answer in answers]),
+        uptime_ms=max(answer.uptime_ms for answer in answers),
+        is_disk_short=any(answer.is_disk_short for answer in answers),
+        offline_partitions=[row for answer in answers for row in answer.offline_partitions],
+        damaged=[row for answer in answers for row in answer.damaged],
+        cut=[row for answer in answers for row in answer.cut],
+        certificates=list(certificates.values()),
+        bucket=joined_bucket([answer.bucket for answer in answers]),
+        producer_id_store_error=next(
+            (answer.producer_id_store_error for answer in answers if answer.producer_id_store_error), None
+        ),
+        workers=[
+            WorkerRow(
+                answer.node_id,
+                answer.pid,
+                list(answer.bound.values()),
+                answer.uptime_ms,
+                answer.led_partitions,
+                answer.connections,
+                answer.requests,
+            )
+            for answer in answers
+        ],
+        missing_workers=list(missing),
+    )
+
+
+def _addresses(of_workers: Sequence[dict[str, str]]) -> dict[str, str]:
+    return {name: ", ".join(addresses[name] for addresses in of_workers) for name in of_workers[0]}

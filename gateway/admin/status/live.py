@@ -10,8 +10,8 @@ from gateway.admin.damage.rows import cut_row, damaged_row
 from gateway.admin.names.live import name_counters
 from gateway.admin.operation import LiveGateway
 from gateway.admin.producers.live import producer_counters
-from gateway.admin.status.bucket import bucket_state
-from gateway.admin.status.messages import Certificate, OfflinePartition, Status, StatusRequest
+from gateway.admin.status.messages import BucketState, Certificate, OfflinePartition, Status, StatusRequest
+from gateway.admin.traffic import Traffic
 from gateway.metadata.topic_names import INTERNAL_TOPICS
 from gateway.runtime.partitions.registry import Partitions
 from gateway.runtime.services import NodeServices, Services
@@ -98,3 +98,32 @@ def _offline(partitions: Partitions) -> list[OfflinePartition]:
         for index in topic.failed
     ]
     return offline
+
+
+# The state of a running gateway's bucket.
+
+
+def bucket_state(services: Services, traffic: Traffic) -> BucketState | None:
+    """Return the state of the bucket; None for a gateway without one."""
+    calls, unwritten = traffic.calls, services.partitions.flusher.unwritten
+    if calls is None or unwritten is None:
+        return None
+    config, uploads = services.node.config, services.upkeep.uploads
+    reads = services.partitions.bucket_reads
+    return BucketState(
+        address=config.str("seqgate.cluster"),
+        puts=calls.puts,
+        gets=calls.gets,
+        lists=calls.lists,
+        deletes=calls.deletes,
+        bytes_up=calls.bytes_up,
+        bytes_down=calls.bytes_down,
+        failures=calls.failures,
+        us_dollars=calls.us_dollars,
+        unwritten_bytes=unwritten.size_bytes,
+        unwritten_max_bytes=config.int("seqgate.cluster.unwritten.max.bytes"),
+        is_behind=unwritten.is_too_much,
+        cache=traffic.cache,
+        uploads=None if uploads is None else uploads.progress(),
+        replica_bytes=None if reads is None else reads.bytes_read,
+    )

@@ -14,7 +14,7 @@ from gateway.admin.remote.cluster import metadata as cluster_metadata
 from gateway.admin.remote.connection import BrokerAddress
 from gateway.admin.remote.errors import refusal
 from gateway.admin.request import ControlError
-from gateway.admin.status.cluster_messages import Broker, ClusterStatus, LogDir, TroubledPartition
+from gateway.admin.status.messages import Broker, ClusterStatus, LogDir, TroubledPartition
 
 _BROKER_TIMEOUT_S: Final = 5.0
 _SOFTWARE: Final = "seqgate"

@@ -11,8 +11,7 @@ from gateway.admin.gateways import remote
 from gateway.admin.gateways.messages import Gateways, GatewaysRequest
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.admin.status.cluster_messages import ClusterStatus
-from gateway.admin.status.messages import Status, StatusRequest
+from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from gateway.admin.status.remote import cluster_status
 from gateway.console.answers import Answer, View
 from gateway.console.asking.cache import Cache

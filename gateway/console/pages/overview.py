@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from gateway.admin.request import ControlError
-from gateway.admin.status.cluster_messages import ClusterStatus
-from gateway.admin.status.messages import Status, StatusRequest
+from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from gateway.admin.status.remote import cluster_status
 from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.cache import Cache

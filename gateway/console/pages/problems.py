@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
-from gateway.admin.status.cluster_messages import ClusterStatus, TroubledPartition
-from gateway.admin.status.messages import Status
+from gateway.admin.status.messages import ClusterStatus, Status, TroubledPartition
 
 MOST_NAMED: Final = 5
 """Partitions that a problem names; it counts the others."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from gateway.admin.status.bucket import bucket_state
+from gateway.admin.status.live import bucket_state
 from gateway.metrics.metric import Samples, Subject, counter, gauge, histogram
 from gateway.metrics.sources import Sources
 

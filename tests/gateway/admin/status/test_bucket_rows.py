@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.admin.status.bucket_rows import FIRST_ESTIMATE_MS, bucket_rows
+from gateway.admin.status.command import FIRST_ESTIMATE_MS, bucket_rows
 from gateway.admin.status.messages import BucketState
 
 DAY_MS = 24 * 3_600_000

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gateway.admin.status.command import _is_wrong, _rows
+from gateway.admin.status.command import _is_wrong, _rows, joined_status
 from gateway.admin.status.messages import StatusRequest
-from gateway.admin.status.workers import joined_status
 from gateway.config import Config
 from tests.gateway.admin.answers import TRAFFIC, UPTIME_MS, answer
 from tests.gateway.handlers.requests import create

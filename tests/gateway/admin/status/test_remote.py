@@ -13,7 +13,7 @@ from gateway.admin.remote.cluster import Cluster
 from gateway.admin.remote.connection import BrokerAddress
 from gateway.admin.request import ControlError
 from gateway.admin.status import remote
-from gateway.admin.status.cluster_messages import ClusterStatus
+from gateway.admin.status.messages import ClusterStatus
 
 SILENT = 9
 """The port of a broker that does not answer."""

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from gateway.admin.status.command import joined_bucket
 from gateway.admin.status.messages import BucketState
-from gateway.admin.status.worker_buckets import joined_bucket
 from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.uploads.progress import UploadProgress
 
