@@ -93,9 +93,9 @@ def _sweep(client: Client, request: SweepRequest) -> SweepPage:
     try:
         task = client.ask(request)
     except NotRunning:
-        from gateway.admin.sweep import stopped  # noqa: PLC0415 - slow to import
+        from gateway.admin.sweep import live  # noqa: PLC0415 - slow to import
 
-        return stopped.sweep(client.data_dir, request, time.time_ns() // 1_000_000, _print_progress)
+        return live.sweep(client.data_dir, request, time.time_ns() // 1_000_000, _print_progress)
     while True:
         pages = client.ask_all(SweepResultRequest(task.number))
         page = msgspec.structs.replace(pages[0], leaks=[leak for each in pages for leak in each.leaks])

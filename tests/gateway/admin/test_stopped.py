@@ -21,8 +21,8 @@ from gateway.admin.pids.messages import (
 from gateway.admin.pids.stopped import BY_HAND, GIVEN_UP
 from gateway.admin.request import ControlError, Request
 from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.sweep.live import sweep
 from gateway.admin.sweep.messages import SweepRequest
-from gateway.admin.sweep.stopped import sweep
 from gateway.admin.transactions.messages import DescribeTransactionRequest, ListTransactionsRequest
 from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from gateway.config import load_config
