@@ -46,7 +46,7 @@ from gateway.admin.printing import (
     shown,
 )
 from gateway.admin.times import timestamp_ms
-from gateway.admin.transactions.tables import print_pending_of_group
+from gateway.admin.transactions.command import print_pending_of_group
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

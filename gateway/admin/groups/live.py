@@ -27,8 +27,8 @@ from gateway.admin.groups.messages import (
 )
 from gateway.admin.operation import LiveGateway, page
 from gateway.admin.request import ControlError, Elsewhere
+from gateway.admin.transactions.live import pending_in_group
 from gateway.admin.transactions.messages import PendingOffset
-from gateway.admin.transactions.pending_offsets import pending_in_group
 from gateway.coordinator.group.any_group import STATES, Group, all_groups, find_group
 from gateway.coordinator.group.assignment import assigned_partitions
 from gateway.coordinator.group.classic_group import ClassicGroup, Member

@@ -20,8 +20,8 @@ from gateway.admin.producers import remote as producers
 from gateway.admin.producers.messages import ListProducersRequest
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import RUNNING, Request
+from gateway.admin.transactions import remote as remote_hanging
 from gateway.admin.transactions import remote as transactions
-from gateway.admin.transactions import remote_hanging
 from gateway.admin.transactions.messages import (
     AbortHangingRequest,
     AbortTransactionRequest,

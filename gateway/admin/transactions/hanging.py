@@ -19,17 +19,23 @@ from gateway.admin.coordinators import offline_partitions
 from gateway.admin.named_topics import check_led_here, find_topic, partitions_after
 from gateway.admin.operation import LiveGateway
 from gateway.admin.request import ControlError
-from gateway.admin.transactions.elsewhere import check_all_here
-from gateway.admin.transactions.live import taking_part
+from gateway.admin.transactions.live import (
+    Known,
+    check_all_here,
+    known_producers,
+    pending_of_transaction,
+    taking_part,
+)
 from gateway.admin.transactions.messages import (
+    NOT_PART,
+    OVERDUE,
+    UNKNOWN_PRODUCER,
     AbortHangingRequest,
     FindHangingRequest,
     HangingPage,
     HangingTransaction,
     TransactionAbort,
 )
-from gateway.admin.transactions.pending_offsets import Known, known_producers, pending_of_transaction
-from gateway.admin.transactions.reasons import NOT_PART, OVERDUE, UNKNOWN_PRODUCER
 from gateway.coordinator.transaction import rules
 from gateway.coordinator.transaction.rules import Producer
 from gateway.metadata.topic_names import INTERNAL_TOPICS, OFFSETS_TOPIC, TRANSACTION_STATE_TOPIC

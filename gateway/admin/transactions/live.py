@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 from gateway.admin.coordinators import as_control_error, offline_partitions
 from gateway.admin.operation import LiveGateway, page
-from gateway.admin.request import ControlError
-from gateway.admin.transactions.elsewhere import check_is_here, partitions_elsewhere
+from gateway.admin.request import ControlError, Elsewhere
 from gateway.admin.transactions.messages import (
     AbortTransactionRequest,
     DescribeTransactionRequest,
     FencedBy,
     ListTransactionsRequest,
+    PendingOffset,
     TransactionAbort,
     TransactionDescription,
     TransactionPage,
     TransactionPartition,
 )
-from gateway.admin.transactions.pending_offsets import pending_of_transaction
-from gateway.admin.transactions.views import MAX_TOLD, age_ms, describe, rows_of_ids
+from gateway.admin.transactions.views import MAX_TOLD, age_ms, describe, in_order, pending_offset, rows_of_ids
+from gateway.coordinator.group.pending_offsets import HeldOffset
+from gateway.coordinator.group.shard import GroupShard
 from gateway.coordinator.places import TopicPartition
 from gateway.coordinator.transaction.records import Transaction
 from gateway.coordinator.transaction.rules import Producer, TransactionRefused
@@ -25,7 +29,7 @@ from gateway.coordinator.transaction.states import DECIDED, ONGOING
 from gateway.metadata.topic_names import TRANSACTION_STATE_TOPIC
 from gateway.runtime.coordinators.transaction_coordinator import TransactionCoordinator
 from gateway.runtime.partitions.registry import Partitions
-from gateway.runtime.services import Services
+from gateway.runtime.services import CoordinatorServices, Services
 
 
 def list_transactions(gateway: LiveGateway, request: ListTransactionsRequest) -> TransactionPage:
@@ -138,3 +142,95 @@ def _find(services: Services, transactional_id: str) -> Transaction:
     if found is None:
         raise ControlError(f"there is no transactional id {transactional_id}")
     return found
+
+
+# Says that other gateways coordinate transactions, too, and how to ask them. The control socket reaches one
+# gateway only.
+
+
+def partitions_elsewhere(services: Services) -> list[int]:
+    """Return the partitions of `__transaction_state` that other gateways lead, or that none leads now."""
+    topic = services.topics.metadata_log.image.topics_by_name.get(TRANSACTION_STATE_TOPIC)
+    brokers = services.node.brokers
+    return [
+        index
+        for index, partition in sorted(topic.partitions.items() if topic is not None else ())
+        if not brokers.leads(partition)
+    ]
+
+
+def check_all_here(services: Services) -> None:
+    """Refuse a question about the transactions of all gateways. Raises ControlError."""
+    if partitions_elsewhere(services):
+        raise Elsewhere(f"other gateways coordinate transactions, too; {_advice(services)}")
+
+
+def check_is_here(services: Services, transactional_id: str) -> None:
+    """Refuse a question about a transactional id that another gateway coordinates. Raises ControlError."""
+    node_id = services.coordinators.elsewhere.coordinator_of(transactional_id)
+    if node_id is None:
+        return
+    if node_id < 0:
+        raise ControlError(
+            f"no live gateway coordinates transactional id {transactional_id} now; try again later"
+        )
+    raise Elsewhere(f"gateway {node_id} coordinates transactional id {transactional_id}; {_advice(services)}")
+
+
+def _advice(services: Services) -> str:
+    """Return how to ask the cluster."""
+    address = next((place.shown for place in services.node.brokers.advertised.values()), "HOST:PORT")
+    return f"ask the cluster with --bootstrap {address}"
+
+
+# The offsets that open transactions of a running gateway hold, with their transactional ids.
+
+
+class Known(NamedTuple):
+    """A transactional id and its transaction, as the coordinator knows them."""
+
+    transactional_id: str
+    transaction: Transaction
+
+
+def known_producers(coordinators: CoordinatorServices) -> Callable[[int], Known | None]:
+    """Return a function that finds the transaction of a producer id, None where no loaded coordinator shard knows the id."""
+    shards = coordinators.transactions.shards
+    shards.load_stored()
+    loaded = [entry.shard for entry in shards if entry.is_current]
+
+    def find(producer_id: int) -> Known | None:
+        for shard in loaded:
+            name = shard.by_producer_id.get(producer_id)
+            if name is not None:
+                return Known(name, shard.transactions[name])
+        return None
+
+    return find
+
+
+def pending_in_group(
+    coordinators: CoordinatorServices, shard: GroupShard, group_id: str
+) -> dict[TopicPartition, list[PendingOffset]]:
+    """Return the offsets of a group that open transactions hold, by partition, in the order they came."""
+    found = shard.offsets.pending.of_group(group_id)
+    if not found:
+        return {}
+    find = known_producers(coordinators)
+
+    def row(held: HeldOffset) -> PendingOffset:
+        known = find(held.producer_id)
+        return pending_offset(held, None if known is None else known.transactional_id)
+
+    return {place: [row(held) for held in holders] for place, holders in found.items()}
+
+
+def pending_of_transaction(
+    coordinators: CoordinatorServices, transactional_id: str | None, producer_id: int
+) -> list[PendingOffset]:
+    """Return the offsets that the transaction of a producer holds, in every group."""
+    return in_order(
+        pending_offset(held, transactional_id)
+        for shard in coordinators.groups.loaded_shards()
+        for held in shard.offsets.pending.of_producer(producer_id)
+    )

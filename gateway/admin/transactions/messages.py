@@ -5,7 +5,7 @@ Times are milliseconds since the Unix epoch. A value that nobody knows is None.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import ClassVar, Final
 
 import msgspec
 
@@ -135,7 +135,7 @@ class DescribeTransactionRequest(PagedRequest[TransactionDescription], tag="tran
 class HangingTransaction(msgspec.Struct, frozen=True):
     """A transaction that a partition has open from `first_offset` on, and why it counts as hanging.
 
-    `reason` is one of the words in `gateway.admin.transactions.reasons`. `age_ms` is the time since the producer last wrote to the
+    `reason` is one of the words in `gateway.admin.transactions.messages`. `age_ms` is the time since the producer last wrote to the
     partition, by the gateway's clock; `last_timestamp` is the timestamp of its newest record.
     """
 
@@ -227,3 +227,11 @@ class AbortHangingRequest(Request[TransactionAbort], tag="transactions.abort-han
     partition: int
     first_offset: int
     execute: bool = False
+
+
+# The reasons for which an open transaction counts as hanging.
+
+UNKNOWN_PRODUCER: Final = "unknown producer"
+NOT_PART: Final = "not part"
+OVERDUE: Final = "overdue"
+REASONS: Final = (UNKNOWN_PRODUCER, NOT_PART, OVERDUE)

@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.messages import FindHangingRequest
-from gateway.admin.transactions.remote_hanging import find_hanging
+from gateway.admin.transactions.remote import find_hanging
 from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.transaction_list import STATES, Wanted, described, listed
 from gateway.console.metrics import rates

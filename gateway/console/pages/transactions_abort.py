@@ -12,8 +12,8 @@ from gateway.admin.transactions.messages import (
     AbortTransactionRequest,
     TransactionAbort,
 )
+from gateway.admin.transactions.remote import abort_hanging as abort_in_partition
 from gateway.admin.transactions.remote import abort_transaction
-from gateway.admin.transactions.remote_hanging import abort_hanging as abort_in_partition
 from gateway.console.answers import Answer, Confirmation, Redirect
 from gateway.console.asking.transaction_list import listings
 from gateway.console.visit import Visit
