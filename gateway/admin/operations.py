@@ -54,8 +54,8 @@ from gateway.admin.transactions.messages import (
     FindHangingRequest,
     ListTransactionsRequest,
 )
-from gateway.admin.users import live as users
-from gateway.admin.users import stopped as stopped_users
+from gateway.admin.users import changes as stopped_users
+from gateway.admin.users import changes as users
 from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest
 from gateway.admin.verdicts import live as verdicts
 from gateway.admin.verdicts.messages import ListVerdictsRequest
@@ -102,9 +102,9 @@ OPERATIONS: Final[tuple[Operation[Any], ...]] = (
     Operation(SweepResultRequest, sweep.result),
     Operation(ListTasksRequest, sweep.tasks),
     Operation(LogLinesRequest, logs.log_lines),
-    Operation(ListUsersRequest, users.list_users, stopped_users.list_users),
-    Operation(AddUserRequest, users.add_user, stopped_users.add_user, changes=_always),
-    Operation(RemoveUserRequest, users.remove_user, stopped_users.remove_user, changes=_always),
+    Operation(ListUsersRequest, users.list_users_live, stopped_users.list_users_stopped),
+    Operation(AddUserRequest, users.add_user_live, stopped_users.add_user_stopped, changes=_always),
+    Operation(RemoveUserRequest, users.remove_user_live, stopped_users.remove_user_stopped, changes=_always),
 )
 _BY_REQUEST: Final = {operation.request: operation for operation in OPERATIONS}
 

@@ -1,16 +1,40 @@
-"""The decisions of `seqgate users` on the metadata, and its rows. Each function raises ControlError."""
+"""The decisions of `seqgate users` on the metadata, and its rows. Each function raises ControlError.
+
+The SCRAM users in a data directory that no gateway has open.
+
+Listing needs no lock and changes nothing. A change takes the directory's lock, and is durable before it is
+answered. Where there is no data directory yet, the first user creates it, so that a gateway can start with
+nobody but this user.
+"""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
+from gateway.admin.operation import LiveGateway, page
 from gateway.admin.request import ControlError
-from gateway.admin.users.messages import ChangedUser, CredentialRow, NewCredential, UserRow
+from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.stored import create_metadata, metadata_directory, open_metadata, read_image
+from gateway.admin.users.messages import (
+    AddUserRequest,
+    ChangedUser,
+    CredentialRow,
+    ListUsersRequest,
+    NewCredential,
+    RemoveUserRequest,
+    UserPage,
+    UserRow,
+)
 from gateway.metadata.decision import Decision
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import MetadataRecord
 from gateway.metadata.users import Deletion, Upsertion, alter_users
+from gateway.runtime.topics.metadata_log import Decide
 from gateway.security.sasl.scram_credential import ScramCredential, ScramHash
+from log import LogError
 
 
 def set_credentials(
@@ -88,3 +112,66 @@ def row_of(user: str, credentials: Mapping[ScramHash, ScramCredential]) -> UserR
             for hashing, credential in sorted(credentials.items())
         ],
     )
+
+
+# The SCRAM users of a running gateway.
+
+
+def list_users_live(gateway: LiveGateway, request: ListUsersRequest) -> UserPage:
+    """Return one page of the users, by name."""
+    users = gateway.services.topics.metadata_log.image.users.by_name
+    names, complete = page(users, request.after, request.limit, key=lambda name: name)
+    return UserPage([row_of(name, users[name]) for name in names], complete)
+
+
+async def add_user_live(gateway: LiveGateway, request: AddUserRequest) -> ChangedUser:
+    """Set credentials of a user. Raises ControlError."""
+    most = gateway.services.node.config.int("seqgate.scram.users.max")
+    return await _commit(
+        gateway, lambda image: set_credentials(image, request.user, request.credentials, most=most)
+    )
+
+
+async def remove_user_live(gateway: LiveGateway, request: RemoveUserRequest) -> ChangedUser:
+    """Remove credentials of a user. Raises ControlError."""
+    return await _commit(gateway, lambda image: remove_credentials(image, request.user, request.mechanisms))
+
+
+async def _commit(gateway: LiveGateway, decide: Decide[ChangedUser]) -> ChangedUser:
+    try:
+        return await gateway.services.topics.metadata_log.commit(decide)
+    except LogError as error:
+        raise ControlError(f"the change could not be stored: {error}") from error
+
+
+def list_users_stopped(gateway: StoppedGateway, request: ListUsersRequest) -> UserPage:
+    """Return all users, by name. Raises ControlError."""
+    users = read_image(metadata_directory(gateway.data_dir)).users.by_name
+    after = request.after
+    return UserPage(
+        [row_of(name, users[name]) for name in sorted(users) if after is None or name > after], True
+    )
+
+
+def add_user_stopped(gateway: StoppedGateway, request: AddUserRequest) -> ChangedUser:
+    """Set credentials of a user. Raises ControlError."""
+    most = gateway.config.int("seqgate.scram.users.max")
+    created = create_metadata(gateway.data_dir, gateway.config.int("node.id"))
+    changed = asyncio.run(
+        _commit_stopped(
+            gateway, lambda image: set_credentials(image, request.user, request.credentials, most=most)
+        )
+    )
+    return msgspec.structs.replace(changed, created_data_dir=created)
+
+
+def remove_user_stopped(gateway: StoppedGateway, request: RemoveUserRequest) -> ChangedUser:
+    """Remove credentials of a user. Raises ControlError."""
+    return asyncio.run(
+        _commit_stopped(gateway, lambda image: remove_credentials(image, request.user, request.mechanisms))
+    )
+
+
+async def _commit_stopped(gateway: StoppedGateway, decide: Decide[ChangedUser]) -> ChangedUser:
+    async with open_metadata(gateway.data_dir) as metadata_log:
+        return await metadata_log.commit(decide)

@@ -6,8 +6,8 @@ from typing import Final
 
 from gateway.admin.printing import shown
 from gateway.admin.request import ControlError
+from gateway.admin.users.command import credential_for
 from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
-from gateway.admin.users.passwords import credential_for
 from gateway.admin.users.remote import add_user, list_users, remove_user
 from gateway.console.answers import Answer, Confirmation, Redirect, View
 from gateway.console.page import Change, Look, Page, Section

@@ -8,8 +8,8 @@ from gateway.admin.damage.stopped import repair
 from gateway.admin.request import ControlError
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored import create_metadata, locked, partition_directories
+from gateway.admin.users.changes import remove_user_stopped
 from gateway.admin.users.messages import RemoveUserRequest
-from gateway.admin.users.stopped import remove_user
 from gateway.config import Config
 from log import Storage
 from log.rebuilding import BUCKET_SESSION
@@ -41,7 +41,7 @@ def test_no_command_changes_a_cache_of_a_bucket(tmp_path: Path) -> None:
     (data_dir / BUCKET_SESSION).write_bytes(b"{}")
     content = {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()}
     with pytest.raises(ControlError, match="cache of a bucket"):
-        remove_user(StoppedGateway(data_dir, config, 0), RemoveUserRequest("ann"))
+        remove_user_stopped(StoppedGateway(data_dir, config, 0), RemoveUserRequest("ann"))
     with pytest.raises(ControlError, match="cache of a bucket"):
         repair(data_dir, config, apply=True, now_ms=0)
     assert {path: path.read_bytes() for path in data_dir.rglob("*") if path.is_file()} == content

@@ -13,6 +13,7 @@ import typer
 from gateway.admin.operations import answer_stopped
 from gateway.admin.request import ControlError, Request
 from gateway.admin.stopped_gateway import StoppedGateway
+from gateway.admin.users.command import credential_for, read_password
 from gateway.admin.users.messages import (
     AddUserRequest,
     ChangedUser,
@@ -21,7 +22,6 @@ from gateway.admin.users.messages import (
     RemoveUserRequest,
     UserRow,
 )
-from gateway.admin.users.passwords import credential_for, read_password
 from gateway.config import load_config
 from gateway.security.sasl.scram_credential import ScramHash
 from log import Storage
