@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.backup.errors import BackupError
-from gateway.backup.manifest import NAME, CopiedFile, Manifest, encode
+from gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode
 from gateway.backup.repository import DATA, Repository
 from log import LocalDurability
 from log.copying import FileEntry, Flush, copy_file, remove_tree

@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from gateway.backup.errors import BackupError
-
 if TYPE_CHECKING:
     from log import Storage
+
 
 NAME: Final = "manifest.json"
 VERSION: Final = 1
@@ -100,3 +99,10 @@ def _is_inside(path: str) -> bool:
     """Return whether a path is that of a file in the data directory or in one of its directories."""
     parts = path.split("/")
     return len(parts) <= 2 and not {"", ".", ".."} & set(parts) and "\0" not in path
+
+
+# The errors of backups.
+
+
+class BackupError(Exception):
+    """A backup can't be made, read or restored; the text is a sentence for a person."""

@@ -6,22 +6,33 @@
     20260131T140000Z.partial/     a backup that is being made, or that was never finished
     .lock                         locked by the command that makes or removes backups
 
-A backup gets its final name only when all its files are durable. Backups share the copies of unchanged files by hard links: each is
-whole, and any of them may be deleted.
+A backup gets its final name only when all its files are durable. Backups share the copies of unchanged files
+by hard links: each is whole, and any of them may be deleted.
+
+Copies a backup into an empty data directory.
+
+`meta.properties` comes last, after everything else is durable, and after `prepare` has made the directory
+ready. Without that file no gateway starts on the directory, so an interrupted restore can't be taken for a
+whole one.
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from typing import TYPE_CHECKING, Final
+from contextlib import suppress
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-from gateway.backup.errors import BackupError
-from gateway.backup.manifest import Manifest, read
+from gateway.backup.manifest import BackupError, Manifest, read
 from log import DirectoryLocked, LocalDurability, Storage
-from log.copying import remove_tree
+from log.copying import Flush, copy_file, digest, empty, remove_tree
+from log.staging import META
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    from gateway.backup.manifest import CopiedFile
+    from gateway.backup.pace import Pace
+
 
 DATA: Final = "data"
 PARTIAL: Final = ".partial"
@@ -122,3 +133,121 @@ def _is_moment(name: str) -> bool:
     except ValueError:
         return False
     return True
+
+
+# Compares a backup with its manifest.
+
+
+class Damage(NamedTuple):
+    """A file of a backup that is not as the manifest says; the path is below the data of the backup."""
+
+    path: str
+    reason: str
+
+
+def open_backup(storage: Storage, backup: str) -> Manifest:
+    """Return the manifest of a complete backup. Raises BackupError, OSError."""
+    if backup.endswith(PARTIAL):
+        raise BackupError(f"{backup} was never finished: use another backup")
+    return read(storage, backup)
+
+
+def damage_of(storage: Storage, backup: str, manifest: Manifest, pace: Pace) -> Iterator[Damage]:
+    """Yield the files that are missing or have other bytes than the manifest says. Reads every byte. Raises OSError."""
+    for file in manifest.files:
+        path = f"{backup}/{DATA}/{file.path}"
+        try:
+            size_bytes = storage.size_bytes(path)
+        except FileNotFoundError:
+            yield Damage(file.path, "the file is missing")
+            continue
+        if size_bytes != file.size_bytes:
+            yield Damage(file.path, f"the file has {size_bytes:,} bytes instead of {file.size_bytes:,}")
+            continue
+        try:
+            found = digest(storage, path, file.size_bytes, pace.spend)
+        except OSError as error:
+            yield Damage(file.path, f"the file can't be read: {error}")
+            continue
+        if found.sha256 != file.sha256:
+            yield Damage(file.path, "the bytes differ from those that were copied (SHA-256)")
+
+
+RESERVE_BYTES: Final = 64 << 20
+"""Bytes that a restore leaves free, so that the gateway takes records at once."""
+
+
+def restore(
+    storage: Storage,
+    backup: str,
+    manifest: Manifest,
+    data_dir: str,
+    pace: Pace,
+    prepare: Callable[[], None],
+) -> None:
+    """Copy all files of a backup, and compare their checksums. `prepare` runs before the directory becomes a data directory.
+
+    Removes everything again when it fails. Raises BackupError, OSError, LogError, and what `prepare` raises.
+    """
+    changed = storage.make_directories(data_dir)
+    if storage.some_names(data_dir, 1):
+        raise BackupError(f"{data_dir} is not empty; restore into a new or empty directory")
+    free = storage.free_bytes(data_dir)
+    if manifest.size_bytes + RESERVE_BYTES > free:
+        raise BackupError(
+            f"{data_dir} has {free:,} bytes free, and the backup needs {manifest.size_bytes:,} and {RESERVE_BYTES:,} in reserve"
+        )
+    try:
+        _copy(storage, f"{backup}/{DATA}", manifest, data_dir, changed, pace, prepare)
+    except BaseException:
+        with suppress(OSError):
+            empty(storage, data_dir)
+        raise
+
+
+def _copy(
+    storage: Storage,
+    source: str,
+    manifest: Manifest,
+    data_dir: str,
+    changed: list[str],
+    pace: Pace,
+    prepare: Callable[[], None],
+) -> None:
+    flush = Flush(storage, data_dir, len(manifest.files))
+    directories = {data_dir: None}
+    last: CopiedFile | None = None
+    copied: list[str] = []
+    for file in manifest.files:
+        if file.path == META:
+            last = file
+            continue
+        path = f"{data_dir}/{file.path}"
+        directory = path.rpartition("/")[0]
+        if directory not in directories:
+            storage.make_directory(directory)
+            directories[directory] = None
+        _copy_checked(storage, source, file, path, pace)
+        copied.append(path)
+    if last is None:
+        raise BackupError(f"the backup has no {META}")
+    flush.run(copied, [*changed, *directories])
+    prepare()
+    temporary = f"{data_dir}/{META}.tmp"
+    _copy_checked(storage, source, last, temporary, pace)
+    content = storage.read_file(temporary)
+    storage.delete(temporary)
+    LocalDurability(storage).replace(f"{data_dir}/{META}", content)
+
+
+def _copy_checked(storage: Storage, source: str, file: CopiedFile, target: str, pace: Pace) -> None:
+    origin = f"{source}/{file.path}"
+    try:
+        found = copy_file(storage, origin, target, file.size_bytes, pace.spend)
+    except FileNotFoundError:
+        raise BackupError(f"{origin} is missing: the backup is damaged, so nothing is restored") from None
+    if found.sha256 != file.sha256:
+        raise BackupError(
+            f"{origin} has other bytes than were copied: the backup is damaged, so nothing is restored. Use another backup; "
+            "`seqgate backup verify` lists all that is damaged"
+        )

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from gateway.backup import creation, restoring
+from gateway.backup import creation
+from gateway.backup import repository as restoring
 from gateway.backup.pace import Pace
-from gateway.backup.repository import Repository
-from gateway.backup.verification import damage_of, open_backup
+from gateway.backup.repository import Repository, damage_of, open_backup
 from log import LogConfig, LogDirectory, PartitionLog, Storage, StorageFailed, reopening, settings
 from log.staging import Staged, capture, remove_staging, stage, stage_stopped
 from tests.faults.scenario import encode

@@ -23,12 +23,11 @@ from gateway.admin.status.live import gateway_version
 from gateway.admin.stopped_gateway import StoppedGateway
 from gateway.admin.stored import metadata_directory, read_image
 from gateway.admin.system_errors import in_words
-from gateway.backup import creation, restoring
-from gateway.backup.errors import BackupError
-from gateway.backup.manifest import Manifest
+from gateway.backup import creation
+from gateway.backup import repository as restoring
+from gateway.backup.manifest import BackupError, Manifest
 from gateway.backup.pace import Pace
-from gateway.backup.repository import Repository
-from gateway.backup.verification import damage_of, open_backup
+from gateway.backup.repository import Repository, damage_of, open_backup
 from gateway.config import Config, load_config
 from gateway.runtime.topics.producer_id_source import SEEN_FILE
 from log import IncompatibleFormat, LogError, Storage

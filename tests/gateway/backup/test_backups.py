@@ -11,11 +11,9 @@ import msgspec
 import pytest
 
 from gateway.backup.creation import Created, create
-from gateway.backup.errors import BackupError
-from gateway.backup.manifest import NAME, CopiedFile, Manifest, encode, read
+from gateway.backup.manifest import NAME, BackupError, CopiedFile, Manifest, encode, read
 from gateway.backup.pace import Pace
-from gateway.backup.repository import Repository
-from gateway.backup.restoring import restore
+from gateway.backup.repository import Repository, restore
 from log import LogDirectory, Storage
 from log.staging import stage_stopped
 from tests.log.support import NOW_MS, batch
