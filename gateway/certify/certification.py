@@ -12,8 +12,7 @@ from typing import Final
 from gateway.certify.application import Application, NotStarted
 from gateway.certify.judgement import Verdict
 from gateway.certify.run import Outcome, Setup, play
-from gateway.certify.script import Script
-from gateway.certify.scripts import CALM
+from gateway.certify.scripts import CALM, Script
 from gateway.homes.home import StartFailed
 from gateway.testing import Broker
 

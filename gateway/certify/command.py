@@ -95,12 +95,12 @@ def certify(
       seqgate certify --command "java -jar orders.jar" --report certify.xml
       seqgate certify --command ./orders --scripts broker-killed,power-cut
     """  # noqa: D301 - \b keeps the lines of the list apart
-    from gateway.certify import certification, printing, report  # noqa: PLC0415 - slow to import
+    from gateway.certify import certification, report  # noqa: PLC0415 - slow to import
     from gateway.certify.run import Setup  # noqa: PLC0415 - slow to import
     from gateway.certify.scripts import SCRIPTS, named  # noqa: PLC0415 - slow to import
 
     if lists:
-        printing.print_scripts()
+        report.print_scripts()
         return
     if command is None:
         raise stop("--command is missing: name the command that starts the application", code=2)
@@ -119,7 +119,7 @@ def certify(
             setup,
             chosen,
             jobs=jobs or min(4, os.cpu_count() or 1),
-            report=(lambda _: None) if as_json else printing.print_outcome,
+            report=(lambda _: None) if as_json else report.print_outcome,
         )
     except certification.NotReady as error:
         raise stop(str(error)) from None
@@ -135,6 +135,6 @@ def certify(
 
         print_json(report.as_json(certificate, may_give_up=allow_giving_up))
     else:
-        printing.print_summary(certificate)
+        report.print_summary(certificate)
     if not certificate.is_good(may_give_up=allow_giving_up):
         raise typer.Exit(1)

@@ -9,7 +9,7 @@ from typing import Final
 from gateway.certify.application import Application, words_of
 from gateway.certify.judgement import Ending, Findings, Verdict, find, judge
 from gateway.certify.scene import Scene, Struck
-from gateway.certify.script import Script
+from gateway.certify.scripts import Script
 from gateway.testing import Broker
 
 BURSTS: Final = 20

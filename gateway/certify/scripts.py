@@ -2,13 +2,175 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.certify import acts
-from gateway.certify.script import RandomFaults, RequestFault, Script
+from gateway.certify.scene import PRODUCE, Scene
 from gateway.testing.effects import Effect, Kind
+from gateway.testing.fault import Choice, Fault
+
+# The acts of scripts: parts of a broker that break while the application sends. Each act runs between two
+# bursts of values, and yields for the next burst.
+
+OUTAGE_BURSTS: Final = 4
+"""Bursts of values that arrive while a part is broken."""
+_PRODUCE_TIMEOUT_S: Final = 5.0
+"""Time in which a client sends what it has got; then the script goes on without a batch in flight."""
+_METADATA_TIMEOUT_S: Final = 20.0
+"""Time in which a client asks for a topic twice; then the topic is created all the same."""
+
+
+def broker_killed(scene: Scene) -> Iterator[None]:
+    """Kill the broker while it holds back the answers to batches that it has stored."""
+    with scene.answers_held() as held:
+        yield
+        yield
+        scene.wait_until_struck(held, 1, _PRODUCE_TIMEOUT_S)
+        scene.acted("broker killed")
+        scene.broker.kill()
+    yield
+    scene.broker.start()
+
+
+def broker_restarted(scene: Scene) -> Iterator[None]:
+    """Stop the broker cleanly, and start it two bursts later."""
+    scene.acted("broker stopped")
+    scene.broker.stop()
+    yield
+    yield
+    scene.broker.start()
+
+
+def power_cut(scene: Scene) -> Iterator[None]:
+    """Cut the broker's power, which loses what was not flushed."""
+    scene.acted("power cut")
+    scene.broker.power_cut()
+    yield
+    scene.broker.start()
+
+
+def partition_offline(scene: Scene) -> Iterator[None]:
+    """Take the partitions offline for some bursts."""
+    scene.acted("partition offline")
+    with scene.partitions_offline():
+        for _ in range(OUTAGE_BURSTS):
+            yield
+
+
+def disk_full(scene: Scene) -> Iterator[None]:
+    """Let the disk be full for some bursts."""
+    scene.acted("disk full")
+    with scene.broker.faults.disk_full():
+        for _ in range(OUTAGE_BURSTS):
+            yield
+
+
+def producer_forgotten(scene: Scene) -> Iterator[None]:
+    """Let the partitions forget all producers, as after `producer.id.expiration.ms`."""
+    known = {row.producer_id for row in scene.broker.producers(scene.topic)}
+    scene.acted("producer forgotten", in_vain=not known)
+    for producer_id in known:
+        scene.broker.faults.expire_producer(producer_id)
+    yield
+
+
+def leader_moves_unseen(scene: Scene) -> Iterator[None]:
+    """Refuse a batch, and close the connections that ask for the leader of its partition then."""
+    faults = scene.broker.faults
+    scene.add(faults.not_leader(topic=scene.topic))
+    scene.add(faults.close(api="Metadata", times=2))
+    yield
+
+
+def last_batches_refused(scene: Scene) -> Iterator[None]:
+    """Refuse the batches that come from now on, a few times."""
+    scene.add(scene.broker.faults.error("NOT_ENOUGH_REPLICAS", api=PRODUCE, topic=scene.topic, times=4))
+    yield
+
+
+def topic_created_late(scene: Scene) -> Iterator[None]:
+    """Create the topic when the client has asked for it twice."""
+    with scene.broker.faults.watch(api="Metadata", topic=scene.topic) as asked:
+        scene.add(asked, "Metadata without the topic")
+        yield
+        scene.wait_until_struck(asked, 2, _METADATA_TIMEOUT_S)
+    scene.broker.create_topic(scene.topic, scene.partitions)
+
+
+# Fault scripts. A script has the requests that fail, and the parts of the broker that break while the
+# application sends.
+
+Act = Callable[[Scene], Iterator[None]]
+"""Breaks and repairs parts of the broker. It runs between two bursts of values; at each `yield` the application gets the next burst."""
+RETRIES: Final = "sends the batch again; the broker recognises a batch that it has"
+ACT_AT: Final = 5
+"""The burst of values before which an act begins."""
+LATE_FACTOR: Final = 1.5
+"""An answer that is too late comes after so many request timeouts of the client."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestFault:
+    """Requests that fail. It spares the first `after` that no earlier fault of the script strikes, and strikes `times` of the rest.
+
+    An `effect` of kind DELAY without a time delays beyond the client's request timeout.
+    """
+
+    effect: Effect
+    api: str = PRODUCE
+    times: int = 1
+    after: int = 0
+
+    def order(self, scene: Scene) -> Fault:
+        """Order the fault from the broker."""
+        effect = self.effect
+        if effect.kind is Kind.DELAY and not effect.delay_ms:
+            effect = Effect(Kind.DELAY, round(LATE_FACTOR * scene.request_timeout_s * 1000))
+        topic = scene.topic if self.api == PRODUCE else None
+        return scene.broker.faults.order(effect, Choice(self.api, topic), times=self.times, after=self.after)
+
+
+@dataclass(frozen=True, slots=True)
+class RandomFaults:
+    """The share `rate` of all Produce requests fails, at most `times`, each in a way that the seed chooses."""
+
+    seed_offset: int
+    rate: float = 0.4
+    times: int = 12
+
+    def order(self, scene: Scene) -> Fault:
+        """Order the faults from the broker."""
+        seed = scene.seed + self.seed_offset
+        return scene.broker.faults.script(
+            seed, api=PRODUCE, topic=scene.topic, rate=self.rate, times=self.times
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """One fault script.
+
+    `happens` says what fails, `correct` what a correct producer does then. With `may_give_up` a correct producer may also
+    report a failure to the application. Without `has_topic` the topic is missing until the act creates it.
+    """
+
+    name: str
+    happens: str
+    correct: str = RETRIES
+    faults: tuple[RequestFault | RandomFaults, ...] = ()
+    act: Act | None = None
+    act_at: int = ACT_AT
+    may_give_up: bool = False
+    has_topic: bool = True
+
+    def begin(self, scene: Scene) -> None:
+        """Order the faults, before the application starts."""
+        for fault in self.faults:
+            scene.add(fault.order(scene))
+
 
 _DROP: Final = Effect(Kind.DROP_ANSWER)
 _CLOSE: Final = Effect(Kind.CLOSE)
@@ -80,7 +242,7 @@ SCRIPTS: Final = (
         "leader-moves-unseen",
         "A batch is refused with NOT_LEADER_OR_FOLLOWER, and the connection closes twice when the client asks who leads.",
         _ASKS_WHO_LEADS,
-        act=acts.leader_moves_unseen,
+        act=leader_moves_unseen,
     ),
     Script(
         "replicas-missing",
@@ -131,7 +293,7 @@ SCRIPTS: Final = (
         "last-batches-refused",
         "The last batches are refused four times with NOT_ENOUGH_REPLICAS.",
         "ends when everything is acknowledged, and not before",
-        act=acts.last_batches_refused,
+        act=last_batches_refused,
         act_at=18,
     ),
     Script(
@@ -163,7 +325,7 @@ SCRIPTS: Final = (
         "topic-created-late",
         "The topic is missing when the application starts, and is created after two requests for it.",
         "asks until the topic is there",
-        act=acts.topic_created_late,
+        act=topic_created_late,
         act_at=0,
         has_topic=False,
     ),
@@ -172,37 +334,37 @@ SCRIPTS: Final = (
         "broker-killed",
         "The broker is killed with batches that are stored and not answered, and starts again.",
         "connects again and sends them again; the broker recognises them after its recovery",
-        act=acts.broker_killed,
+        act=broker_killed,
     ),
     Script(
         "broker-restarted",
         "The broker stops cleanly, and starts again.",
         "connects again",
-        act=acts.broker_restarted,
+        act=broker_restarted,
     ),
     Script(
         "power-cut",
         "The machine of the broker loses its power; batches without an answer may be lost.",
         "sends again what was not answered, in the order of its values",
-        act=acts.power_cut,
+        act=power_cut,
     ),
     Script(
         "partition-offline",
         "The partition is offline for a while: KAFKA_STORAGE_ERROR.",
         _WAITS,
-        act=acts.partition_offline,
+        act=partition_offline,
     ),
     Script(
         "disk-full",
         "The disk of the broker is full for a while: KAFKA_STORAGE_ERROR.",
         _WAITS,
-        act=acts.disk_full,
+        act=disk_full,
     ),
     Script(
         "producer-forgotten",
         "The broker forgets the producer id, as after a long pause.",
         "gets a new producer id or a new epoch, and goes on; it may report a failure instead",
-        act=acts.producer_forgotten,
+        act=producer_forgotten,
         may_give_up=True,
     ),
     # --- chance

@@ -17,10 +17,9 @@ import sys
 from collections.abc import Sequence
 
 from gateway.certify.certification import certify
-from gateway.certify.printing import print_outcome
+from gateway.certify.report import print_outcome
 from gateway.certify.run import Setup
-from gateway.certify.script import Script
-from gateway.certify.scripts import SCRIPTS, named
+from gateway.certify.scripts import SCRIPTS, Script, named
 from tests.compat.certify.explanations import NAMES
 from tests.compat.certify.programs import COLUMNS, Program
 from tests.compat.certify.table import (

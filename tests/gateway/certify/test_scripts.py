@@ -10,8 +10,7 @@ import pytest
 from gateway.certify.documentation import scripts_page
 from gateway.certify.run import BURSTS
 from gateway.certify.scene import Scene
-from gateway.certify.script import LATE_FACTOR, RequestFault, Script
-from gateway.certify.scripts import CALM, SCRIPTS, named
+from gateway.certify.scripts import CALM, LATE_FACTOR, SCRIPTS, RequestFault, Script, named
 from gateway.testing import Broker
 from gateway.testing.effects import Effect, Kind
 
