@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.cluster.cache.block_cache import BlockCache
-from gateway.cluster.cache.bucket_source import BucketSource, WaitingSource
+from gateway.cluster.cache.bucket import BucketSource, WaitingSource
 from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.cache.eviction import NO_LIMIT, Eviction
 from gateway.cluster.objects.counted import Counts

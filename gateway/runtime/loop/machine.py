@@ -16,7 +16,7 @@ from log import Storage
 from log.compaction import CleanedSegment, CleaningFailed, CleaningFinished, CleaningJob
 
 if TYPE_CHECKING:
-    from gateway.cluster.cache.bucket_thread import BucketCalls
+    from gateway.cluster.cache.bucket import BucketCalls
     from gateway.cluster.objects.objects import ObjectStore
 
 SPARE_HANDLES: Final = 64
@@ -126,7 +126,7 @@ class Machine:
 
     def bucket_calls(self, config: Config) -> BucketCalls:
         """Return calls to the store of the bucket for threads that wait. Nothing is opened before the first call. Raises Refused."""
-        from gateway.cluster.cache.bucket_thread import (  # noqa: PLC0415 - only a gateway with a cluster needs the import
+        from gateway.cluster.cache.bucket import (  # noqa: PLC0415 - only a gateway with a cluster needs the import
             TIMEOUT_S,
             BucketThread,
         )

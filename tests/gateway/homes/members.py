@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from gateway.cluster.cache.bucket_source import WaitingSource
-from gateway.cluster.cache.bucket_thread import BucketThread
+from gateway.cluster.cache.bucket import BucketThread, WaitingSource
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey

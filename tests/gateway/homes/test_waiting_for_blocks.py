@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from gateway.cluster.cache.bucket_thread import BucketCalls
+from gateway.cluster.cache.bucket import BucketCalls
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.config import Config, load_config

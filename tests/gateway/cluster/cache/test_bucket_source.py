@@ -12,8 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway.cluster.cache import part_reader
-from gateway.cluster.cache.bucket_source import BucketSource, WaitingSource
-from gateway.cluster.cache.bucket_thread import BucketThread
+from gateway.cluster.cache.bucket import BucketSource, BucketThread, WaitingSource
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key, part_name

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.cache.bucket_thread import BucketThread
+from gateway.cluster.cache.bucket import BucketThread
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.objects.objects import Missing, ObjectStore
 

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from gateway.cluster.cache.bucket_source import BucketSource
+from gateway.cluster.cache.bucket import BucketSource
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
 from log.sparse import SegmentKey

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from gateway.cluster.cache.bucket_source import BucketSource
+from gateway.cluster.cache.bucket import BucketSource
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import UNKNOWN, SegmentRef
