@@ -18,7 +18,7 @@ import msgspec
 
 from gateway.admin.system_errors import in_words
 from gateway.cluster.cache.cache_state import CacheState
-from gateway.cluster.membership.lease import Lease
+from gateway.cluster.membership.silence import Lease
 from gateway.cluster.metadata.change import CorruptChange
 from gateway.cluster.objects.counted import CountedObjects, Counts
 from gateway.cluster.objects.objects import ObjectStore, Refused

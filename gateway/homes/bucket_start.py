@@ -13,7 +13,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from gateway.cluster.membership.earlier_sessions import end_earlier
+from gateway.cluster.membership.silence import end_earlier
 from gateway.cluster.metadata.copying import is_copied
 from gateway.cluster.metadata.reading import read_metadata
 from gateway.cluster.metadata.shared_log import SharedLog

@@ -8,8 +8,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from gateway.cluster.membership.watch import Watched
-from gateway.cluster.membership.watcher import Watcher
+from gateway.cluster.membership.silence import Watched, Watcher
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import CLUSTER_VERSION

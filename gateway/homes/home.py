@@ -16,7 +16,7 @@ from log import Durability
 
 if TYPE_CHECKING:
     from gateway.cluster.cache.cache_state import CacheState
-    from gateway.cluster.membership.lease import Lease
+    from gateway.cluster.membership.silence import Lease
     from gateway.cluster.objects.counted import Counts
 
 Hold = Callable[[Sequence[str]], AbstractAsyncContextManager[None]]

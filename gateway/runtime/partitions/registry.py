@@ -14,7 +14,7 @@ from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from log import LogError, PartitionLog
 
 if TYPE_CHECKING:
-    from gateway.cluster.membership.lease import Lease
+    from gateway.cluster.membership.silence import Lease
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.membership.lease import Lease
+from gateway.cluster.membership.silence import Lease
 from gateway.metadata.records import TopicRecord
 from tests.gateway.handlers.asking import Asking
 from tests.gateway.handlers.support import NOW_MS, Node

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from gateway.cluster.membership import watch
-from gateway.cluster.membership.lease import Lease
+from gateway.cluster.membership import silence
+from gateway.cluster.membership.silence import Lease
 from gateway.cluster.uploads import uploads
 from gateway.cluster.uploads.ports import Partitions
 from gateway.cluster.wal import confirmations, sealing
@@ -37,7 +37,7 @@ def read_without_a_lease() -> list[Change]:
 @cluster_fault_in("partitions", "store", is_found=False)
 def taken_over_within_the_lease() -> list[Change]:
     """a silent gateway is taken over before its lease is over, so that two gateways answer readers"""
-    return [(watch, "conviction_s", lambda lease_s: lease_s / 4)]
+    return [(silence, "conviction_s", lambda lease_s: lease_s / 4)]
 
 
 @cluster_fault_in("pauses", "partitions")

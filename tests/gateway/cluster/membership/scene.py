@@ -6,9 +6,7 @@ import asyncio
 from collections.abc import Callable
 from random import Random
 
-from gateway.cluster.membership.lease import Lease
-from gateway.cluster.membership.watch import Watched
-from gateway.cluster.membership.watcher import Watcher
+from gateway.cluster.membership.silence import Lease, Watched, Watcher
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import Session
 from gateway.cluster.wal.wal_object import NONCE_BYTES

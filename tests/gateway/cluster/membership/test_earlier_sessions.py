@@ -4,8 +4,7 @@ import asyncio
 
 import pytest
 
-from gateway.cluster.membership.earlier_sessions import end_earlier
-from gateway.cluster.membership.lease import conviction_s
+from gateway.cluster.membership.silence import conviction_s, end_earlier
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register, sessions
 from tests.gateway.cluster.membership.scene import LEASE_S

@@ -7,10 +7,16 @@ from random import Random
 
 import pytest
 
-from gateway.cluster.membership import watcher as watcher_module
-from gateway.cluster.membership.lease import Lease, conviction_s
-from gateway.cluster.membership.watch import LOOKS_PER_LEASE, Verdict, Watch, Watched
-from gateway.cluster.membership.watcher import Watcher
+from gateway.cluster.membership import silence as watcher_module
+from gateway.cluster.membership.silence import (
+    LOOKS_PER_LEASE,
+    Lease,
+    Verdict,
+    Watch,
+    Watched,
+    Watcher,
+    conviction_s,
+)
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.wal.boundary import encode_boundary
 from gateway.cluster.wal.keys import boundary_key, object_key
@@ -256,7 +262,7 @@ def test_a_lease_from_the_time_of_the_confirmation_would_be_found() -> None:
 
 
 def test_a_conviction_without_waiting_would_be_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gateway.cluster.membership.watch.conviction_s", lambda lease_s: lease_s / 2)
+    monkeypatch.setattr("gateway.cluster.membership.silence.conviction_s", lambda lease_s: lease_s / 2)
     monkeypatch.setattr(watcher_module, "conviction_s", lambda lease_s: lease_s / 2)
     assert [breach for seed in SEEDS for breach in late_lives(seed)]
 
