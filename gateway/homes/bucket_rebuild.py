@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.cluster.metadata.change import decode_change
-from gateway.cluster.metadata.copying import copy_log, is_copied
-from gateway.cluster.metadata.shared_log import SharedLog
+from gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild, write_metadata

@@ -14,9 +14,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from gateway.cluster.membership.silence import end_earlier
-from gateway.cluster.metadata.copying import is_copied
-from gateway.cluster.metadata.reading import read_metadata
-from gateway.cluster.metadata.shared_log import SharedLog
+from gateway.cluster.metadata.shared_log import SharedLog, is_copied, read_metadata
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session

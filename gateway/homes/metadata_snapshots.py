@@ -16,8 +16,13 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Final
 
-from gateway.cluster.metadata.reading import end_offset_of, read_metadata, read_snapshot, snapshot_seqs
-from gateway.cluster.metadata.shared_log import SharedLog
+from gateway.cluster.metadata.shared_log import (
+    SharedLog,
+    end_offset_of,
+    read_metadata,
+    read_snapshot,
+    snapshot_seqs,
+)
 from gateway.cluster.metadata.snapshot import CorruptSnapshot, encode_snapshot, image_batches
 from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, Refused, StoreFailed
 from gateway.cluster.uploads.collection import Collection as Deletions

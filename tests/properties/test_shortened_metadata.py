@@ -12,8 +12,7 @@ from typing import Final
 
 import pytest
 
-from gateway.cluster.metadata.reading import end_offset_of, read_metadata
-from gateway.cluster.metadata.shared_log import SharedLog
+from gateway.cluster.metadata.shared_log import SharedLog, end_offset_of, read_metadata
 from gateway.cluster.wal.sessions import LogShortened, Session, SessionFacts, SharedLogContent, register
 from gateway.homes.metadata_snapshots import MetadataSnapshots
 from gateway.metadata.image import TOPIC_RESOURCE, MetadataImage

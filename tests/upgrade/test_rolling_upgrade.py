@@ -10,7 +10,7 @@ from typing import Final
 
 import pytest
 
-from gateway.cluster.metadata.reading import read_metadata
+from gateway.cluster.metadata.shared_log import read_metadata
 from gateway.cluster.objects.directory_objects import DirectoryObjects
 from gateway.cluster.wal.sessions import SharedLogContent
 from gateway.homes.bucket_start import image_of

@@ -20,8 +20,7 @@ from gateway.admin.request import ControlError
 from gateway.admin.stored import check_is_no_cache, metadata_directory, read_image
 from gateway.admin.system_errors import in_words
 from gateway.cluster.metadata.change import CorruptChange, decode_change
-from gateway.cluster.metadata.copying import copy_log
-from gateway.cluster.metadata.shared_log import SharedLog
+from gateway.cluster.metadata.shared_log import SharedLog, copy_log
 from gateway.cluster.objects.counted import CountedObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.objects.probe import probe

@@ -8,7 +8,7 @@ from typing import Final
 from gateway.admin.cluster.messages import ClusterState, EndedSession, Held, SessionState
 from gateway.admin.gateways.live import gateways_of
 from gateway.admin.request import ControlError
-from gateway.cluster.metadata.reading import read_metadata
+from gateway.cluster.metadata.shared_log import read_metadata
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, partition_of
 from gateway.cluster.wal.keys import SNAPSHOT_PREFIX, boundary_key, object_key

@@ -16,8 +16,13 @@ from uuid import UUID
 from gateway.admin.cluster.messages import DamagedObject, Verification
 from gateway.admin.cluster.state import MOST_IN_FLIGHT, check_is_cluster, seal_at
 from gateway.cluster.metadata.change import CorruptChange, decode_change
-from gateway.cluster.metadata.copying import is_copied
-from gateway.cluster.metadata.reading import read_all_metadata, read_metadata, read_snapshot, snapshot_seqs
+from gateway.cluster.metadata.shared_log import (
+    is_copied,
+    read_all_metadata,
+    read_metadata,
+    read_snapshot,
+    snapshot_seqs,
+)
 from gateway.cluster.metadata.snapshot import CorruptSnapshot
 from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
 from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key, partition_of

@@ -1,40 +1,71 @@
 """The end of the shared metadata log, as this process knows it, and the way to extend it.
 
-A change is created as the next object of `meta/`, if that place is empty. So changes of several gateways have one order, and each was
-decided on all changes before it: its gateway had read these, otherwise the place were taken. A creation that failed is settled by reading
-the place, and tried again with the same bytes, so a change is there once, or never.
+A change is created as the next object of `meta/`, if that place is empty. So changes of several gateways have
+one order, and each was decided on all changes before it: its gateway had read these, otherwise the place were
+taken. A creation that failed is settled by reading the place, and tried again with the same bytes, so a
+change is there once, or never.
 
-Old objects are deleted once snapshots have what they say, so a place may be empty again. A boundary moves above such places first, and who
-has created an object reads the boundary afterwards: below it, the object counts for nothing.
+Old objects are deleted once snapshots have what they say, so a place may be empty again. A boundary moves
+above such places first, and who has created an object reads the boundary afterwards: below it, the object
+counts for nothing.
+
+Copies a whole metadata log into a bucket that has none: at an import, and at the first start of this release
+on an older bucket.
+
+The copy consists of pieces, and all but the last say that more follow. So a copy that ended early is known,
+and goes on where it ended.
+
+Reads the shared metadata from the bucket: the newest snapshot that is sound, and the objects of `meta/`
+behind it.
+
+Without a snapshot the log is read from its beginning. A snapshot that is damaged, or that a later release has
+written, is passed over.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import random
-from collections.abc import Callable, Collection, Sequence
+import re
+from collections import deque
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Final
 
 from gateway.cluster.metadata.change import (
     CHANGE,
+    PIECE,
     CorruptChange,
     StoredChange,
     decode_change,
     encode_change,
     placed_batch,
 )
+from gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
 from gateway.cluster.objects.objects import Missing, ObjectStore
-from gateway.cluster.wal.keys import registration_key
+from gateway.cluster.wal.boundary import read_shortened
+from gateway.cluster.wal.keys import SNAPSHOT_PREFIX, registration_key, snapshot_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import (
     CHANGE_MAGIC,
+    SHARED_METADATA_SINCE,
+    LogShortened,
     RegisteredSession,
     Session,
+    SharedLogContent,
+    Snapshot,
     check_not_shortened,
     create_or_read,
     decode_registration,
+    read_on,
 )
+from log import CorruptRecord, IncompatibleFormat
+from log.format.record_batch import BatchHeader
+from log.format.records import Record, build_batch, iterate_records
+
+logger = logging.getLogger(__name__)
+
 
 MOST_LOOKS: Final = 64
 """Objects that are requested at the same time. The number doubles up to this while no object is missing."""
@@ -153,3 +184,168 @@ class SharedLog:
             return await self._reads.get(registration_key(seq))
         except Missing:
             return None
+
+
+PIECE_BYTES: Final = 4 * 1024 * 1024
+"""The size from which a piece takes no more batches."""
+
+Batches = Iterable[tuple[BatchHeader, memoryview]]
+
+
+def is_copied(content: SharedLogContent) -> bool:
+    """Return whether `meta/` has the whole metadata: no older release has used the bucket, or its metadata was copied.
+
+    Raises CorruptChange, IncompatibleFormat.
+    """
+    if content.changes:
+        seq, last = content.changes[-1]
+        return decode_change(last, seq).kind != PIECE
+    if content.base is not None:
+        return True
+    return all(known.cluster_version >= SHARED_METADATA_SINCE for known in content.sessions)
+
+
+async def copy_log(shared: SharedLog, batches: Batches) -> None:
+    """Write the batches of a metadata log, from its beginning, into the shared log, but for those that it has.
+
+    Waits until the store answers. Raises CorruptChange if the shared log is no beginning of this log, CorruptRecord,
+    CorruptRegistration, IncompatibleFormat, Refused.
+    """
+    left = deque(batches)
+    end_offset = left[-1][0].last_offset + 1 if left else 0
+    while shared.next_offset < end_offset:
+        batch, piece_end = _piece(left, shared.next_offset)
+        made = await shared.create(batch, CHANGE if piece_end == end_offset else PIECE)
+        for entry in await shared.read() if made is None else [made]:
+            shared.take(entry)
+    if shared.next_offset != end_offset:
+        raise CorruptChange(
+            f"the metadata in the bucket ends at {shared.next_offset}, and the log that was copied at {end_offset}."
+        )
+
+
+def _piece(left: deque[tuple[BatchHeader, memoryview]], first_offset: int) -> tuple[bytes, int]:
+    """Return one batch of the records from `first_offset` on, and the offset after it. Drops the batches before from `left`.
+
+    Raises CorruptRecord.
+    """
+    while left[0][0].last_offset < first_offset:
+        left.popleft()
+    records: list[Record] = []
+    end_offset, size = first_offset, 0
+    for header, batch in left:
+        if header.base_offset != end_offset:
+            raise CorruptRecord(f"the metadata log has no batch that begins at the offset {end_offset}")
+        records += iterate_records(batch)
+        end_offset = header.last_offset + 1
+        size += header.size_bytes
+        if size >= PIECE_BYTES:
+            break
+    if len(records) != end_offset - first_offset:
+        raise CorruptRecord(
+            f"the metadata log lacks records between the offsets {first_offset} and {end_offset}"
+        )
+    return build_batch(records), end_offset
+
+
+_WHAT: Final = "the gateway waits to read the metadata"
+_KEY: Final = re.compile(re.escape(SNAPSHOT_PREFIX) + r"([0-9]{20})")
+
+
+async def read_metadata(objects: ObjectStore, *, chance: random.Random | None = None) -> SharedLogContent:
+    """Return the newest snapshot and all objects behind it. Waits until the store answers.
+
+    Raises CorruptRegistration for an object that somebody deleted, LogShortened where no snapshot stands for what was deleted,
+    IncompatibleFormat, CorruptWalObject, Refused.
+    """
+    reads = PersistentReads(objects, _WHAT, chance)
+    tried: int | None = None
+    while True:
+        content = SharedLogContent.behind(await newest_snapshot(reads))
+        begin = content.end_seq
+        try:
+            await read_on(reads, content)
+        except LogShortened:
+            # Meanwhile a newer snapshot was written, and what is before it is deleted; or there is none that can be read.
+            if begin == tried:
+                raise
+            tried = begin
+        else:
+            return content
+
+
+async def read_all_metadata(objects: ObjectStore) -> SharedLogContent:
+    """Return all that a start could read, if newer snapshots were damaged: the oldest snapshot that is needed, and the objects behind it.
+
+    Raises CorruptSnapshot, and as `read_metadata`.
+    """
+    reads = PersistentReads(objects, _WHAT)
+    while True:
+        boundary = await read_shortened(reads)
+        oldest = None
+        if boundary:
+            oldest = await read_snapshot(reads, boundary)
+            if oldest is None and await read_shortened(reads) == boundary:
+                raise CorruptSnapshot(
+                    f"{snapshot_key(boundary)} is missing, and the objects before it are deleted."
+                )
+        if oldest is not None or not boundary:
+            content = SharedLogContent.behind(oldest)
+            try:
+                await read_on(reads, content)
+            except LogShortened:
+                continue
+            return content
+
+
+async def newest_snapshot(reads: PersistentReads) -> Snapshot | None:
+    """Return the newest sound snapshot, or None. Raises Refused."""
+    for seq in reversed(await snapshot_seqs(reads)):
+        try:
+            found = await read_snapshot(reads, seq)
+        except (CorruptSnapshot, IncompatibleFormat) as error:
+            logger.warning("a snapshot of the metadata can't be read, and the one before is used: %s", error)
+            continue
+        if found is not None:
+            return found
+    return None
+
+
+async def snapshot_seqs(reads: PersistentReads) -> Sequence[int]:
+    """Return the numbers of all snapshots, ascending. Raises Refused."""
+
+    async def listed() -> list[int]:
+        keys = [entry.key async for entry in reads.objects.list(SNAPSHOT_PREFIX)]
+        return sorted(int(match[1]) for key in keys if (match := _KEY.fullmatch(key)))
+
+    return await reads.answered(listed)
+
+
+async def read_snapshot(reads: PersistentReads, seq: int) -> Snapshot | None:
+    """Return one snapshot; None if it is missing. Raises CorruptSnapshot, IncompatibleFormat, Refused."""
+    try:
+        return decode_snapshot(await reads.get(snapshot_key(seq)), seq)
+    except Missing:
+        return None
+
+
+def metadata_batches(content: SharedLogContent) -> Iterator[bytes]:
+    """Yield the record batches of the metadata log, in order. Raises CorruptChange also for a change that does not follow, IncompatibleFormat."""
+    yield from () if content.base is None else content.base.batches
+    end_offset = 0 if content.base is None else content.base.next_offset
+    for seq, stored in content.changes:
+        change = decode_change(stored, seq)
+        if change.base_offset != end_offset:
+            raise CorruptChange(
+                f"{registration_key(seq)} does not follow on the changes before it, which end at the offset {end_offset}."
+            )
+        end_offset = change.end_offset
+        yield change.batch
+
+
+def end_offset_of(content: SharedLogContent) -> int:
+    """Return the offset behind the last record. Raises CorruptChange, IncompatibleFormat."""
+    if content.changes:
+        seq, stored = content.changes[-1]
+        return decode_change(stored, seq).end_offset
+    return 0 if content.base is None else content.base.next_offset

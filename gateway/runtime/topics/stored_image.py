@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.cluster.metadata.reading import metadata_batches
+from gateway.cluster.metadata.shared_log import metadata_batches
 from gateway.cluster.wal.sessions import SharedLogContent
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import decode_record

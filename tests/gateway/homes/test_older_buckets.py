@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from gateway.admin.cluster.importing import _Import, _is_flushed
-from gateway.cluster.metadata import copying
+from gateway.cluster.metadata import shared_log
 from gateway.cluster.metadata.change import CHANGE, PIECE, decode_change
 from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.objects.objects import Refused
@@ -108,7 +108,7 @@ async def test_a_copy_that_ended_early_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, created: int
 ) -> None:
     await write_as_before(tmp_path, starts=3)
-    monkeypatch.setattr(copying, "PIECE_BYTES", 1)
+    monkeypatch.setattr(shared_log, "PIECE_BYTES", 1)
     honest, left = SharedLog.create, [created]
 
     async def create(self: SharedLog, batch: bytes, kind: int = CHANGE) -> Any:

@@ -275,7 +275,7 @@ async def test_an_import_is_resumed_amid_the_metadata(
     data: Path, changing: Changing, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as small:
-        small.setattr("gateway.cluster.metadata.copying.PIECE_BYTES", 1)
+        small.setattr("gateway.cluster.metadata.shared_log.PIECE_BYTES", 1)
         changing(refuse_changes_after(1))
         assert "the store is full" in await asyncio.to_thread(refusal, data)
     monkeypatch.undo()

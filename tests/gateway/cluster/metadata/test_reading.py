@@ -7,7 +7,7 @@ import logging
 
 import pytest
 
-from gateway.cluster.metadata.reading import metadata_batches, read_all_metadata, read_metadata
+from gateway.cluster.metadata.shared_log import metadata_batches, read_all_metadata, read_metadata
 from gateway.cluster.metadata.snapshot import CorruptSnapshot
 from gateway.cluster.wal.keys import registration_key, snapshot_key
 from gateway.cluster.wal.sessions import (
