@@ -63,7 +63,7 @@ MAY_FLUSH = (
     "log.files.disk",
     "log.files.sparse_disk",
     "log.files.storage",
-    "gateway.cluster.objects.directory_objects",
+    "gateway.cluster.objects.address",
 )
 """The modules that may flush: the `Durability`, the modules that make the calls for it, and the object store in a directory."""
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from gateway.cluster.cache.cache_state import CacheState
-    from gateway.cluster.objects.counted import Counts
+    from gateway.cluster.objects.objects import Counts
 
 
 class Traffic(NamedTuple):

@@ -20,8 +20,7 @@ from gateway.admin.system_errors import in_words
 from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.membership.silence import Lease
 from gateway.cluster.metadata.change import CorruptChange
-from gateway.cluster.objects.counted import CountedObjects, Counts
-from gateway.cluster.objects.objects import ObjectStore, Refused
+from gateway.cluster.objects.objects import CountedObjects, Counts, ObjectStore, Refused
 from gateway.cluster.objects.probe import probe
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session

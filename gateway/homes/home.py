@@ -17,7 +17,7 @@ from log import Durability
 if TYPE_CHECKING:
     from gateway.cluster.cache.cache_state import CacheState
     from gateway.cluster.membership.silence import Lease
-    from gateway.cluster.objects.counted import Counts
+    from gateway.cluster.objects.objects import Counts
 
 Hold = Callable[[Sequence[str]], AbstractAsyncContextManager[None]]
 

@@ -13,8 +13,7 @@ from gateway.cluster.cache.block_cache import BlockCache
 from gateway.cluster.cache.bucket import BucketSource, WaitingSource
 from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.cache.eviction import NO_LIMIT, Eviction
-from gateway.cluster.objects.counted import Counts
-from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.objects.objects import Counts, ObjectStore
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import Manifest
 from gateway.config import Config

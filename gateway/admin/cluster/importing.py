@@ -21,8 +21,7 @@ from gateway.admin.stored import check_is_no_cache, metadata_directory, read_ima
 from gateway.admin.system_errors import in_words
 from gateway.cluster.metadata.change import CorruptChange, decode_change
 from gateway.cluster.metadata.shared_log import SharedLog, copy_log
-from gateway.cluster.objects.counted import CountedObjects
-from gateway.cluster.objects.objects import ObjectStore
+from gateway.cluster.objects.objects import CountedObjects, ObjectStore
 from gateway.cluster.objects.probe import probe
 from gateway.cluster.parts.keys import PartitionKey, part_key
 from gateway.cluster.parts.manifest import Manifest

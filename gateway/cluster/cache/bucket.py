@@ -16,8 +16,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from gateway.cluster.cache.part_reader import PartReader, read_parts
-from gateway.cluster.objects.counted import CountedObjects, Counts
-from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed
+from gateway.cluster.objects.objects import CountedObjects, Counts, Missing, ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.keys import PartitionKey, manifest_key
 from gateway.cluster.parts.manifest import Manifest, SegmentRef, decode_manifest
 from gateway.cluster.parts.part_object import CorruptPart

@@ -11,7 +11,7 @@ import pytest
 from crc32c import crc32c
 
 from gateway.cluster.cache.bucket import BucketSource
-from gateway.cluster.objects.directory_objects import DirectoryObjects
+from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.parts.keys import PartitionKey
 from gateway.cluster.parts.manifest import UNKNOWN, SegmentRef
 from gateway.cluster.parts.manifests import Manifests

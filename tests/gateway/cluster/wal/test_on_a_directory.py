@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from uuid import UUID
 
-from gateway.cluster.objects.directory_objects import DirectoryObjects
+from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.wal.keys import object_key
 from gateway.cluster.wal.sealing import seal_earlier
 from gateway.cluster.wal.session_wal import SessionWal
