@@ -17,8 +17,7 @@ from typing import Final
 from uuid import UUID
 
 from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.rebuild.restoring import Restored, restore
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.ended import EndedSessions

@@ -13,7 +13,7 @@ from typing import Final
 from gateway.cluster.metadata.change import decode_change
 from gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild, write_metadata
 from gateway.cluster.wal.ended import WalRange
 from gateway.cluster.wal.sealing import SealedWal

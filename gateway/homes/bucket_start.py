@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from gateway.cluster.membership.silence import end_earlier
 from gateway.cluster.metadata.shared_log import SharedLog, is_copied, read_metadata
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
 from gateway.cluster.wal.ended import SessionState
 from gateway.cluster.wal.persistence import PersistentReads

@@ -10,7 +10,7 @@ import logging
 from typing import Final
 
 from gateway.cluster.objects.objects import Refused, StoreFailed
-from gateway.cluster.parts.manifests import Overtaken
+from gateway.cluster.parts.manifest import Overtaken
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.session_wal import SessionFenced
 from log import StorageFailed

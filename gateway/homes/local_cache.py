@@ -14,8 +14,7 @@ from gateway.cluster.cache.bucket import BucketSource, WaitingSource
 from gateway.cluster.cache.cache_state import CacheState
 from gateway.cluster.cache.eviction import NO_LIMIT, Eviction
 from gateway.cluster.objects.objects import Counts, ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.config import Config
 from gateway.runtime.loop.machine import Machine
 from log import LocalDurability, LogDirectory

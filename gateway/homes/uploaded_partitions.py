@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.uploads.ports import Partitions
 from gateway.runtime.services import Services
 from log import NeedsRecovery, PartitionLog

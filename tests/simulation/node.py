@@ -11,7 +11,7 @@ from dataclasses import replace
 from random import Random
 from typing import Any, Final
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.home import StartFailed

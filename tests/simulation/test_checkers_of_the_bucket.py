@@ -6,8 +6,18 @@ from uuid import UUID
 
 from crc32c import crc32c
 
-from gateway.cluster.parts.keys import PartitionKey, file_name, manifest_key, part_key, part_name
-from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, encode_manifest
+from gateway.cluster.parts.manifest import (
+    FileRef,
+    Manifest,
+    PartitionKey,
+    PartRef,
+    SegmentRef,
+    encode_manifest,
+    file_name,
+    manifest_key,
+    part_key,
+    part_name,
+)
 from gateway.cluster.wal.boundary import encode_boundary
 from gateway.cluster.wal.keys import boundary_key, object_key
 from gateway.cluster.wal.wal_object import DataRow, Seal, WalObject, encode, encode_seal

@@ -14,7 +14,7 @@ from gateway.admin.cluster.verification import Progress, verify
 from gateway.admin.request import ControlError
 from gateway.cluster.metadata.change import CorruptChange
 from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed, Untrusted
-from gateway.cluster.parts.manifests import Overtaken
+from gateway.cluster.parts.manifest import Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.wal.keys import registration_key
 from gateway.cluster.wal.sessions import CorruptRegistration

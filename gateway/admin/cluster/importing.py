@@ -23,9 +23,7 @@ from gateway.cluster.metadata.change import CorruptChange, decode_change
 from gateway.cluster.metadata.shared_log import SharedLog, copy_log
 from gateway.cluster.objects.objects import CountedObjects, ObjectStore
 from gateway.cluster.objects.probe import probe
-from gateway.cluster.parts.keys import PartitionKey, part_key
-from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
 from gateway.cluster.parts.part_object import CorruptPart, decode_part
 from gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import, end_import, read_import
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts

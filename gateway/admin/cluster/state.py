@@ -10,7 +10,7 @@ from gateway.admin.gateways.live import gateways_of
 from gateway.admin.request import ControlError
 from gateway.cluster.metadata.shared_log import read_metadata
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
-from gateway.cluster.parts.keys import PREFIX, partition_of
+from gateway.cluster.parts.manifest import PREFIX, partition_of
 from gateway.cluster.wal.keys import SNAPSHOT_PREFIX, boundary_key, object_key
 from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
 from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify

@@ -25,8 +25,18 @@ from gateway.cluster.metadata.shared_log import (
 )
 from gateway.cluster.metadata.snapshot import CorruptSnapshot
 from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
-from gateway.cluster.parts.keys import PREFIX, PartitionKey, manifest_key, part_key, partition_of
-from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, decode_manifest
+from gateway.cluster.parts.manifest import (
+    PREFIX,
+    FileRef,
+    Manifest,
+    PartitionKey,
+    PartRef,
+    SegmentRef,
+    decode_manifest,
+    manifest_key,
+    part_key,
+    partition_of,
+)
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
 from gateway.cluster.wal.boundary import read_boundary, read_sessions_boundary

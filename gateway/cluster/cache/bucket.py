@@ -17,8 +17,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from gateway.cluster.cache.part_reader import PartReader, read_parts
 from gateway.cluster.objects.objects import CountedObjects, Counts, Missing, ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.keys import PartitionKey, manifest_key
-from gateway.cluster.parts.manifest import Manifest, SegmentRef, decode_manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey, SegmentRef, decode_manifest, manifest_key
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.wal.persistence import PersistentReads
 from log import IncompatibleFormat

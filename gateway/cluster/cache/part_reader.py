@@ -7,8 +7,7 @@ from collections import OrderedDict
 from typing import Final
 
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey, part_key
-from gateway.cluster.parts.manifest import PartRef
+from gateway.cluster.parts.manifest import PartitionKey, PartRef, part_key
 from gateway.cluster.parts.part_object import (
     BLOCK_BYTES,
     PartIndex,

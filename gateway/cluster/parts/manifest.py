@@ -1,18 +1,36 @@
-"""The manifest of a partition: which parts hold its segments, its side files, and up to where in the log both reach.
+"""The manifest of a partition: which parts hold its segments, its side files, and up to where in the log both
+reach.
 
-It is JSON: `version`, `crc32c` and `manifest`, where the checksum is that of the bytes of `manifest`. Each replacement has the next
-generation, so no two versions have the same content.
+It is JSON: `version`, `crc32c` and `manifest`, where the checksum is that of the bytes of `manifest`. Each
+replacement has the next generation, so no two versions have the same content.
+
+Reads and replaces manifests. A replacement is conditional, so a process that has not noticed the end of its
+session can't undo one.
+
+A manifest that another process wrote meanwhile tells by its leader epoch and its session who that was. One of
+an earlier leadership is replaced: that process does not lead the partition any more, and does not delete what
+our manifest names. One of a later leadership is never replaced: with a later leader epoch it ends our
+leadership of the partition, and with a later session of this node it ends our session.
+
+A process whose session has ended may replace a manifest even after this session's local files were made from
+it. The newer manifest may name a compacted segment, which has other bytes than the local file. So the parts
+of the manifest that was restored are the ones that are kept.
 """
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import random
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final, NamedTuple
 from uuid import UUID
 
 import msgspec
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.objects.objects import Changed, Missing, ObjectStore, StoreFailed
 from gateway.cluster.parts.part_object import CorruptPart
+from gateway.cluster.wal.persistence import PersistentReads
 from log import IncompatibleFormat
 from seq_validator.checksum import crc32c
 
@@ -163,3 +181,179 @@ def _fault_of(manifest: Manifest) -> str | None:
     if any((file.content is None) == (file.stored is None) for file in manifest.files):
         return "a side file has no content, or two"
     return None if end_offset <= manifest.end_offset else "its parts go beyond its end"
+
+
+# The keys of a partition's parts and of its manifest.
+
+PREFIX: Final = "parts/"
+_MANIFEST: Final = re.compile(r"parts/([0-9a-f]{32})/(\d+)/manifest")
+_PART: Final = re.compile(r"parts/([0-9a-f]{32})/(\d+)/((?:\d{20}|files)-[0-9a-f]{32})")
+
+
+class PartitionKey(NamedTuple):
+    """A partition, whatever its topic is called."""
+
+    topic_id: UUID
+    partition: int
+
+
+def manifest_key(partition: PartitionKey) -> str:
+    """Return the key of the partition's manifest."""
+    return f"{PREFIX}{partition.topic_id.hex}/{partition.partition}/manifest"
+
+
+def part_key(partition: PartitionKey, name: str) -> str:
+    """Return the key of a part by its name in the manifest."""
+    return f"{PREFIX}{partition.topic_id.hex}/{partition.partition}/{name}"
+
+
+def part_name(segment_base: int, unique: str) -> str:
+    """Return the name of a part; `unique` has 32 hexadecimal digits that no other part has."""
+    return f"{segment_base:020}-{unique}"
+
+
+def file_name(unique: str) -> str:
+    """Return the name of the object of a large side file."""
+    return f"files-{unique}"
+
+
+def partition_of(key: str) -> tuple[PartitionKey, str | None] | None:
+    """Return the partition to which an object belongs, and its name beside the manifest, or None for the manifest; None for any other key."""
+    found = _MANIFEST.fullmatch(key) or _PART.fullmatch(key)
+    if found is None:
+        return None
+    name = found[3] if found.re is _PART else None
+    return PartitionKey(UUID(hex=found[1]), int(found[2])), name
+
+
+class Overtaken(Exception):
+    """A later session of this node has replaced the manifest: our session has ended."""
+
+
+class NoLongerLed(Exception):
+    """The leader of a later leader epoch has replaced the manifest: this gateway does not lead the partition any more."""
+
+
+class Known(NamedTuple):
+    """A manifest, and the version of the object that has it."""
+
+    manifest: Manifest | None
+    version: str | None
+    leadership: tuple[int, int] = (-1, -1)
+    """The leader epoch and the session that wrote the object; -1 without one."""
+
+
+class Manifests:
+    """The manifests that one session has read or written."""
+
+    def __init__(
+        self,
+        objects: ObjectStore,
+        *,
+        restored: Mapping[PartitionKey, Manifest] | None = None,
+        chance: random.Random | None = None,
+    ) -> None:
+        """Take the store, and the manifests from which the local files were made."""
+        self._objects = objects
+        self._restored = restored or {}
+        self._reads = PersistentReads(objects, "the gateway waits to read and replace manifests", chance)
+        self._known: dict[PartitionKey, Known] = {}
+
+    def of(self, partition: PartitionKey) -> Manifest | None:
+        """Return the manifest as it was last read or written here; None without one."""
+        known = self._known.get(partition)
+        return None if known is None else known.manifest
+
+    def partitions(self) -> list[PartitionKey]:
+        """Return the partitions with a manifest."""
+        return [partition for partition, known in self._known.items() if known.manifest is not None]
+
+    async def load(self, partition: PartitionKey) -> Manifest | None:
+        """Return the manifest, and read it at first; None without one. Waits until the store answers.
+
+        Returns the parts and files of the restored manifest where an ended session has replaced that one since.
+
+        Raises CorruptPart, IncompatibleFormat, Refused.
+        """
+        if partition not in self._known:
+            self._known[partition] = self._as_restored(await self._read(partition))
+        return self._known[partition].manifest
+
+    async def names_all(self, partition: PartitionKey, names: Iterable[str]) -> bool:
+        """Return whether the stored manifest names all these objects. Waits until the store answers. Raises as `load`."""
+        manifest = await self.present(partition)
+        return manifest is not None and manifest.objects.issuperset(names)
+
+    async def replace(self, manifest: Manifest) -> Manifest:
+        """Replace the manifest by this one in the next generation; return what was stored. Waits until the store answers.
+
+        Raises NoLongerLed, Overtaken, CorruptPart, IncompatibleFormat, Refused.
+        """
+        partition = manifest.key
+        await self.load(partition)
+        known = self._known[partition]
+        conflicts = self._reads.conflicts()
+        while True:
+            _check_leadership(known, manifest)
+            stored = _next(manifest, known.manifest)
+            try:
+                version = await self._objects.replace(
+                    manifest_key(partition), encode_manifest(stored), known.version
+                )
+            except (Changed, StoreFailed) as error:
+                # An earlier attempt of this call may have replaced the manifest. So the manifest is read again.
+                if isinstance(error, StoreFailed):
+                    await self._reads.failed(error)
+                known = await self._read(partition)
+                if known.manifest != stored:
+                    await asyncio.sleep(conflicts.next_s())
+                    continue
+            else:
+                known = Known(stored, version, stored.leadership)
+            self._known[partition] = known
+            return stored
+
+    async def present(self, partition: PartitionKey) -> Manifest | None:
+        """Return the manifest that the bucket has now, None without one; it stays unknown here. Raises as `load`."""
+        return (await self._read(partition)).manifest
+
+    def forget(self, partition: PartitionKey) -> None:
+        """Forget a partition that another gateway leads."""
+        self._known.pop(partition, None)
+
+    async def delete(self, partition: PartitionKey) -> None:
+        """Delete the manifest. Waits until the store answers. Raises Refused."""
+        await self._reads.answered(lambda: self._objects.delete(manifest_key(partition)))
+        self._known.pop(partition, None)
+
+    async def _read(self, partition: PartitionKey) -> Known:
+        key = manifest_key(partition)
+        try:
+            content, version = await self._reads.answered(lambda: self._objects.read(key))
+        except Missing:
+            return Known(None, None)
+        manifest = decode_manifest(content, key)
+        return Known(manifest, version, manifest.leadership)
+
+    def _as_restored(self, known: Known) -> Known:
+        present = known.manifest
+        restored = None if present is None else self._restored.get(present.key)
+        if present is None or restored is None or present.generation <= restored.generation:
+            return known
+        return known._replace(manifest=msgspec.structs.replace(restored, generation=present.generation))
+
+
+def _check_leadership(known: Known, manifest: Manifest) -> None:
+    """Check that the manifest may replace the known one. Raises NoLongerLed, Overtaken."""
+    leader_epoch, session = known.leadership
+    if leader_epoch > manifest.leader_epoch:
+        raise NoLongerLed(
+            f"session {session} leads the partition in epoch {leader_epoch} and has replaced {manifest_key(manifest.key)}"
+        )
+    if known.leadership > manifest.leadership:
+        raise Overtaken(f"session {session} has replaced {manifest_key(manifest.key)}")
+
+
+def _next(manifest: Manifest, before: Manifest | None) -> Manifest:
+    generation = 0 if before is None else before.generation + 1
+    return msgspec.structs.replace(manifest, generation=generation)

@@ -6,8 +6,7 @@ from collections import OrderedDict
 from typing import NamedTuple
 
 from gateway.cluster.cache.part_reader import PartReader
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import PartRef
+from gateway.cluster.parts.manifest import PartitionKey, PartRef
 from gateway.cluster.parts.part_object import BLOCK_BYTES
 
 

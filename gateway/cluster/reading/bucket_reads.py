@@ -16,8 +16,15 @@ from typing import Any, Final, NamedTuple
 
 from gateway.cluster.cache.part_reader import PartReader
 from gateway.cluster.objects.objects import Missing, ObjectStore, Refused
-from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
-from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, decode_manifest
+from gateway.cluster.parts.manifest import (
+    FileRef,
+    Manifest,
+    PartitionKey,
+    PartRef,
+    decode_manifest,
+    manifest_key,
+    part_key,
+)
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.reading import batches
 from gateway.cluster.reading.blocks import BlockKey, Blocks, Stretch, blocks_from

@@ -17,8 +17,17 @@ from functools import partial
 from typing import Final
 
 from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
-from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key
-from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, Place, SegmentRef, decode_manifest
+from gateway.cluster.parts.manifest import (
+    FileRef,
+    Manifest,
+    PartitionKey,
+    PartRef,
+    Place,
+    SegmentRef,
+    decode_manifest,
+    manifest_key,
+    part_key,
+)
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.rebuild.row_order import in_order
 from gateway.cluster.rebuild.segment_ends import SegmentEnds

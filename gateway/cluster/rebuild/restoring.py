@@ -14,8 +14,7 @@ from functools import partial
 from typing import Final
 
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.history import Damage, History, RunFiles, at_once
 from gateway.cluster.wal.boundary import read_boundary

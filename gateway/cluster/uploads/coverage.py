@@ -14,8 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest, Place
+from gateway.cluster.parts.manifest import Manifest, PartitionKey, Place
 from gateway.cluster.wal.row_data import RowData, in_one_piece
 from gateway.cluster.wal.wal_object import DataRow, Row
 from log.uploading import LOG_START_OFFSET, log_start_in

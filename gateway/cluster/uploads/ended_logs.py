@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from gateway.cluster.objects.objects import Buffer, ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.uploads.coverage import Coverage

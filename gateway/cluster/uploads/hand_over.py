@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.uploads.coverage import Coverage
 from log import PartitionLog
 

@@ -14,9 +14,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable
 from typing import Final, NamedTuple, Protocol
 
 from gateway.cluster.objects.objects import Entry, ObjectStore
-from gateway.cluster.parts.keys import PREFIX, PartitionKey, partition_of
-from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.manifest import PREFIX, Manifest, Manifests, PartitionKey, partition_of
 from gateway.cluster.wal.boundary import read_boundary
 from gateway.cluster.wal.keys import WAL_PREFIX
 from gateway.cluster.wal.persistence import PersistentReads

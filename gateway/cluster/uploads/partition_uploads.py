@@ -18,9 +18,18 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.keys import PartitionKey, file_name, part_key, part_name
-from gateway.cluster.parts.manifest import UNKNOWN, FileRef, Manifest, PartRef, SegmentRef
-from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.manifest import (
+    UNKNOWN,
+    FileRef,
+    Manifest,
+    Manifests,
+    PartitionKey,
+    PartRef,
+    SegmentRef,
+    file_name,
+    part_key,
+    part_name,
+)
 from gateway.cluster.parts.part_object import PartHead, encode_part
 from gateway.cluster.wal.persistence import PersistentReads
 from log import CorruptRecord, PartitionLog, Storage

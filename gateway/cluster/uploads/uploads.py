@@ -16,9 +16,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 from gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFailed
-from gateway.cluster.parts.keys import PartitionKey, part_key
-from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.parts.manifests import Manifests, NoLongerLed, Overtaken
+from gateway.cluster.parts.manifest import Manifest, Manifests, NoLongerLed, Overtaken, PartitionKey, part_key
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.uploads.collection import Collection as Deletions
 from gateway.cluster.uploads.coverage import Coverage

@@ -50,7 +50,7 @@ from gateway.runtime.services import PartitionServices
 from log import NotCached, Place
 
 if TYPE_CHECKING:
-    from gateway.cluster.parts.keys import PartitionKey as StoredKey
+    from gateway.cluster.parts.manifest import PartitionKey as StoredKey
     from gateway.cluster.reading.bucket_reads import Waiter
     from gateway.handlers.records.fetch_replicas import ReplicaReads
 

@@ -20,7 +20,7 @@ from typing import Final
 
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.parts.keys import PartitionKey as StoredKey
+from gateway.cluster.parts.manifest import PartitionKey as StoredKey
 from gateway.cluster.reading.bucket_reads import BucketReads, Found, Loading, NotConfirmed
 from gateway.cluster.reading.contents import Bounds
 from gateway.handlers.answering.api import RequestContext

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.reading.bucket_reads import NotConfirmed
 from gateway.metadata.image import MetadataImage
 from gateway.peer.asking import AsksPeers

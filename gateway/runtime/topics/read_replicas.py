@@ -12,8 +12,7 @@ from collections import Counter, OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.reading.contents import left_bytes
 from gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
 from gateway.metadata.image import MetadataImage

@@ -16,7 +16,7 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from kafka import KafkaConsumer
 from kafka import TopicPartition as Place
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.config import load_config
 from gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
 from gateway.gateway import Gateway

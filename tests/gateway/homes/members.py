@@ -11,8 +11,7 @@ from pathlib import Path
 from gateway.cluster.cache.bucket import BucketThread, WaitingSource
 from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.ports import Partitions, UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal

@@ -10,7 +10,7 @@ import pytest
 from kio.schema.errors import ErrorCode
 
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.wal.wal_object import identify
 from tests.gateway.homes.members import Member, Members, led, members, until
 from tests.support.batches import Batch, records

@@ -6,7 +6,7 @@ import uuid
 from pathlib import Path
 
 from gateway.cluster.metadata.shared_log import SharedLog
-from gateway.cluster.parts.keys import PartitionKey, part_key, part_name
+from gateway.cluster.parts.manifest import PartitionKey, part_key, part_name
 from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
 from gateway.homes.bucket_home import BucketHome

@@ -16,7 +16,7 @@ import pytest
 
 from gateway.cluster.cache.bucket import BucketCalls
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.config import Config, load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome

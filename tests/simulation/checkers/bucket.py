@@ -7,8 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Final
 
-from gateway.cluster.parts.keys import PREFIX, PartitionKey, part_key, partition_of
-from gateway.cluster.parts.manifest import decode_manifest
+from gateway.cluster.parts.manifest import PREFIX, PartitionKey, decode_manifest, part_key, partition_of
 from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.keys import boundary_key
 from gateway.cluster.wal.wal_object import Seal, decode

@@ -7,9 +7,14 @@ from typing import Any
 
 import msgspec
 
-from gateway.cluster.parts.keys import PartitionKey, manifest_key
-from gateway.cluster.parts.manifest import Manifest, encode_manifest
-from gateway.cluster.parts.manifests import Known, Manifests
+from gateway.cluster.parts.manifest import (
+    Known,
+    Manifest,
+    Manifests,
+    PartitionKey,
+    encode_manifest,
+    manifest_key,
+)
 from gateway.cluster.uploads import coverage, ended_logs, orphans, uploads
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts

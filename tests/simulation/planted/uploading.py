@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gateway.cluster.objects.objects import Missing, ObjectStore
-from gateway.cluster.parts.keys import PREFIX, PartitionKey
+from gateway.cluster.parts.manifest import PREFIX, PartitionKey
 from gateway.cluster.rebuild import history, restoring
 from gateway.cluster.uploads.collection import Collection
 from gateway.cluster.uploads.coverage import Coverage

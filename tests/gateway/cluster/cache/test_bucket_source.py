@@ -15,8 +15,16 @@ from gateway.cluster.cache import part_reader
 from gateway.cluster.cache.bucket import BucketSource, BucketThread, WaitingSource
 from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.objects.objects import Missing, ObjectStore
-from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key, part_name
-from gateway.cluster.parts.manifest import Manifest, PartRef, SegmentRef, encode_manifest
+from gateway.cluster.parts.manifest import (
+    Manifest,
+    PartitionKey,
+    PartRef,
+    SegmentRef,
+    encode_manifest,
+    manifest_key,
+    part_key,
+    part_name,
+)
 from gateway.cluster.parts.part_object import BLOCK_BYTES, PartHead, encode_part
 from log.sparse import SegmentKey
 

@@ -6,22 +6,20 @@ import msgspec
 import pytest
 from crc32c import crc32c
 
-from gateway.cluster.parts.keys import (
+from gateway.cluster.parts.manifest import (
+    UNKNOWN,
+    FileRef,
+    Manifest,
     PartitionKey,
+    PartRef,
+    SegmentRef,
+    decode_manifest,
+    encode_manifest,
     file_name,
     manifest_key,
     part_key,
     part_name,
     partition_of,
-)
-from gateway.cluster.parts.manifest import (
-    UNKNOWN,
-    FileRef,
-    Manifest,
-    PartRef,
-    SegmentRef,
-    decode_manifest,
-    encode_manifest,
 )
 from gateway.cluster.parts.part_object import CorruptPart
 from log import IncompatibleFormat

@@ -7,9 +7,14 @@ from typing import TypeVar
 import msgspec
 import pytest
 
-from gateway.cluster.parts.keys import manifest_key
-from gateway.cluster.parts.manifest import Manifest, decode_manifest
-from gateway.cluster.parts.manifests import Manifests, NoLongerLed, Overtaken
+from gateway.cluster.parts.manifest import (
+    Manifest,
+    Manifests,
+    NoLongerLed,
+    Overtaken,
+    decode_manifest,
+    manifest_key,
+)
 from tests.gateway.cluster.parts.test_manifest import MANIFEST
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, Faults, SimulatedBucket, SimulatedObjects

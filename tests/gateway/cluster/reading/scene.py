@@ -10,9 +10,7 @@ from pathlib import Path
 
 from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.parts.keys import PartitionKey, part_key
-from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
 from gateway.cluster.reading.bucket_reads import BucketReads, Found, Loading, NotConfirmed
 from gateway.cluster.reading.known import NEVER
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts

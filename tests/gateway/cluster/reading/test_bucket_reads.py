@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cluster.objects.objects import Missing
-from gateway.cluster.parts.keys import manifest_key
+from gateway.cluster.parts.manifest import manifest_key
 from gateway.cluster.reading import blocks, known
 from gateway.cluster.reading.bucket_reads import Found, Loading, NotConfirmed
 from log import LogConfig

@@ -10,8 +10,17 @@ from typing import TypeVar
 import pytest
 from crc32c import crc32c
 
-from gateway.cluster.parts.keys import PartitionKey, manifest_key, part_key, part_name
-from gateway.cluster.parts.manifest import FileRef, Manifest, PartRef, SegmentRef, encode_manifest
+from gateway.cluster.parts.manifest import (
+    FileRef,
+    Manifest,
+    PartitionKey,
+    PartRef,
+    SegmentRef,
+    encode_manifest,
+    manifest_key,
+    part_key,
+    part_name,
+)
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
 from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild
 from gateway.cluster.wal.boundary import encode_boundary

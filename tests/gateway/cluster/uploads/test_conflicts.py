@@ -8,9 +8,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
-from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey
 from gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import
 from gateway.cluster.uploads.collection import Collection
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts

@@ -9,8 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.uploads.ended_logs import EndedLogs
 from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.ended import EndedSession

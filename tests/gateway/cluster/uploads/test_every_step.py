@@ -11,8 +11,7 @@ from typing import Any, NoReturn
 import pytest
 
 from gateway.cluster.cache.bucket import BucketSource
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from log.sparse import SegmentKey
 from tests.gateway.cluster.uploads.walk import PLAIN, TROUBLE_S, Walk, manifests_in, missing_of
 from tests.support.simulated_objects import Fate, SimulatedBucket, SimulatedObjects

@@ -12,9 +12,7 @@ from crc32c import crc32c
 
 from gateway.cluster.cache.bucket import BucketSource
 from gateway.cluster.objects.address import DirectoryObjects
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import UNKNOWN, SegmentRef
-from gateway.cluster.parts.manifests import Manifests
+from gateway.cluster.parts.manifest import UNKNOWN, Manifests, PartitionKey, SegmentRef
 from gateway.cluster.rebuild.history import History
 from gateway.cluster.uploads import partition_uploads
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cluster.objects.objects import Refused
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest
+from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from tests.gateway.cluster.uploads.walk import PLAIN, Walk, manifests_in, missing_of
 
 KEY = PartitionKey(PLAIN, 0)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.uploads.ports import UploadLimits
 from gateway.cluster.uploads.uploads import ADOPTED_AFTER_S
 from gateway.cluster.wal.ended import EndedSession

@@ -13,9 +13,14 @@ from random import Random
 from typing import Any, TypeVar
 
 from gateway.cluster.objects.objects import Refused, StoreFailed
-from gateway.cluster.parts.keys import PREFIX, PartitionKey, part_key
-from gateway.cluster.parts.manifest import Manifest, decode_manifest
-from gateway.cluster.parts.manifests import Overtaken
+from gateway.cluster.parts.manifest import (
+    PREFIX,
+    Manifest,
+    Overtaken,
+    PartitionKey,
+    decode_manifest,
+    part_key,
+)
 from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.ports import Partitions, UploadLimits

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from kio.schema.errors import ErrorCode
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.config.cluster import SPREADING_SELECTOR
 from gateway.metadata.records import BrokerRegistrationChangeRecord, PartitionRecord, TopicRecord
 from gateway.runtime.partitions.partition import Partition

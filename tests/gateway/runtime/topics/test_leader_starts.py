@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from gateway.cluster.parts.keys import PartitionKey
+from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.reading.bucket_reads import NotConfirmed
 from gateway.metadata.records import BrokerRegistrationChangeRecord
 from gateway.peer.errors import PeerUnavailable

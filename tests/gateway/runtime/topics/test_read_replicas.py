@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.cluster.parts.keys import PartitionKey
-from gateway.cluster.parts.manifest import Manifest, PartRef, SegmentRef
+from gateway.cluster.parts.manifest import Manifest, PartitionKey, PartRef, SegmentRef
 from gateway.config.cluster import LEADER_SELECTOR, RACK_SELECTOR, SPREADING_SELECTOR
 from gateway.metadata.records import (
     BrokerEndpoint,
