@@ -1,16 +1,19 @@
 """Reads the history of partitions that other gateways lead, from the parts in the bucket.
 
-A reader gets records below the end of the manifest only: all of these are durable, so the leader's high watermark is never lower. A reader of
-committed records gets those below the manifest's stable offset. The leader is asked for the log start offset every CONFIRMED_FOR_S, so that
-deleted records vanish here, too. What can't be answered from that is the leader's to answer.
+A reader gets records below the end of the manifest only: all of these are durable, so the leader's high
+watermark is never lower. A reader of committed records gets those below the manifest's stable offset. The
+leader is asked for the log start offset every CONFIRMED_FOR_S, so that deleted records vanish here, too. What
+can't be answered from that is the leader's to answer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import struct
+from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Mapping
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -25,14 +28,11 @@ from gateway.cluster.parts.manifest import (
     manifest_key,
     part_key,
 )
-from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.reading import batches
-from gateway.cluster.reading.blocks import BlockKey, Blocks, Stretch, blocks_from
-from gateway.cluster.reading.contents import Bounds, Contents, abort_files
-from gateway.cluster.reading.known import Known
+from gateway.cluster.parts.part_object import BLOCK_BYTES, CorruptPart
 from gateway.cluster.wal.persistence import PersistentReads
 from log import IncompatibleFormat
-from log.format.record_batch import HEADER_BYTES
+from log.format.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
+from log.uploading import TransactionIndex, aborts_name
 from seq_validator.checksum import crc32c
 
 logger = logging.getLogger(__name__)
@@ -189,13 +189,13 @@ class BucketReads:
             self._load_blocks(key, known, contents, number, place)
             return Loading(key, bounds)
         stretch = self._blocks.stretch(part, place, place + max(max_bytes, HEADER_BYTES))
-        found = batches.whole(stretch.data, max_bytes, bound, offset)
+        found = whole(stretch.data, max_bytes, bound, offset)
         if not found.size_bytes and min_one_batch and stretch.missing is None:
-            size_bytes = batches.first_bytes(stretch.data)
+            size_bytes = first_bytes(stretch.data)
             if size_bytes > self._largest_bytes:
                 return None
             stretch = self._blocks.stretch(part, place, place + size_bytes)
-            found = batches.whole(stretch.data, size_bytes, bound, offset)
+            found = whole(stretch.data, size_bytes, bound, offset)
         if stretch.missing is not None:
             self._load_blocks(key, known, contents, number, stretch.missing)
             if not found.size_bytes:
@@ -215,7 +215,7 @@ class BucketReads:
         place = known.position_before(part, offset)
         while place < part.length:
             stretch = self._blocks.stretch(part, place, place + SEEK_BYTES)
-            skipped, is_found = batches.skip_to(stretch.data, offset)
+            skipped, is_found = skip_to(stretch.data, offset)
             place += skipped
             if is_found:
                 known.note_position(part, offset, place)
@@ -355,3 +355,305 @@ class BucketReads:
             known.has_missed, known.contents = True, None
         else:
             known.has_missed = False
+
+
+# Finds whole record batches in bytes of a part.
+
+_HEAD: Final = struct.Struct(">qi11xi")
+"""The base offset of a batch, the bytes after this field and the next, and the delta of its last offset."""
+
+
+class Whole(NamedTuple):
+    """Whole batches at the beginning of some bytes."""
+
+    size_bytes: int
+    end_offset: int
+    """The offset after the last record; that of the caller without a batch."""
+
+
+def skip_to(data: bytes, offset: int) -> tuple[int, bool]:
+    """Return where the first batch begins that has the offset or a later one, and whether its head is in the data.
+
+    The data begin with a batch. Without that batch, the place is the end of the last batch that is known, maybe beyond the data. Raises
+    CorruptPart.
+    """
+    at, last_at = 0, len(data) - HEADER_BYTES
+    while at <= last_at:
+        base_offset, length, delta = _HEAD.unpack_from(data, at)
+        if base_offset + delta >= offset:
+            return at, True
+        at += _checked(length, delta)
+    return at, False
+
+
+def whole(data: bytes, max_bytes: int, bound: int, offset: int) -> Whole:
+    """Return the batches that are in the data whole, below the bound and within `max_bytes`. Raises CorruptPart."""
+    at, last_at = 0, len(data) - HEADER_BYTES
+    while at <= last_at:
+        base_offset, length, delta = _HEAD.unpack_from(data, at)
+        behind = at + _checked(length, delta)
+        if behind > min(len(data), max_bytes) or base_offset + delta >= bound:
+            break
+        at, offset = behind, base_offset + delta + 1
+    return Whole(at, offset)
+
+
+def first_bytes(data: bytes) -> int:
+    """Return the size of the first batch, whose head is in the data. Raises CorruptPart."""
+    _, length, delta = _HEAD.unpack_from(data, 0)
+    return _checked(length, delta)
+
+
+def _checked(length: int, delta: int) -> int:
+    size_bytes = length + LOG_OVERHEAD_BYTES
+    if size_bytes < HEADER_BYTES or delta < 0:
+        raise CorruptPart(f"a batch can't have {size_bytes} bytes and {delta + 1} offsets")
+    return size_bytes
+
+
+# Blocks of parts in memory, for readers of the event loop. The least recently used ones are dropped first.
+
+
+class BlockKey(NamedTuple):
+    """A block: the name of a part, which no other part of any partition has, and the number of the block in the segment file."""
+
+    part: str
+    number: int
+
+
+class Stretch(NamedTuple):
+    """Bytes of a part from a position on, as far as they are in memory, and the first block that is not."""
+
+    data: bytes
+    missing: BlockKey | None
+
+
+class Blocks:
+    """The blocks of all partitions, of at most `max_bytes` together."""
+
+    def __init__(self, reader: PartReader, max_bytes: int) -> None:
+        self._reader = reader
+        self._max_bytes = max_bytes
+        self._blocks: OrderedDict[BlockKey, bytes] = OrderedDict()
+        self.size_bytes = 0
+        self.bytes_fetched = 0
+        """The bytes fetched since the start."""
+
+    def has(self, key: BlockKey) -> bool:
+        """Return whether a block is in memory."""
+        return key in self._blocks
+
+    def stretch(self, part: PartRef, start: int, stop: int) -> Stretch:
+        """Return the bytes of a part from `start` to `stop`, as far as its blocks are in memory without a gap."""
+        pieces: list[bytes] = []
+        stop = min(stop, part.length)
+        while start < stop:
+            key = block_at(part, start)
+            block = self._blocks.get(key)
+            if block is None:
+                return Stretch(b"".join(pieces), key)
+            self._blocks.move_to_end(key)
+            first, last = place_of(part, key.number)
+            pieces.append(block[start - first : min(stop, last) - first])
+            start = last
+        return Stretch(b"".join(pieces), None)
+
+    async def load(self, partition: PartitionKey, part: PartRef, key: BlockKey) -> None:
+        """Fetch a block. Waits while the store does not answer. Raises Missing, CorruptPart, IncompatibleFormat, Refused."""
+        if key in self._blocks:
+            return
+        data = await self._reader.read(partition, part, *place_of(part, key.number))
+        self._blocks[key] = data
+        self.size_bytes += len(data)
+        self.bytes_fetched += len(data)
+        while self.size_bytes > self._max_bytes and len(self._blocks) > 1:
+            self.size_bytes -= len(self._blocks.popitem(last=False)[1])
+
+
+def block_at(part: PartRef, place: int) -> BlockKey:
+    """Return the block that holds a byte of the part's data."""
+    return BlockKey(part.name, (part.position + place) // BLOCK_BYTES)
+
+
+def place_of(part: PartRef, number: int) -> tuple[int, int]:
+    """Return where in the part's data a block begins and ends."""
+    start = number * BLOCK_BYTES - part.position
+    return max(0, start), min(part.length, start + BLOCK_BYTES)
+
+
+def blocks_from(part: PartRef, place: int) -> range:
+    """Return the numbers of the blocks from a byte of the part's data to its end."""
+    last = (part.position + part.length - 1) // BLOCK_BYTES
+    return range((part.position + place) // BLOCK_BYTES, last + 1)
+
+
+# The facts that this gateway has read about a partition of another gateway, and how long they are valid.
+
+CONFIRMED_FOR_S: Final = 2.0
+"""How long the leader's answer counts: records that DeleteRecords has removed may be read for this time at other gateways."""
+LOOKED_EVERY_S: Final = 1.0
+"""The least time between two reads of a manifest for readers that have come to its end."""
+FAILED_FOR_S: Final = 5.0
+"""How long readers are sent to the leader after the bucket or the leader did not answer."""
+POSITIONS_KEPT: Final = 32
+"""Places of a partition at which readers go on. A reader whose place is dropped costs the headers of a part, of 8 MiB at most."""
+NEVER: Final = float("-inf")
+
+
+class Known:
+    """One partition. Times are of the event loop's clock."""
+
+    __slots__ = (
+        "_confirmed_s",
+        "_failed_s",
+        "_positions",
+        "_read_s",
+        "contents",
+        "has_missed",
+        "is_leader_silent",
+        "leader_start",
+    )
+
+    def __init__(self) -> None:
+        self.contents: Contents | None = None
+        """The contents by the newest manifest that was read; None before the first one."""
+        self.leader_start = 0
+        """The log start offset that the leader has told."""
+        self.is_leader_silent = False
+        """Whether the last failure was that of the leader."""
+        self.has_missed = False
+        """Whether a part of the newest manifest was not in the bucket: another manifest has replaced that one."""
+        self._read_s = self._confirmed_s = self._failed_s = NEVER
+        self._positions: OrderedDict[tuple[str, int], int] = OrderedDict()
+        """The place in a part of the first batch at or after an offset."""
+
+    def read(self, contents: Contents, now_s: float) -> None:
+        """Take what a manifest tells that has come now."""
+        self.contents = contents
+        self._read_s = now_s
+
+    def confirmed(self, log_start_offset: int, now_s: float) -> None:
+        """Take the leader's log start offset, asked for at this time."""
+        self.leader_start = max(self.leader_start, log_start_offset)
+        self._confirmed_s = now_s
+
+    def failed(self, now_s: float, *, is_leader_silent: bool = False) -> None:
+        """Note that the partition can't be read here for a while."""
+        self._failed_s = now_s
+        self.is_leader_silent = is_leader_silent
+        self.contents = None
+
+    def is_out(self, now_s: float) -> bool:
+        """Return whether the partition could not be read a short time ago."""
+        return now_s < self._failed_s + FAILED_FOR_S
+
+    def is_confirmed(self, now_s: float) -> bool:
+        """Return whether the leader's last answer still counts."""
+        return now_s < self._confirmed_s + CONFIRMED_FOR_S
+
+    def may_be_behind(self, now_s: float) -> bool:
+        """Return whether the bucket may have a newer manifest, and may be asked for it."""
+        return now_s >= self._read_s + LOOKED_EVERY_S
+
+    @property
+    def bounds(self) -> Bounds | None:
+        """The offsets that a reader is told; None while nothing is known."""
+        if self.contents is None:
+            return None
+        _, stable, end = self.contents.bounds
+        # The manifest may have a later start, which the leader tells only when it is durable.
+        start = min(self.leader_start, end)
+        return Bounds(start, max(start, stable), end)
+
+    def has_deleted(self, offset: int) -> bool:
+        """Return whether the record at an offset was deleted, by the leader's answer or by the manifest."""
+        return self.contents is None or offset < max(self.contents.bounds.log_start, self.leader_start)
+
+    def note_position(self, part: PartRef, offset: int, place: int) -> None:
+        """Note where in a part the first batch at or after an offset is."""
+        self._positions[part.name, offset] = place
+        self._positions.move_to_end((part.name, offset))
+        if len(self._positions) > POSITIONS_KEPT:
+            self._positions.popitem(last=False)
+
+    def position_before(self, part: PartRef, offset: int) -> int:
+        """Return a place in a part at which a batch begins that is at or before the one with this offset."""
+        exact = self._positions.get((part.name, offset))
+        if exact is not None:
+            return exact
+        places = (
+            place for (name, noted), place in self._positions.items() if name == part.name and noted <= offset
+        )
+        return max(places, default=0)
+
+
+# The contents of a partition in the bucket, by one manifest: its parts, the end of its records, and its
+# aborted transactions.
+
+MOST_ABORTS_BYTES: Final = 8 << 20
+"""The most bytes of transaction indexes of one partition. Of a partition with more, committed records are read from the leader alone."""
+
+
+class Bounds(NamedTuple):
+    """The offsets that a reader is told."""
+
+    log_start: int
+    stable: int
+    end: int
+
+
+class Contents:
+    """The parts of one manifest in the order of their offsets, and the transaction indexes of its segments."""
+
+    def __init__(self, manifest: Manifest, indexes: Mapping[str, bytes]) -> None:
+        """Take the contents of the files of `abort_files`, by name."""
+        self.parts: list[PartRef] = [part for segment in manifest.segments for part in segment.parts]
+        self._ends = [part.end_offset for part in self.parts]
+        self.indexes = indexes
+        end = min(manifest.end_offset, self._ends[-1]) if self.parts else 0
+        files = abort_files(manifest)
+        stable = 0 if files is None else max(0, min(manifest.stable_offset, end))
+        self.bounds = Bounds(manifest.log_start_offset, stable, end)
+        self._aborting: list[tuple[int, TransactionIndex]] = []
+        """The transaction indexes that have entries, and before them the offset at which the next segment begins."""
+        bases = [segment.base for segment in manifest.segments]
+        for number, base in enumerate(bases):
+            is_last = number + 1 == len(bases)
+            entries = manifest.last_aborts if is_last else indexes.get(aborts_name(base), b"")
+            if entries:
+                behind = manifest.end_offset if is_last else bases[number + 1]
+                self._aborting.append((behind, TransactionIndex(entries)))
+
+    def part_at(self, offset: int) -> int:
+        """Return the number of the part with the first records at or after an offset; the number of all parts if none has."""
+        return bisect_right(self._ends, offset)
+
+    def aborted(self, first_offset: int, upper_bound: int) -> list[tuple[int, int]]:
+        """Return (producer_id, first_offset) of the aborted transactions that reach into [first_offset, upper_bound).
+
+        Ask below the stable offset only: of transactions beyond, not all are known.
+        """
+        found: list[tuple[int, int]] = []
+        first = bisect_right(self._aborting, first_offset, key=lambda each: each[0])
+        for _, index in self._aborting[first:]:
+            if index.collect(first_offset, upper_bound, found):
+                break
+        return found
+
+
+def abort_files(manifest: Manifest) -> list[FileRef] | None:
+    """Return the files with the transaction indexes of closed segments; None if they are too large."""
+    names = {aborts_name(segment.base) for segment in manifest.segments[:-1]}
+    files = [file for file in manifest.files if file.name in names]
+    return None if sum(file.length for file in files) > MOST_ABORTS_BYTES else files
+
+
+def left_bytes(manifest: Manifest, offset: int, bound: int, enough: int) -> int:
+    """Return about how many bytes the parts have between an offset and a bound; `enough` or more ends the count."""
+    found = 0
+    for segment in reversed(manifest.segments):
+        for part in reversed(segment.parts):
+            if part.end_offset <= offset or found >= enough:
+                return found
+            found += part.length if part.end_offset <= bound else 0
+    return found

@@ -21,8 +21,7 @@ from typing import Final
 from kio.schema.errors import ErrorCode
 
 from gateway.cluster.parts.manifest import PartitionKey as StoredKey
-from gateway.cluster.reading.bucket_reads import BucketReads, Found, Loading, NotConfirmed
-from gateway.cluster.reading.contents import Bounds
+from gateway.cluster.reading.bucket_reads import Bounds, BucketReads, Found, Loading, NotConfirmed
 from gateway.handlers.answering.api import RequestContext
 from gateway.handlers.records.fetch_rows import error_row
 from gateway.protocol.fetch_codec import FetchRow

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.reading.contents import left_bytes
+from gateway.cluster.reading.bucket_reads import left_bytes
 from gateway.config.cluster import RACK_SELECTOR, SPREADING_SELECTOR
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.topic_names import INTERNAL_TOPICS

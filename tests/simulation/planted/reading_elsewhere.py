@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gateway.cluster.reading.contents import Contents
+from gateway.cluster.reading.bucket_reads import Contents
 from gateway.cluster.uploads import partition_uploads
 from tests.simulation.planted.fault import Change, cluster_fault_in
 

@@ -11,8 +11,7 @@ from pathlib import Path
 from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, part_key
-from gateway.cluster.reading.bucket_reads import BucketReads, Found, Loading, NotConfirmed
-from gateway.cluster.reading.known import NEVER
+from gateway.cluster.reading.bucket_reads import NEVER, BucketReads, Found, Loading, NotConfirmed
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
 from log import LogConfig, LogDirectory, PartitionLog, Storage, lookups
 from tests.log.support import NOW_MS, SMALL, append_end_marker, batch, flush

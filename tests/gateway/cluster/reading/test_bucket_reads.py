@@ -8,7 +8,7 @@ import pytest
 
 from gateway.cluster.objects.objects import Missing
 from gateway.cluster.parts.manifest import manifest_key
-from gateway.cluster.reading import blocks, known
+from gateway.cluster.reading import bucket_reads
 from gateway.cluster.reading.bucket_reads import Found, Loading, NotConfirmed
 from log import LogConfig
 from tests.gateway.cluster.reading.scene import PARTITION, WHOLE, Scene, live
@@ -26,7 +26,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "BLOCK_BYTES", 150)
+    monkeypatch.setattr(bucket_reads, "BLOCK_BYTES", 150)
 
 
 async def test_a_reader_gets_what_the_leader_has_uploaded(scene: Scene) -> None:
@@ -167,7 +167,7 @@ async def test_deleted_records_vanish_when_the_leader_is_asked_again(scene: Scen
     assert await scene.read(0) is not None
     assert scene.asked == 1
     delete_records(scene.log, 10)
-    scene.reads._known[PARTITION]._confirmed_s = known.NEVER
+    scene.reads._known[PARTITION]._confirmed_s = bucket_reads.NEVER
     assert await scene.read(0) is None
     assert scene.asked == 2
 
