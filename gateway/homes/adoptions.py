@@ -18,7 +18,7 @@ from uuid import UUID
 
 from gateway.cluster.objects.objects import ObjectStore, Refused, StoreFailed
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.rebuild.restoring import Restored, restore
+from gateway.cluster.rebuild.history import Restored, restore
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.ended import EndedSessions
 from gateway.cluster.wal.sessions import CorruptRegistration

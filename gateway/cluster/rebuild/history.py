@@ -1,11 +1,26 @@
 """Restores partitions: what their manifests name, and what rows of ended write-ahead logs have since.
 
-Read the manifests after the sessions that led the partitions are sealed: a manifest on which a session relied was replaced before its seal,
-so it is read here. Read the boundaries of the logs before the manifests: below them, manifests have all rows.
+Read the manifests after the sessions that led the partitions are sealed: a manifest on which a session relied
+was replaced before its seal, so it is read here. Read the boundaries of the logs before the manifests: below
+them, manifests have all rows.
 
-A partition has rows in the logs of several sessions if it had several leaders. The logs are read one after the other, so the rows of a
-later leader may come first. Such rows are put off and read again at the end, in the order of leader epochs. Of the same side file the
-last one written counts. Where rows of two leaders overlap, the partition is restored anew at the end, without what the later leader has superseded.
+A partition has rows in the logs of several sessions if it had several leaders. The logs are read one after
+the other, so the rows of a later leader may come first. Such rows are put off and read again at the end, in
+the order of leader epochs. Of the same side file the last one written counts. Where rows of two leaders
+overlap, the partition is restored anew at the end, without what the later leader has superseded.
+
+Restores partitions from the bucket: at a start those that the gateway leads, and later those that it adopts.
+
+The order of the reads is what makes this safe: the sessions that led the partitions before are sealed (the
+caller has seen to that), then the boundaries of their logs are read, then the manifests, then the rows. Other
+gateways may collect objects of these logs meanwhile. If that happens to an object that is needed, a manifest
+has its rows by then, and everything is read again.
+
+The order of rows that several leaders of one partition have written, where their offsets overlap.
+
+A leader has all records of the leaders before it when it begins, and writes its own behind these. So what an
+earlier leader has at or beyond the first offset of a later one is superseded: nobody has seen these records,
+or been told that they are stored.
 """
 
 from __future__ import annotations
@@ -13,7 +28,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Final
 
 from gateway.cluster.objects.objects import Buffer, Missing, ObjectStore
@@ -29,10 +46,10 @@ from gateway.cluster.parts.manifest import (
     part_key,
 )
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
-from gateway.cluster.rebuild.row_order import in_order
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
-from gateway.cluster.wal.ended import WalRange
-from gateway.cluster.wal.ended_rows import EndedRows, RowAt
+from gateway.cluster.wal.boundary import read_boundary
+from gateway.cluster.wal.ended import EndedSession, WalRange
+from gateway.cluster.wal.ended_rows import Collected, EndedRows, RowAt
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
 from log import CorruptRecord, IncompatibleFormat
@@ -370,3 +387,107 @@ def _absent(manifest: Manifest) -> frozenset[int]:
     names = {file.name for file in manifest.files}
     filled = [segment.base for segment in manifest.segments if segment.parts]
     return frozenset(base for base in filled[:-1] if names.issuperset(index_names(base)))
+
+
+_WHAT: Final = "the gateway waits to read the records of the cluster"
+
+
+@dataclass(frozen=True, slots=True)
+class Restored:
+    """What was read and written."""
+
+    objects: int
+    size_bytes: int
+    manifests: Mapping[PartitionKey, Manifest]
+    """The manifests that were restored."""
+    with_rows: Collection[PartitionKey]
+    """The partitions of which a write-ahead log has what no manifest has."""
+    failures: Mapping[PartitionKey, Damage]
+    """The partitions that can't be restored, because bytes are missing or damaged, or a later release wrote them."""
+
+
+async def restore(
+    objects: ObjectStore,
+    ended: Sequence[EndedSession],
+    staged: StagedPartitions,
+    partitions: Collection[PartitionKey],
+    run_files: RunFiles = at_once,
+) -> Restored:
+    """Write the files of all partitions that the bucket has anything of. Waits until the store answers.
+
+    Raises CorruptWalObject for an object of which nobody knows whose rows it has, IncompatibleFormat, Refused, OSError. Nothing is staged
+    then.
+    """
+    try:
+        while True:
+            try:
+                return await _restore(objects, ended, staged, partitions, run_files)
+            except Collected:
+                await _discard(staged, partitions, run_files)
+    except (Exception, asyncio.CancelledError):
+        await _discard(staged, partitions, at_once)
+        raise
+
+
+async def _restore(
+    objects: ObjectStore,
+    ended: Sequence[EndedSession],
+    staged: StagedPartitions,
+    partitions: Collection[PartitionKey],
+    run_files: RunFiles,
+) -> Restored:
+    """Restore everything once. Raises Collected, and as `restore`."""
+    reads = PersistentReads(objects, _WHAT)
+    boundaries = await asyncio.gather(*(read_boundary(reads, each.node_id, each.session) for each in ended))
+    ranges = [
+        WalRange(session.node_id, session.session, session.nonce, boundary, session.end_seq)
+        for session, boundary in zip(ended, boundaries, strict=True)
+    ]
+    history = History(objects, staged, frozenset(partitions), run_files)
+    await history.restore_manifests()
+    rows = EndedRows(objects, _WHAT)
+    async for found in rows.read(ranges, history.wants):
+        await history.apply(found)
+    await history.finish(rows, ranges)
+    failures: dict[PartitionKey, Damage] = {}
+    for partition in partitions:
+        try:
+            history.check(partition)
+        except (CorruptPart, CorruptRecord, CorruptWalObject, IncompatibleFormat) as error:
+            failures[partition] = error
+            await run_files(partial(staged.discard, *partition))
+    count = sum(max(0, wal.end_seq - wal.first_seq) for wal in ranges)
+    return Restored(count, history.size_bytes, history.restored, history.with_rows, failures)
+
+
+async def _discard(
+    staged: StagedPartitions, partitions: Collection[PartitionKey], run_files: RunFiles
+) -> None:
+    for partition in partitions:
+        await run_files(partial(staged.discard, *partition))
+
+
+def in_order(rows: Iterable[RowAt]) -> list[RowAt]:
+    """Return the rows of one partition in the order in which they were written, without superseded ones."""
+    placed = sorted(rows, key=_place)
+    kept: list[list[RowAt]] = []
+    begun: int | None = None
+    for _, group in groupby(reversed(placed), key=_leadership):
+        leaders = [found for found in group if begun is None or not _begins_at(found, begun)]
+        kept.append(leaders)
+        firsts = [found.row.first_offset for found in leaders if isinstance(found.row, DataRow)]
+        begun = min([*firsts, *([] if begun is None else [begun])], default=None)
+    return [found for leaders in reversed(kept) for found in reversed(leaders)]
+
+
+def _place(found: RowAt) -> tuple[int, int, int, int]:
+    return *found.place, found.placed.start
+
+
+def _leadership(found: RowAt) -> tuple[int, int]:
+    return found.row.leader_epoch, found.wal.session
+
+
+def _begins_at(found: RowAt, offset: int) -> bool:
+    """Return whether a row has only records at or beyond an offset."""
+    return isinstance(found.row, DataRow) and found.row.first_offset >= offset

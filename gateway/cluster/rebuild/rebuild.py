@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 from gateway.cluster.metadata.change import CorruptChange, StoredChange
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.rebuild.restoring import Restored, restore
+from gateway.cluster.rebuild.history import Restored, restore
 from gateway.cluster.wal.ended import EndedSession, WalRange
 from gateway.cluster.wal.sessions import Snapshot
 from log.format.record_batch import parse_header

@@ -6,7 +6,7 @@ from typing import Any
 
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.manifest import PREFIX, PartitionKey
-from gateway.cluster.rebuild import history, restoring
+from gateway.cluster.rebuild import history
 from gateway.cluster.uploads.collection import Collection
 from gateway.cluster.uploads.coverage import Coverage
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
@@ -78,7 +78,7 @@ def missing_object_taken_for_damage() -> list[Change]:
         return 0
 
     return [
-        (restoring, "read_boundary", read_boundary),
+        (history, "read_boundary", read_boundary),
         (ended_rows, "read_boundary", read_boundary),
     ]
 

@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.rebuild.restoring import Restored, restore
+from gateway.cluster.rebuild.history import Restored, restore
 from gateway.cluster.wal.boundary import encode_boundary
 from gateway.cluster.wal.ended import EndedSession
 from gateway.cluster.wal.keys import boundary_key, object_key
