@@ -24,8 +24,8 @@ from gateway.cluster.objects.objects import CountedObjects, Counts, ObjectStore,
 from gateway.cluster.objects.probe import probe
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
-from gateway.cluster.uploads.coverage import Coverage
-from gateway.cluster.uploads.ports import UploadLimits
+from gateway.cluster.uploads.collection import Coverage
+from gateway.cluster.uploads.partition_uploads import UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.ended import StoredSessions

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.uploads.ports import Partitions
+from gateway.cluster.uploads.partition_uploads import Partitions
 from gateway.runtime.services import Services
 from log import NeedsRecovery, PartitionLog
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final
 
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.collection import Coverage
 from log import PartitionLog
 
 MOST_TRIES: Final = 5

@@ -1,11 +1,12 @@
 """Brings the parts and the manifest of a partition up to its log.
 
-A segment file only grows, so its next part begins where the last one ends. A compaction replaces the file, which is uploaded as a whole
-then. A known `DataFile` is the same file; the checksums of all parts tell whether a log that was loaded again has the same bytes, and after
-a restart that of the last part does. Only durable records are uploaded.
+A segment file only grows, so its next part begins where the last one ends. A compaction replaces the file,
+which is uploaded as a whole then. A known `DataFile` is the same file; the checksums of all parts tell
+whether a log that was loaded again has the same bytes, and after a restart that of the last part does. Only
+durable records are uploaded.
 
-The side files of the local disk may be ahead of what is durable. So after they are read, all records that the log has then are made durable
-before the manifest is replaced.
+The side files of the local disk may be ahead of what is durable. So after they are read, all records that the
+log has then are made durable before the manifest is replaced.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -350,3 +351,34 @@ def _stable_offset(seen: LogView, indexes: Sequence[FileRef]) -> int:
         aborts_name(segment.base_offset) in names for segment in seen.segments[:-1] if segment.has_aborts
     )
     return seen.stable_offset if known and _last_aborts(seen) is not None else UNKNOWN
+
+
+# What uploads need of the gateway: its partitions, and when to begin.
+
+
+@dataclass(frozen=True, slots=True)
+class Partitions:
+    """The partitions of the cluster, as uploads see them."""
+
+    all: Callable[[], Iterable[PartitionKey]]
+    """Returns all partitions that this gateway leads."""
+    open_log: Callable[[PartitionKey], Awaitable[PartitionLog | None]]
+    """Returns the log of a partition, opened if necessary; None without records and files. Raises OSError, LogError, IncompatibleFormat."""
+    flushed: Callable[[PartitionLog], Awaitable[None]]
+    """Makes everything now in a log durable. Raises StorageFailed."""
+    exists: Callable[[PartitionKey], bool]
+    """Returns whether the metadata has a partition, as far as the metadata is known here; another gateway may lead it."""
+    catch_up: Callable[[], Awaitable[None]]
+    """Reads what the metadata log has and the metadata lacks. Raises StorageFailed."""
+
+
+@dataclass(frozen=True, slots=True)
+class UploadLimits:
+    """When a round begins."""
+
+    interval_s: float
+    """The seconds after the one before."""
+    wal_max_bytes: int
+    """The bytes put into the session's write-ahead log since the last round, at which the next one begins at once."""
+    orphan_age_s: float
+    """The age from which an object that no manifest names is an orphan, and the seconds between two searches."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.collection import Coverage
 from gateway.cluster.wal.row_data import RowData
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.wal_object import Row

@@ -19,12 +19,15 @@ from gateway.cluster.objects.objects import Entry, ObjectStore, Refused, StoreFa
 from gateway.cluster.parts.manifest import Manifest, Manifests, NoLongerLed, Overtaken, PartitionKey, part_key
 from gateway.cluster.parts.part_object import CorruptPart
 from gateway.cluster.uploads.collection import Collection as Deletions
-from gateway.cluster.uploads.coverage import Coverage
-from gateway.cluster.uploads.ended_logs import EndedLogs
+from gateway.cluster.uploads.collection import Coverage, EndedLogs, search
 from gateway.cluster.uploads.hand_over import upload_whole
-from gateway.cluster.uploads.orphans import search
-from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
-from gateway.cluster.uploads.ports import Partitions, UploadLimits
+from gateway.cluster.uploads.partition_uploads import (
+    Partitions,
+    PartitionUploads,
+    Uploaded,
+    UploadLimits,
+    UploadPorts,
+)
 from gateway.cluster.uploads.progress import Rounds, UploadProgress
 from gateway.cluster.wal.ended import EndedSessions
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal

@@ -12,8 +12,8 @@ from gateway.cluster.cache.bucket import BucketThread, WaitingSource
 from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.uploads.coverage import Coverage
-from gateway.cluster.uploads.ports import Partitions, UploadLimits
+from gateway.cluster.uploads.collection import Coverage
+from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.ended import EndedSession

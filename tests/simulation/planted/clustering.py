@@ -11,7 +11,7 @@ import msgspec
 from gateway.cluster.membership import silence
 from gateway.cluster.membership.silence import Lease
 from gateway.cluster.uploads import uploads
-from gateway.cluster.uploads.ports import Partitions
+from gateway.cluster.uploads.partition_uploads import Partitions
 from gateway.cluster.wal import confirmations, sealing
 from gateway.cluster.wal.confirmations import Outcome, Step
 from gateway.cluster.wal.ended import StoredSessions

@@ -15,8 +15,8 @@ from gateway.cluster.parts.manifest import (
     encode_manifest,
     manifest_key,
 )
-from gateway.cluster.uploads import coverage, ended_logs, orphans, uploads
-from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads import collection, uploads
+from gateway.cluster.uploads.collection import Coverage
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded, UploadPorts
 from gateway.cluster.uploads.uploads import Uploads
 from log import PartitionLog
@@ -95,17 +95,17 @@ def earlier_sessions_not_needed() -> list[Change]:
         def put(self, *_: object) -> None:
             return
 
-    return [(ended_logs, "Coverage", Nothing)]
+    return [(collection, "Coverage", Nothing)]
 
 
 @fault_in("deletions", world=World.BUCKET, is_found=False)
 def covered_by_offset_only() -> list[Change]:
     """a row counts as covered when the manifest has its records, whatever the log start offset and the side files are"""
 
-    def are_in(self: coverage._Rows, manifest: Manifest) -> bool:
+    def are_in(self: collection._Rows, manifest: Manifest) -> bool:
         return self.end_offset <= manifest.end_offset
 
-    return [(coverage._Rows, "are_in", are_in)]
+    return [(collection._Rows, "are_in", are_in)]
 
 
 @fault_in("zombies", "takeovers", world=World.BUCKET)
@@ -128,4 +128,4 @@ def late_objects_left() -> list[Change]:
     async def nothing(*_: object, **__: object) -> list[Any]:
         return []
 
-    return [(orphans, "find_collected", nothing)]
+    return [(collection, "find_collected", nothing)]

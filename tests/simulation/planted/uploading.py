@@ -7,8 +7,7 @@ from typing import Any
 from gateway.cluster.objects.objects import Missing, ObjectStore
 from gateway.cluster.parts.manifest import PREFIX, PartitionKey
 from gateway.cluster.rebuild import history
-from gateway.cluster.uploads.collection import Collection
-from gateway.cluster.uploads.coverage import Coverage
+from gateway.cluster.uploads.collection import Collection, Coverage
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
 from gateway.cluster.wal import ended_rows
 from gateway.cluster.wal.keys import object_key

@@ -5,7 +5,7 @@ from uuid import UUID
 import pytest
 
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.uploads.coverage import MOST_ROWS, Coverage
+from gateway.cluster.uploads.collection import MOST_ROWS, Coverage
 from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
 from log.uploading import LOG_START_OFFSET, log_start_content
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
-from gateway.cluster.uploads.ended_logs import EndedLogs
+from gateway.cluster.uploads.collection import EndedLogs
 from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.ended import EndedSession
 from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key

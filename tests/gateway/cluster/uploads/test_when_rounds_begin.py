@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gateway.cluster.parts.manifest import PartitionKey
-from gateway.cluster.uploads.ports import UploadLimits
+from gateway.cluster.uploads.partition_uploads import UploadLimits
 from gateway.cluster.uploads.uploads import ADOPTED_AFTER_S
 from gateway.cluster.wal.ended import EndedSession
 from gateway.cluster.wal.keys import object_key

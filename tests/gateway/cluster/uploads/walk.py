@@ -22,8 +22,8 @@ from gateway.cluster.parts.manifest import (
     part_key,
 )
 from gateway.cluster.rebuild.rebuild import MetadataPlace, StoredTopic, rebuild
-from gateway.cluster.uploads.coverage import Coverage
-from gateway.cluster.uploads.ports import Partitions, UploadLimits
+from gateway.cluster.uploads.collection import Coverage
+from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import Uploads
 from gateway.cluster.wal.boundary import decode_boundary
