@@ -15,8 +15,7 @@ from gateway.cluster.metadata.shared_log import SharedLog, copy_log, is_copied
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild, write_metadata
-from gateway.cluster.wal.ended import WalRange
-from gateway.cluster.wal.sealing import SealedWal
+from gateway.cluster.wal.ended import SealedWal, WalRange
 from gateway.cluster.wal.sessions import RegisteredSession, Session, SharedLogContent
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import decode_record

@@ -18,9 +18,8 @@ from gateway.cluster.metadata.shared_log import SharedLog, is_copied, read_metad
 from gateway.cluster.objects.objects import ObjectStore
 from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.rebuild.local_session import LocalSession, encode_local_session, read_local_session
-from gateway.cluster.wal.ended import SessionState
+from gateway.cluster.wal.ended import SealedWal, SessionState, seal_all, sealed_at
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import SealedWal, seal_all, sealed_at
 from gateway.cluster.wal.sessions import (
     CLUSTER_VERSION,
     RegisteredSession,

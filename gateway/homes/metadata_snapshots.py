@@ -26,9 +26,9 @@ from gateway.cluster.metadata.shared_log import (
 from gateway.cluster.metadata.snapshot import CorruptSnapshot, encode_snapshot, image_batches
 from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, Refused, StoreFailed
 from gateway.cluster.uploads.collection import Collection as Deletions
-from gateway.cluster.wal.keys import SHORTENED_KEY, registration_key, snapshot_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import SNAPSHOTS_SINCE, RegisteredSession, SharedLogContent, Snapshot
+from gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.image_records import records_of
 from gateway.metadata.records import encode_record

@@ -20,12 +20,13 @@ from crc32c import crc32c
 
 from gateway.cluster.metadata.snapshot import CorruptSnapshot as CorruptMetadata
 from gateway.cluster.metadata.snapshot import decode_snapshot, encode_snapshot, image_batches
-from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
 from gateway.cluster.wal.sessions import (
     CorruptRegistration,
     RegisteredSession,
     Snapshot,
+    decode_boundary,
     decode_registration,
+    encode_boundary,
     encode_registration,
 )
 from gateway.cluster.wal.wal_object import CorruptWalObject

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
-from gateway.cluster.wal import confirmations, sealing, session_wal, sessions
-from gateway.cluster.wal.confirmations import Confirmations, Outcome, Step
-from gateway.cluster.wal.session_wal import SessionWal
+from gateway.cluster.wal import ended, session_wal, sessions
+from gateway.cluster.wal.session_wal import Confirmations, Outcome, SessionWal, Step
 from gateway.cluster.wal.wal_object import Seal, WalObject, encode, encode_seal
 from tests.properties import wal_history
 
@@ -40,25 +39,25 @@ def confirmed_out_of_order(patch: pytest.MonkeyPatch) -> None:
 
 def already_there_is_success(patch: pytest.MonkeyPatch) -> None:
     """AlreadyThere counts as the session's own object, without a look"""
-    patch.setattr(confirmations, "_OWN", confirmations._OWN | {Outcome.TAKEN})
-    patch.setattr(confirmations, "_NEXT", {**confirmations._NEXT, Outcome.TAKEN: Step.REST})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.TAKEN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.TAKEN: Step.REST})
 
 
 def already_there_is_a_fence(patch: pytest.MonkeyPatch) -> None:
     """AlreadyThere counts as a seal, without a look"""
-    patch.setattr(confirmations, "_FENCING", confirmations._FENCING | {Outcome.TAKEN})
-    patch.setattr(confirmations, "_NEXT", {**confirmations._NEXT, Outcome.TAKEN: Step.REST})
+    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {Outcome.TAKEN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.TAKEN: Step.REST})
 
 
 def failed_create_is_success(patch: pytest.MonkeyPatch) -> None:
     """a create without an answer counts as carried out"""
-    patch.setattr(confirmations, "_OWN", confirmations._OWN | {Outcome.UNKNOWN})
-    patch.setattr(confirmations, "_NEXT", {**confirmations._NEXT, Outcome.UNKNOWN: Step.REST})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.UNKNOWN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.UNKNOWN: Step.REST})
 
 
 def failed_create_is_given_up(patch: pytest.MonkeyPatch) -> None:
     """a create that failed and had no effect is not tried again"""
-    patch.setattr(confirmations, "_NEXT", {**confirmations._NEXT, Outcome.MISSING: Step.REST})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.MISSING: Step.REST})
 
 
 def any_object_is_our_own(patch: pytest.MonkeyPatch) -> None:
@@ -68,8 +67,8 @@ def any_object_is_our_own(patch: pytest.MonkeyPatch) -> None:
 
 def seal_confirms(patch: pytest.MonkeyPatch) -> None:
     """a session that finds a seal continues behind it"""
-    patch.setattr(confirmations, "_FENCING", frozenset())
-    patch.setattr(confirmations, "_OWN", confirmations._OWN | {Outcome.SEALED})
+    patch.setattr(session_wal, "_FENCING", frozenset())
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.SEALED})
 
 
 def other_bytes_in_a_retry(patch: pytest.MonkeyPatch) -> None:
@@ -123,7 +122,7 @@ def own_seal_does_not_wait(patch: pytest.MonkeyPatch) -> None:
 
 def no_look_at_the_boundary_after_the_seal(patch: pytest.MonkeyPatch) -> None:
     """a taker believes a seal in a place whose object was confirmed and deleted"""
-    honest = sealing.read_boundary
+    honest = ended.read_boundary
     calls: dict[Any, int] = {}
 
     async def read_boundary(reads: Any, node_id: int, session: int) -> int:
@@ -131,7 +130,7 @@ def no_look_at_the_boundary_after_the_seal(patch: pytest.MonkeyPatch) -> None:
         boundary = await honest(reads, node_id, session)
         return boundary if calls[reads] == 1 else 0
 
-    patch.setattr(sealing, "read_boundary", read_boundary)
+    patch.setattr(ended, "read_boundary", read_boundary)
 
 
 def seal_not_looked_at(patch: pytest.MonkeyPatch) -> None:
@@ -139,12 +138,12 @@ def seal_not_looked_at(patch: pytest.MonkeyPatch) -> None:
 
     async def create_at(self: Any, seq: int) -> Seal:
         made = Seal(self._node_id, self._session, seq, self._nonce, self._by, self._reason)
-        key = sealing.object_key(self._node_id, self._session, seq)
+        key = ended.object_key(self._node_id, self._session, seq)
         with contextlib.suppress(AlreadyThere, StoreFailed):
             await self._reads.objects.create(key, encode_seal(made))
         return made
 
-    patch.setattr(sealing._Taker, "_create_at", create_at)
+    patch.setattr(ended._Taker, "_create_at", create_at)
 
 
 def end_without_a_seal(patch: pytest.MonkeyPatch) -> None:
@@ -153,7 +152,7 @@ def end_without_a_seal(patch: pytest.MonkeyPatch) -> None:
     async def create_at(self: Any, seq: int) -> Seal:
         return Seal(self._node_id, self._session, seq, self._nonce, self._by, self._reason)
 
-    patch.setattr(sealing._Taker, "_create_at", create_at)
+    patch.setattr(ended._Taker, "_create_at", create_at)
 
 
 def sealed_before_the_registration(patch: pytest.MonkeyPatch) -> None:
@@ -171,7 +170,7 @@ def sealed_before_the_registration(patch: pytest.MonkeyPatch) -> None:
         objects: ObjectStore, own: Any, reason: str, *, chance: random.Random
     ) -> list[tuple[Any, Any]]:
         return [
-            (each, await sealing.seal(objects, each.node_id, each.session, 1, reason, chance=chance))
+            (each, await ended.seal(objects, each.node_id, each.session, 1, reason, chance=chance))
             for each in known[own.nonce]
         ]
 

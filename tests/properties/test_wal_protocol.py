@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping
 
 import pytest
 
-from gateway.cluster.wal import confirmations
-from gateway.cluster.wal.confirmations import Confirmations, Outcome, Step
+from gateway.cluster.wal import session_wal
+from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
 from tests.models.wal_protocol import Explored, Machine, Protocol
 
 AS_DESIGNED = (
@@ -57,25 +57,25 @@ def test_a_mistake_of_the_protocol_is_found(protocol: Protocol, words: str) -> N
 
 
 def taken_is_success(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(confirmations, "_OWN", confirmations._OWN | {Outcome.TAKEN})
-    patch.setattr(confirmations, "_NEXT", {**confirmations._NEXT, Outcome.TAKEN: Step.REST})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.TAKEN})
+    patch.setattr(session_wal, "_NEXT", {**session_wal._NEXT, Outcome.TAKEN: Step.REST})
 
 
 def taken_is_a_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(confirmations, "_FENCING", confirmations._FENCING | {Outcome.TAKEN})
+    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {Outcome.TAKEN})
 
 
 def unknown_is_success(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(confirmations, "_OWN", confirmations._OWN | {Outcome.UNKNOWN})
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.UNKNOWN})
 
 
 def a_seal_is_success(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(confirmations, "_OWN", confirmations._OWN | {Outcome.SEALED})
-    patch.setattr(confirmations, "_FENCING", frozenset())
+    patch.setattr(session_wal, "_OWN", session_wal._OWN | {Outcome.SEALED})
+    patch.setattr(session_wal, "_FENCING", frozenset())
 
 
 def missing_is_a_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(confirmations, "_FENCING", confirmations._FENCING | {Outcome.MISSING})
+    patch.setattr(session_wal, "_FENCING", session_wal._FENCING | {Outcome.MISSING})
 
 
 def confirmed_without_the_objects_before(patch: pytest.MonkeyPatch) -> None:

@@ -18,12 +18,10 @@ from typing import Final, TypeVar
 from uuid import UUID
 
 from gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, StoreFailed
-from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sealing import seal_earlier
+from gateway.cluster.wal.ended import seal_earlier
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import Session, SessionFacts, register
-from gateway.cluster.wal.wal_object import DataRow, WalObject, decode
+from gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, encode_boundary, register
+from gateway.cluster.wal.wal_object import DataRow, WalObject, boundary_key, decode, object_key
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import CALM, ROUGH, Faults, SimulatedBucket, SimulatedObjects
 

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from gateway.cluster.metadata.change import CHANGE, StoredChange, encode_change, placed_batch
 from gateway.cluster.metadata.snapshot import encode_snapshot, image_batches
-from gateway.cluster.wal.keys import registration_key, snapshot_key
 from gateway.cluster.wal.sessions import RegisteredSession, Snapshot
+from gateway.cluster.wal.wal_object import registration_key, snapshot_key
 from gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     ConfigRecord,

@@ -18,9 +18,16 @@ from gateway.cluster.parts.manifest import (
     part_key,
     part_name,
 )
-from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.wal_object import DataRow, Seal, WalObject, encode, encode_seal
+from gateway.cluster.wal.sessions import encode_boundary
+from gateway.cluster.wal.wal_object import (
+    DataRow,
+    Seal,
+    WalObject,
+    boundary_key,
+    encode,
+    encode_seal,
+    object_key,
+)
 from tests.simulation.checkers.bucket import SMALL_BYTES, missing_objects, surplus
 from tests.support.simulated_objects import SimulatedBucket
 

@@ -16,9 +16,8 @@ from gateway.cluster.metadata.change import CorruptChange
 from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed, Untrusted
 from gateway.cluster.parts.manifest import Overtaken
 from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.wal.keys import registration_key
 from gateway.cluster.wal.sessions import CorruptRegistration
-from gateway.cluster.wal.wal_object import CorruptWalObject
+from gateway.cluster.wal.wal_object import CorruptWalObject, registration_key
 from gateway.config import Config
 from gateway.metadata.records import UnknownRecordError
 from gateway.runtime.loop.machine import Machine

@@ -27,8 +27,8 @@ from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey, pa
 from gateway.cluster.parts.part_object import CorruptPart, decode_part
 from gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import, end_import, read_import
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
+from gateway.cluster.wal.ended import seal_earlier
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import seal_earlier
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
 from gateway.cluster.wal.sessions import Session, SessionFacts, SharedLogContent, read_on, register, sessions
 from gateway.config import Config

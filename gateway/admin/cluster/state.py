@@ -11,9 +11,16 @@ from gateway.admin.request import ControlError
 from gateway.cluster.metadata.shared_log import read_metadata
 from gateway.cluster.objects.objects import Entry, Missing, ObjectStore
 from gateway.cluster.parts.manifest import PREFIX, partition_of
-from gateway.cluster.wal.keys import SNAPSHOT_PREFIX, boundary_key, object_key
 from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
-from gateway.cluster.wal.wal_object import END_BYTES, Seal, decode_index, identify
+from gateway.cluster.wal.wal_object import (
+    END_BYTES,
+    SNAPSHOT_PREFIX,
+    Seal,
+    boundary_key,
+    decode_index,
+    identify,
+    object_key,
+)
 from gateway.runtime.topics.stored_image import image_of
 
 US_DOLLARS_PER_GIB_MONTH: Final = 0.023

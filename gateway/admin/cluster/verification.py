@@ -39,19 +39,27 @@ from gateway.cluster.parts.manifest import (
 )
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
-from gateway.cluster.wal.boundary import read_boundary, read_sessions_boundary
-from gateway.cluster.wal.keys import (
+from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sessions import (
+    RegisteredSession,
+    SharedLogContent,
+    read_boundary,
+    read_sessions_boundary,
+)
+from gateway.cluster.wal.wal_object import (
     SESSIONS_BOUNDARY_KEY,
     SHORTENED_KEY,
+    CorruptWalObject,
+    DataRow,
+    Seal,
+    WalObject,
     boundary_key,
+    decode,
+    in_one_piece,
     object_key,
     registration_key,
     snapshot_key,
 )
-from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.row_data import in_one_piece
-from gateway.cluster.wal.sessions import RegisteredSession, SharedLogContent
-from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Seal, WalObject, decode
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import UnknownRecordError, decode_record
 from gateway.runtime.topics.metadata_log import METADATA_TOPIC_ID

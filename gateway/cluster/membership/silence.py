@@ -35,11 +35,9 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
 from gateway.cluster.objects.objects import Missing, ObjectStore, Refused, StoreFailed
-from gateway.cluster.wal.boundary import decode_boundary
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sealing import SealedWal, seal, seal_all
-from gateway.cluster.wal.sessions import RegisteredSession, Session
-from gateway.cluster.wal.wal_object import FOOTER_BYTES, CorruptWalObject, identify
+from gateway.cluster.wal.ended import SealedWal, seal, seal_all
+from gateway.cluster.wal.sessions import RegisteredSession, Session, decode_boundary
+from gateway.cluster.wal.wal_object import FOOTER_BYTES, CorruptWalObject, boundary_key, identify, object_key
 from log import IncompatibleFormat, StorageFailed
 
 logger = logging.getLogger(__name__)

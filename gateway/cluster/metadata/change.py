@@ -13,9 +13,8 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple
 
-from gateway.cluster.wal.keys import registration_key
 from gateway.cluster.wal.sessions import CHANGE_MAGIC
-from gateway.cluster.wal.wal_object import NONCE_BYTES
+from gateway.cluster.wal.wal_object import NONCE_BYTES, registration_key
 from log import CorruptRecord, IncompatibleFormat
 from log.format.record_batch import BatchHeader, crc_matches, parse_header
 from seq_validator.checksum import crc32c

@@ -44,8 +44,6 @@ from gateway.cluster.metadata.change import (
 )
 from gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
 from gateway.cluster.objects.objects import Missing, ObjectStore
-from gateway.cluster.wal.boundary import read_shortened
-from gateway.cluster.wal.keys import SNAPSHOT_PREFIX, registration_key, snapshot_key
 from gateway.cluster.wal.persistence import PersistentReads
 from gateway.cluster.wal.sessions import (
     CHANGE_MAGIC,
@@ -59,7 +57,9 @@ from gateway.cluster.wal.sessions import (
     create_or_read,
     decode_registration,
     read_on,
+    read_shortened,
 )
+from gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX, registration_key, snapshot_key
 from log import CorruptRecord, IncompatibleFormat
 from log.format.record_batch import BatchHeader
 from log.format.records import Record, build_batch, iterate_records

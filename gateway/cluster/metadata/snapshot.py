@@ -15,9 +15,8 @@ from typing import Final
 import msgspec
 
 from gateway.cluster.metadata.change import placed_batch
-from gateway.cluster.wal.keys import snapshot_key
 from gateway.cluster.wal.sessions import RegisteredSession, Snapshot
-from gateway.cluster.wal.wal_object import NONCE_BYTES
+from gateway.cluster.wal.wal_object import NONCE_BYTES, snapshot_key
 from log import CorruptRecord, IncompatibleFormat
 from log.format.record_batch import BatchHeader, crc_matches, parse_header
 from log.format.records import NewRecord, build_batch

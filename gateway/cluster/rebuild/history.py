@@ -47,10 +47,9 @@ from gateway.cluster.parts.manifest import (
 )
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, decode_part
 from gateway.cluster.rebuild.segment_ends import SegmentEnds
-from gateway.cluster.wal.boundary import read_boundary
-from gateway.cluster.wal.ended import EndedSession, WalRange
-from gateway.cluster.wal.ended_rows import Collected, EndedRows, RowAt
+from gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, RowAt, WalRange
 from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sessions import read_boundary
 from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row
 from log import CorruptRecord, IncompatibleFormat
 from log.rebuilding import StagedPartitions

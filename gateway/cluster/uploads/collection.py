@@ -48,13 +48,21 @@ from typing import Final, NamedTuple, Protocol
 from gateway.cluster.objects.objects import Buffer, Changed, Entry, Missing, ObjectStore, StoreFailed
 from gateway.cluster.parts.manifest import PREFIX, Manifest, Manifests, PartitionKey, Place, partition_of
 from gateway.cluster.parts.part_object import CorruptPart
-from gateway.cluster.wal.boundary import decode_boundary, encode_boundary, read_boundary
-from gateway.cluster.wal.ended import EndedSession, EndedSessions, WalRange
-from gateway.cluster.wal.ended_rows import Collected, EndedRows, RowAt
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, WAL_PREFIX, boundary_key, object_key
+from gateway.cluster.wal.ended import Collected, EndedRows, EndedSession, EndedSessions, RowAt, WalRange
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.row_data import RowData, in_one_piece
-from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, FileRow, Row
+from gateway.cluster.wal.sessions import decode_boundary, encode_boundary, read_boundary
+from gateway.cluster.wal.wal_object import (
+    SESSIONS_BOUNDARY_KEY,
+    WAL_PREFIX,
+    CorruptWalObject,
+    DataRow,
+    FileRow,
+    Row,
+    RowData,
+    boundary_key,
+    in_one_piece,
+    object_key,
+)
 from log import IncompatibleFormat
 from log.uploading import LOG_START_OFFSET, log_start_in
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from gateway.cluster.uploads.collection import Coverage
-from gateway.cluster.wal.row_data import RowData
 from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.wal_object import Row
+from gateway.cluster.wal.wal_object import Row, RowData
 
 
 class RecordingWal:

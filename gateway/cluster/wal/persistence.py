@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from gateway.cluster.objects.objects import ObjectStore, StoreFailed
-from gateway.cluster.wal.backoff import Backoff
-from gateway.cluster.wal.store_outage import StoreOutage
+
+logger = logging.getLogger(__name__)
+
 
 T = TypeVar("T")
 
@@ -52,3 +54,83 @@ class PersistentReads:
         """Wait before a failed call is made again."""
         self._outage.failed(error, self._what)
         await asyncio.sleep(self._backoff.next_s())
+
+
+# How long to wait before a failed call is tried again.
+
+FIRST_S: Final = 0.05
+MOST_S: Final = 2.0
+_DOUBLINGS: Final = 10
+"""After this many the delay is at its limit for long."""
+
+
+class Backoff:
+    """Delays that double from FIRST_S to MOST_S. Each is shortened by chance, at most to its half, so that gateways spread their calls."""
+
+    def __init__(self, chance: random.Random | None = None) -> None:
+        self._chance = chance or random.Random()
+        self.failures = 0
+
+    def next_s(self) -> float:
+        """Return the delay after one more failure."""
+        delay_s = min(MOST_S, FIRST_S * 2.0 ** min(self.failures, _DOUBLINGS))
+        self.failures += 1
+        return delay_s * (1 - self._chance.random() / 2)
+
+    def reset(self) -> None:
+        """Begin with short delays again: a call succeeded."""
+        self.failures = 0
+
+
+# Log lines about a store that does not answer: one when it is away, one each half minute, and one when it is
+# back.
+
+AWAY_AFTER_S: Final = 1.0
+"""A store whose calls have failed for less than this is not reported."""
+REPEATED_EVERY_S: Final = 30.0
+
+
+class StoreOutage:
+    """The calls that have failed since the last one that succeeded. `seconds` is a clock that is never set."""
+
+    def __init__(self, seconds: Callable[[], float]) -> None:
+        self._seconds = seconds
+        self._begun_s: float | None = None
+        self._reported_s: float | None = None
+        self._failures = 0
+
+    def failed(self, error: BaseException, what: str) -> None:
+        """Note a failed call; `what` says what waits for the store."""
+        now_s = self._seconds()
+        self._failures += 1
+        if self._begun_s is None:
+            self._begun_s = now_s
+        away_s = now_s - self._begun_s
+        last_s = (
+            self._begun_s - REPEATED_EVERY_S + AWAY_AFTER_S if self._reported_s is None else self._reported_s
+        )
+        if now_s - last_s < REPEATED_EVERY_S:
+            return
+        self._reported_s = now_s
+        logger.warning(
+            "The store of the cluster has carried out no call for %.1f s (%d failed calls); %s. The calls are repeated until it "
+            "does. The last failure: %s",
+            away_s,
+            self._failures,
+            what,
+            str(error) or type(error).__name__,
+        )
+
+    def succeeded(self) -> None:
+        """Note a call that the store answered."""
+        if self._begun_s is None:
+            return
+        if self._reported_s is not None:
+            away_s = self._seconds() - self._begun_s
+            logger.info(
+                "The store of the cluster works again, after %.1f s and %d failed calls",
+                away_s,
+                self._failures,
+            )
+        self._begun_s = self._reported_s = None
+        self._failures = 0

@@ -1,4 +1,5 @@
-"""Encodes one object of a session's write-ahead log (WAL): record batches of many partitions, or the seal that ends the log.
+"""Encodes one object of a session's write-ahead log (WAL): record batches of many partitions, or the seal that
+ends the log.
 
     head   magic "SQWL" | version int16 | kind int16
     data   bytes of segment files and whole side files, one span per row, in the order of the rows
@@ -13,8 +14,9 @@
                    | CRC-32C of the data, uint32 | name, ASCII
                    type int8 1 in version 1: the same without the leader epoch, which is 0
 
-The footer has a fixed size and the index lies before it, so a reader gets the index with one read of the object's end. A checksum
-protects each part by itself: the footer, the index, and through the index the data of each row. The head repeats fields of the footer.
+The footer has a fixed size and the index lies before it, so a reader gets the index with one read of the
+object's end. A checksum protects each part by itself: the footer, the index, and through the index the data
+of each row. The head repeats fields of the footer.
 """
 
 from __future__ import annotations
@@ -26,7 +28,6 @@ from typing import Final, NamedTuple
 from uuid import UUID
 
 from gateway.cluster.objects.objects import Buffer
-from gateway.cluster.wal.row_data import RowData, crc_of, pieces_of
 from log import IncompatibleFormat
 from seq_validator.checksum import crc32c
 
@@ -390,3 +391,59 @@ def _fault_of(row: Row) -> str | None:
             and row.length > 0
         )
     return None if is_possible else f"{row} has impossible values"
+
+
+# The data of one row of a WAL object: one buffer, or several that follow each other.
+
+RowData = Buffer | tuple[Buffer, ...]
+
+
+def pieces_of(data: RowData) -> tuple[Buffer, ...]:
+    """Return the buffers."""
+    return data if isinstance(data, tuple) else (data,)
+
+
+def in_one_piece(data: RowData) -> Buffer:
+    """Return the data as one buffer."""
+    return b"".join(data) if isinstance(data, tuple) else data
+
+
+def crc_of(pieces: tuple[Buffer, ...]) -> int:
+    """Return the CRC-32C of the buffers, one after the other."""
+    crc = 0
+    for piece in pieces:
+        crc = crc32c(piece, crc)
+    return crc
+
+
+# The keys of a session's objects in the bucket.
+
+WAL_PREFIX: Final = "wal/"
+
+
+def object_key(node_id: int, session: int, seq: int) -> str:
+    """Return the key of object `seq` of the session's write-ahead log."""
+    return f"{WAL_PREFIX}{node_id}/{session}/{seq:020}"
+
+
+def boundary_key(node_id: int, session: int) -> str:
+    """Return the key of the session's boundary: the objects below the boundary may be deleted."""
+    return f"{WAL_PREFIX}{node_id}/{session}/boundary"
+
+
+def registration_key(session: int) -> str:
+    """Return the key of the object that registers the session."""
+    return f"meta/{session:020}"
+
+
+SESSIONS_BOUNDARY_KEY: Final = "meta/boundary"
+"""The key of the boundary of sessions: those with a lower number are sealed, and no object of their logs is needed."""
+
+SNAPSHOT_PREFIX: Final = "meta/snapshot/"
+SHORTENED_KEY: Final = "meta/shortened"
+"""The key of the boundary of the metadata log: objects of `meta/` below it may be deleted, because snapshots have what they say."""
+
+
+def snapshot_key(seq: int) -> str:
+    """Return the key of the snapshot of the metadata before object `seq` of `meta/`."""
+    return f"{SNAPSHOT_PREFIX}{seq:020}"

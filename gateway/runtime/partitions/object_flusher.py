@@ -23,8 +23,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Protocol
 
-from gateway.cluster.wal.row_data import RowData
-from gateway.cluster.wal.wal_object import Row
+from gateway.cluster.wal.wal_object import Row, RowData
 from gateway.durations import Durations
 from gateway.runtime.loop.machine import Machine, Workers
 from gateway.runtime.partitions.flush_round import FlushRound, IdleWaiters, wait_until_flushed

@@ -7,8 +7,7 @@ from collections import deque
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from gateway.cluster.wal.row_data import RowData
-from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
+from gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData
 from log import CachedDurability, CorruptRecord, FileRange, FlushTicket, LogError
 from log.format.record_batch import HEADER_BYTES, crc_matches, parse_header, whole_batches
 

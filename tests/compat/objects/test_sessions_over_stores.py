@@ -9,11 +9,10 @@ from uuid import UUID
 import pytest
 
 from gateway.cluster.objects.objects import StoreFailed
-from gateway.cluster.wal.keys import object_key
-from gateway.cluster.wal.sealing import seal_earlier
+from gateway.cluster.wal.ended import seal_earlier
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.cluster.wal.wal_object import DataRow, WalObject, decode
+from gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
 from tests.compat.objects.conftest import Server
 from tests.support.fault_proxy import Fault, FaultProxy
 from tests.support.seeds import chosen_seed

@@ -16,8 +16,7 @@ from gateway.cluster.uploads.collection import Coverage
 from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.ended import EndedSession
-from gateway.cluster.wal.sealing import seal
+from gateway.cluster.wal.ended import EndedSession, seal
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
 from gateway.homes.adoptions import Adoptions

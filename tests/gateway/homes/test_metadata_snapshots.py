@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from gateway.admin.cluster.messages import ClusterState, Verification
-from gateway.cluster.wal.boundary import decode_boundary
-from gateway.cluster.wal.keys import SHORTENED_KEY, registration_key, snapshot_key
+from gateway.cluster.wal.sessions import decode_boundary
+from gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
 from gateway.homes import metadata_snapshots
 from gateway.homes.bucket_home import BucketHome
 from gateway.homes.home import StartFailed

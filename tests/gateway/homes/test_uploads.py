@@ -16,9 +16,8 @@ from gateway.admin.sweep.sweeps import Sweeps
 from gateway.cluster.objects.objects import Refused
 from gateway.cluster.parts.manifest import Manifest, decode_manifest
 from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.boundary import decode_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
-from gateway.cluster.wal.wal_object import identify
+from gateway.cluster.wal.sessions import decode_boundary
+from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, identify
 from gateway.config import load_config
 from gateway.gateway import Gateway
 from gateway.homes.bucket_home import BucketHome

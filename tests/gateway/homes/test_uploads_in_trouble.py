@@ -7,8 +7,8 @@ from pathlib import Path
 
 from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.parts.manifest import PartitionKey, part_key, part_name
-from gateway.cluster.wal.boundary import decode_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY
+from gateway.cluster.wal.sessions import decode_boundary
+from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY
 from gateway.homes.bucket_home import BucketHome
 from gateway.metadata.records import MetadataRecord, PartitionRecord, TopicRecord
 from gateway.runtime.topics.metadata_journal import change_batch

@@ -8,9 +8,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from gateway.cluster.parts.manifest import PREFIX, PartitionKey, decode_manifest, part_key, partition_of
-from gateway.cluster.wal.boundary import decode_boundary
-from gateway.cluster.wal.keys import boundary_key
-from gateway.cluster.wal.wal_object import Seal, decode
+from gateway.cluster.wal.sessions import decode_boundary
+from gateway.cluster.wal.wal_object import Seal, boundary_key, decode
 from tests.support.simulated_objects import SimulatedBucket
 
 MOST_SURPLUS: Final = 1.2

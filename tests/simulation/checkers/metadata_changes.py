@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from gateway.cluster.metadata.change import CorruptChange, StoredChange
 from gateway.cluster.metadata.shared_log import decode_entry
-from gateway.cluster.wal.keys import registration_key
+from gateway.cluster.wal.wal_object import registration_key
 from gateway.metadata.records import (
     BrokerRegistrationChangeRecord,
     PartitionRecord,

@@ -14,8 +14,8 @@ from unittest import mock
 from gateway.cluster.metadata.change import StoredChange
 from gateway.cluster.metadata.shared_log import Entry, SharedLog, decode_entry
 from gateway.cluster.metadata.snapshot import CorruptSnapshot, decode_snapshot
-from gateway.cluster.wal.keys import SNAPSHOT_PREFIX
 from gateway.cluster.wal.sessions import CorruptRegistration
+from gateway.cluster.wal.wal_object import SNAPSHOT_PREFIX
 from gateway.metadata.image import MetadataImage
 from gateway.metadata.records import decode_record
 from log.format.records import iterate_records

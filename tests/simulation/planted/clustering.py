@@ -12,9 +12,10 @@ from gateway.cluster.membership import silence
 from gateway.cluster.membership.silence import Lease
 from gateway.cluster.uploads import uploads
 from gateway.cluster.uploads.partition_uploads import Partitions
-from gateway.cluster.wal import confirmations, sealing
-from gateway.cluster.wal.confirmations import Outcome, Step
+from gateway.cluster.wal import ended as sealing
+from gateway.cluster.wal import session_wal
 from gateway.cluster.wal.ended import StoredSessions
+from gateway.cluster.wal.session_wal import Outcome, Step
 from gateway.cluster.wal.wal_object import Seal
 from gateway.coordinator.places import TopicPartition
 from gateway.homes import bucket_home
@@ -54,9 +55,9 @@ def silent_gateways_not_sealed() -> list[Change]:
 def session_goes_on_behind_its_seal() -> list[Change]:
     """a gateway that finds the seal of its session confirms what follows"""
     return [
-        (confirmations, "_FENCING", frozenset()),
-        (confirmations, "_OWN", confirmations._OWN | {Outcome.SEALED}),
-        (confirmations, "_NEXT", {**confirmations._NEXT, Outcome.SEALED: Step.REST}),
+        (session_wal, "_FENCING", frozenset()),
+        (session_wal, "_OWN", session_wal._OWN | {Outcome.SEALED}),
+        (session_wal, "_NEXT", {**session_wal._NEXT, Outcome.SEALED: Step.REST}),
     ]
 
 

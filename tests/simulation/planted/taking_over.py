@@ -10,10 +10,10 @@ from typing import Any
 from gateway.cluster.metadata import shared_log
 from gateway.cluster.metadata.change import StoredChange, decode_change
 from gateway.cluster.objects.objects import AlreadyThere, ObjectStore, StoreFailed
-from gateway.cluster.wal import confirmations, sealing
-from gateway.cluster.wal.confirmations import Confirmations, Outcome, Step
+from gateway.cluster.wal import ended, session_wal
+from gateway.cluster.wal.ended import SealedWal
 from gateway.cluster.wal.persistence import PersistentReads
-from gateway.cluster.wal.sealing import SealedWal
+from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step
 from gateway.cluster.wal.sessions import RegisteredSession, Session
 from gateway.cluster.wal.wal_object import Seal
 from gateway.homes import bucket_rebuild, bucket_start
@@ -26,8 +26,8 @@ from tests.simulation.planted.fault import Change, bucket_fault
 def _rules(*, own: Outcome) -> list[Change]:
     """Count an outcome as success, and rest."""
     return [
-        (confirmations, "_OWN", confirmations._OWN | {own}),
-        (confirmations, "_NEXT", {**confirmations._NEXT, own: Step.REST}),
+        (session_wal, "_OWN", session_wal._OWN | {own}),
+        (session_wal, "_NEXT", {**session_wal._NEXT, own: Step.REST}),
     ]
 
 
@@ -60,7 +60,7 @@ def failed_put_taken_for_success() -> list[Change]:
 @bucket_fault
 def seal_ignored() -> list[Change]:
     """a gateway that finds the seal of its session continues behind it"""
-    return [(confirmations, "_FENCING", frozenset()), *_rules(own=Outcome.SEALED)]
+    return [(session_wal, "_FENCING", frozenset()), *_rules(own=Outcome.SEALED)]
 
 
 @bucket_fault
@@ -70,7 +70,7 @@ def taken_over_without_a_seal() -> list[Change]:
     async def create_at(self: Any, seq: int) -> Seal:
         return Seal(self._node_id, self._session, seq, self._nonce, self._by, self._reason)
 
-    return [(sealing._Taker, "_create_at", create_at)]
+    return [(ended._Taker, "_create_at", create_at)]
 
 
 @bucket_fault
@@ -96,12 +96,12 @@ def log_read_before_its_seal() -> list[Change]:
 async def _end_of(objects: ObjectStore, earlier: RegisteredSession, own: Session, reason: str) -> SealedWal:
     """Return where the log ends at this moment; do not seal it."""
 
-    class Looker(sealing._Taker):
+    class Looker(ended._Taker):
         async def _create_at(self, seq: int) -> Seal:
             return Seal(self._node_id, self._session, seq, self._nonce, self._by, self._reason)
 
     reads = PersistentReads(objects, "the gateway waits")
-    first_seq = await sealing.read_boundary(reads, earlier.node_id, earlier.session)
+    first_seq = await ended.read_boundary(reads, earlier.node_id, earlier.session)
     looker = Looker(reads, earlier.node_id, earlier.session, own.node_id, reason, earlier.nonce)
     found = await looker.sealed_from(first_seq)
     return SealedWal(first_seq, found.seq, found)

@@ -9,9 +9,8 @@ from gateway.cluster.parts.manifest import PREFIX, PartitionKey
 from gateway.cluster.rebuild import history
 from gateway.cluster.uploads.collection import Collection, Coverage
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, Uploaded
-from gateway.cluster.wal import ended_rows
-from gateway.cluster.wal.keys import object_key
-from gateway.cluster.wal.wal_object import Row
+from gateway.cluster.wal import ended
+from gateway.cluster.wal.wal_object import Row, object_key
 from gateway.homes import bucket_start
 from log import PartitionLog
 from tests.simulation.planted.fault import Change, bucket_fault
@@ -78,7 +77,7 @@ def missing_object_taken_for_damage() -> list[Change]:
 
     return [
         (history, "read_boundary", read_boundary),
-        (ended_rows, "read_boundary", read_boundary),
+        (ended, "read_boundary", read_boundary),
     ]
 
 

@@ -18,8 +18,8 @@ from gateway.admin.cluster.verification import verify as verified
 from gateway.cli import app
 from gateway.cluster.objects.address import DirectoryObjects
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key
+from gateway.cluster.wal.sessions import encode_boundary
+from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, boundary_key
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.gateway.homes.test_uploads import running
 from tests.support.simulated_objects import ROUGH, SimulatedBucket, SimulatedObjects

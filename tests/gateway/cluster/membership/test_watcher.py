@@ -18,11 +18,10 @@ from gateway.cluster.membership.silence import (
     conviction_s,
 )
 from gateway.cluster.objects.objects import ObjectStore
-from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sealing import SealedWal, seal
+from gateway.cluster.wal.ended import SealedWal, seal
 from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.wal_object import WalObject, encode
+from gateway.cluster.wal.sessions import encode_boundary
+from gateway.cluster.wal.wal_object import WalObject, boundary_key, encode, object_key
 from tests.gateway.cluster.membership.scene import BEAT_S, LEASE_S, Member, Scene, watched
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, SimulatedObjects

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from gateway.cluster.metadata.shared_log import SharedLog
 from gateway.cluster.metadata.snapshot import encode_snapshot, image_batches
-from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.keys import SHORTENED_KEY, registration_key, snapshot_key
 from gateway.cluster.wal.sessions import (
     RegisteredSession,
     SessionFacts,
     SharedLogContent,
     Snapshot,
+    encode_boundary,
     register,
 )
+from gateway.cluster.wal.wal_object import SHORTENED_KEY, registration_key, snapshot_key
 from log.format.records import NewRecord, build_batch
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects
 

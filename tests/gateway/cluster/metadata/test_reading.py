@@ -9,13 +9,13 @@ import pytest
 
 from gateway.cluster.metadata.shared_log import metadata_batches, read_all_metadata, read_metadata
 from gateway.cluster.metadata.snapshot import CorruptSnapshot
-from gateway.cluster.wal.keys import registration_key, snapshot_key
 from gateway.cluster.wal.sessions import (
     CorruptRegistration,
     LogShortened,
     SharedLogContent,
     register_next,
 )
+from gateway.cluster.wal.wal_object import registration_key, snapshot_key
 from log.format.records import iterate_records
 from tests.gateway.cluster.metadata.shortened_logs import FACTS, batch, shorten, snapshot, written
 from tests.gateway.cluster.wal.virtual import in_virtual_time

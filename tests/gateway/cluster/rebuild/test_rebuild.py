@@ -23,13 +23,10 @@ from gateway.cluster.parts.manifest import (
 )
 from gateway.cluster.parts.part_object import CorruptPart, PartHead, encode_part
 from gateway.cluster.rebuild.rebuild import MetadataPlace, Rebuilt, StoredTopic, rebuild
-from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.ended import WalRange
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sealing import seal
+from gateway.cluster.wal.ended import WalRange, seal
 from gateway.cluster.wal.session_wal import SessionWal
-from gateway.cluster.wal.sessions import Session
-from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, FileRow, Row
+from gateway.cluster.wal.sessions import Session, encode_boundary
+from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, FileRow, Row, boundary_key, object_key
 from log import CachedDurability, CorruptRecord, LogDirectory, Storage
 from log.files.file_names import LOG_START_OFFSET
 from log.rebuilding import RebuiltDirectory

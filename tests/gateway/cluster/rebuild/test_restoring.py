@@ -12,10 +12,18 @@ import pytest
 
 from gateway.cluster.parts.manifest import PartitionKey
 from gateway.cluster.rebuild.history import Restored, restore
-from gateway.cluster.wal.boundary import encode_boundary
 from gateway.cluster.wal.ended import EndedSession
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, FileRow, Row, WalObject, encode
+from gateway.cluster.wal.sessions import encode_boundary
+from gateway.cluster.wal.wal_object import (
+    CorruptWalObject,
+    DataRow,
+    FileRow,
+    Row,
+    WalObject,
+    boundary_key,
+    encode,
+    object_key,
+)
 from log import Storage
 from log.files.file_names import LOG_SUFFIX, offset_name
 from log.rebuilding import StagedPartitions

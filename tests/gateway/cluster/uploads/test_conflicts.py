@@ -12,9 +12,9 @@ from gateway.cluster.parts.manifest import Manifest, Manifests, PartitionKey
 from gateway.cluster.rebuild.unfinished_import import UnfinishedImport, begin_import
 from gateway.cluster.uploads.collection import Collection
 from gateway.cluster.uploads.partition_uploads import PartitionUploads, UploadPorts
-from gateway.cluster.wal.boundary import decode_boundary
-from gateway.cluster.wal.keys import boundary_key
 from gateway.cluster.wal.persistence import PersistentReads
+from gateway.cluster.wal.sessions import decode_boundary
+from gateway.cluster.wal.wal_object import boundary_key
 from log import PartitionLog, Storage
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import Fate, SimulatedObjects

@@ -11,10 +11,20 @@ import pytest
 
 from gateway.cluster.parts.manifest import Manifest, PartitionKey
 from gateway.cluster.uploads.collection import EndedLogs
-from gateway.cluster.wal.boundary import decode_boundary
 from gateway.cluster.wal.ended import EndedSession
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key
-from gateway.cluster.wal.wal_object import DataRow, FileRow, Row, Seal, WalObject, encode, encode_seal
+from gateway.cluster.wal.sessions import decode_boundary
+from gateway.cluster.wal.wal_object import (
+    SESSIONS_BOUNDARY_KEY,
+    DataRow,
+    FileRow,
+    Row,
+    Seal,
+    WalObject,
+    boundary_key,
+    encode,
+    encode_seal,
+    object_key,
+)
 from log.uploading import LOG_START_OFFSET, log_start_content
 from tests.simulation.loop import SimulatedLoop
 from tests.support.simulated_objects import SimulatedBucket, SimulatedObjects

@@ -26,13 +26,10 @@ from gateway.cluster.uploads.collection import Coverage
 from gateway.cluster.uploads.partition_uploads import Partitions, UploadLimits
 from gateway.cluster.uploads.recording_wal import RecordingWal
 from gateway.cluster.uploads.uploads import Uploads
-from gateway.cluster.wal.boundary import decode_boundary
-from gateway.cluster.wal.ended import EndedSession, WalRange
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.sealing import seal_earlier
+from gateway.cluster.wal.ended import EndedSession, WalRange, seal_earlier
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import Session, SessionFacts, register
-from gateway.cluster.wal.wal_object import Seal, encode_seal
+from gateway.cluster.wal.sessions import Session, SessionFacts, decode_boundary, register
+from gateway.cluster.wal.wal_object import Seal, boundary_key, encode_seal, object_key
 from gateway.runtime.partitions.object_flusher import ObjectFlusher
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from gateway.runtime.partitions.put_budget import PutLimits

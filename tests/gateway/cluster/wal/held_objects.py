@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from gateway.cluster.objects.objects import AlreadyThere, Buffer, Missing, StoreFailed
-from gateway.cluster.wal.keys import object_key
+from gateway.cluster.wal.wal_object import object_key
 
 
 class HeldCall:

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.cluster.wal.confirmations import Confirmations, Outcome, Step, judge
+from gateway.cluster.wal.session_wal import Confirmations, Outcome, Step, judge
 from gateway.cluster.wal.wal_object import END_BYTES, FOOTER_BYTES, Seal, WalObject, encode, encode_seal
 
 NONCE = bytes(16)

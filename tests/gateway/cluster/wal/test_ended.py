@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from functools import partial
 
-from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.ended import ABANDONED_AFTER_MS, SessionState, StoredSessions
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, object_key
-from gateway.cluster.wal.sealing import seal
-from gateway.cluster.wal.sessions import RegisteredSession, SessionFacts, register, sessions
+from gateway.cluster.wal.ended import ABANDONED_AFTER_MS, SessionState, StoredSessions, seal
+from gateway.cluster.wal.sessions import RegisteredSession, SessionFacts, encode_boundary, register, sessions
+from gateway.cluster.wal.wal_object import SESSIONS_BOUNDARY_KEY, object_key
 from tests.support.simulated_objects import SimulatedObjects
 
 NOW_MS = 10_000_000

@@ -9,11 +9,17 @@ from uuid import UUID
 import pytest
 
 from gateway.cluster.objects.objects import Missing
-from gateway.cluster.wal.boundary import encode_boundary
-from gateway.cluster.wal.ended import WalRange
-from gateway.cluster.wal.ended_rows import INDEXES_AT_ONCE, READ_AT_ONCE, Collected, EndedRows
-from gateway.cluster.wal.keys import boundary_key, object_key
-from gateway.cluster.wal.wal_object import CorruptWalObject, DataRow, Row, WalObject, encode
+from gateway.cluster.wal.ended import INDEXES_AT_ONCE, READ_AT_ONCE, Collected, EndedRows, WalRange
+from gateway.cluster.wal.sessions import encode_boundary
+from gateway.cluster.wal.wal_object import (
+    CorruptWalObject,
+    DataRow,
+    Row,
+    WalObject,
+    boundary_key,
+    encode,
+    object_key,
+)
 
 NODE, SESSION, NONCE = 1, 7, b"n" * 16
 TOPIC = UUID(int=5)

@@ -7,11 +7,10 @@ from pathlib import Path
 from uuid import UUID
 
 from gateway.cluster.objects.address import DirectoryObjects
-from gateway.cluster.wal.keys import object_key
-from gateway.cluster.wal.sealing import seal_earlier
+from gateway.cluster.wal.ended import seal_earlier
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.cluster.wal.wal_object import DataRow, WalObject, decode
+from gateway.cluster.wal.wal_object import DataRow, WalObject, decode, object_key
 
 FACTS = SessionFacts("cluster-a", 1_700_000_000_000, "host-1", "0.1.0")
 ROW = DataRow(UUID(int=7), 0, 0, 0, 1, 0, 0, 5)

@@ -6,12 +6,19 @@ import logging
 import pytest
 
 from gateway.cluster.objects.objects import ObjectStore, Refused
-from gateway.cluster.wal.boundary import decode_boundary, encode_boundary
-from gateway.cluster.wal.keys import SESSIONS_BOUNDARY_KEY, boundary_key, object_key
-from gateway.cluster.wal.sealing import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier, sealed_at
+from gateway.cluster.wal.ended import FIRST_LOOKS, MOST_LOOKS, seal, seal_earlier, sealed_at
 from gateway.cluster.wal.session_wal import SessionFenced, SessionWal
-from gateway.cluster.wal.sessions import SessionFacts, register
-from gateway.cluster.wal.wal_object import CorruptWalObject, Seal, WalObject, decode, encode
+from gateway.cluster.wal.sessions import SessionFacts, decode_boundary, encode_boundary, register
+from gateway.cluster.wal.wal_object import (
+    SESSIONS_BOUNDARY_KEY,
+    CorruptWalObject,
+    Seal,
+    WalObject,
+    boundary_key,
+    decode,
+    encode,
+    object_key,
+)
 from log import IncompatibleFormat
 from tests.gateway.cluster.wal.virtual import in_virtual_time
 from tests.support.simulated_objects import CALM, ROUGH, Fate, Faults, SimulatedBucket, SimulatedObjects

@@ -10,8 +10,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from gateway.cluster.wal.row_data import RowData, in_one_piece
-from gateway.cluster.wal.wal_object import DataRow, FileRow, Row
+from gateway.cluster.wal.wal_object import DataRow, FileRow, Row, RowData, in_one_piece
 from gateway.runtime.partitions.object_flusher import ObjectFlusher, WriteAheadLog
 from gateway.runtime.partitions.partition import FLUSH_NEVER, Partition
 from gateway.runtime.partitions.put_budget import PutLimits

@@ -11,11 +11,10 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.cluster.wal.keys import object_key
-from gateway.cluster.wal.sealing import seal
+from gateway.cluster.wal.ended import seal
 from gateway.cluster.wal.session_wal import SessionWal
 from gateway.cluster.wal.sessions import Session
-from gateway.cluster.wal.wal_object import WalObject, decode
+from gateway.cluster.wal.wal_object import WalObject, decode, object_key
 from gateway.runtime.partitions.object_flusher import WriteAheadLog
 from gateway.runtime.partitions.put_budget import PutLimits
 from gateway.runtime.partitions.removal import remove

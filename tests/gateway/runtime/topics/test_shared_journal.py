@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from gateway.cluster.metadata import shared_log
 from gateway.cluster.metadata.change import decode_change
-from gateway.cluster.wal.keys import registration_key
 from gateway.cluster.wal.sessions import read_shared_log
+from gateway.cluster.wal.wal_object import registration_key
 from gateway.metadata.decision import Decision
 from log import StorageFailed
 from tests.gateway.cluster.wal.virtual import in_virtual_time
