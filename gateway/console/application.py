@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import socket
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Final
 
+import uvicorn
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -14,8 +17,11 @@ from starlette.routing import Mount
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp
 
-from gateway.console.console import Console
+from gateway.admin.remote.addresses import shown_address
+from gateway.admin.request import ControlError
+from gateway.console.console import Console, ConsoleOptions
 from gateway.console.pages import PAGES
+from gateway.console.security.exposure import exposure_complaint
 from gateway.console.security.hosts import Hosts
 from gateway.console.web.login import login_routes
 from gateway.console.web.middleware import Guard
@@ -63,3 +69,56 @@ def application(console: Console, on_start: Callable[[], None] = lambda: None) -
         lifespan=running,
     )
     return Guard(pages, Hosts(console.options.listen[0], console.options.public_names))
+
+
+# Runs the console until Ctrl-C or SIGTERM.
+
+_BACKLOG = 128
+_CONNECTIONS = 200
+"""Connections of browsers at a time; further ones get status 503."""
+_END_S = 3
+
+
+def run(options: ConsoleOptions) -> None:
+    """Run the console. Raises ControlError when it must not, or can't, start."""
+    try:
+        console = Console.of(options)
+    except ValueError as error:
+        raise ControlError(f"--metrics: {error}") from None
+    complaint = exposure_complaint(options, console.way_in)
+    if complaint is not None:
+        raise ControlError(complaint)
+    listening = _listening(options)
+    scheme = "https" if options.certificate else "http"
+    shown = shown_address(*listening.getsockname()[:2])
+
+    def ready() -> None:
+        sys.stdout.write(f"seqgate console ready: {scheme}://{shown}/\n")
+        sys.stdout.flush()
+
+    server = uvicorn.Server(
+        uvicorn.Config(
+            application(console, ready),
+            log_level="warning",
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_graceful_shutdown=_END_S,
+            ssl_certfile=options.certificate,
+            ssl_keyfile=options.certificate_key,
+        )
+    )
+    server.run(sockets=[listening])
+
+
+def _listening(options: ConsoleOptions) -> socket.socket:
+    """Return the socket that listens. Raises ControlError."""
+    host, port = options.listen
+    try:
+        return socket.create_server(
+            (host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET, backlog=_BACKLOG
+        )
+    except OSError as error:
+        raise ControlError(
+            f"--listen {shown_address(host, port)}: {error.strerror or error}; choose another address"
+        ) from None

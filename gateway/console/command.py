@@ -91,8 +91,8 @@ def console(
     (listening,) = _addresses(listen, "--listen", may_be_any_port=True)
     try:
         from gateway.admin.remote.client_security import read_client_security  # noqa: PLC0415 - slow to import
-        from gateway.console.options import ConsoleOptions  # noqa: PLC0415 - slow to import
-        from gateway.console.running import run  # noqa: PLC0415 - needs seqgate[console]
+        from gateway.console.application import run  # noqa: PLC0415 - needs seqgate[console]
+        from gateway.console.console import ConsoleOptions  # noqa: PLC0415 - slow to import
 
         run(
             ConsoleOptions(

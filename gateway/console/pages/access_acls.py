@@ -8,8 +8,18 @@ from typing import Final
 from gateway.admin.acls.command import filter_of
 from gateway.admin.acls.remote import create, delete, find
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Confirmation, Redirect, View
-from gateway.console.page import Change, Look, Page, Section
+from gateway.console.page import (
+    Answer,
+    Change,
+    Confirmation,
+    Look,
+    Page,
+    Redirect,
+    Section,
+    View,
+    Visit,
+    page_of,
+)
 from gateway.console.pages.access_acls_form import (
     KINDS,
     OPERATIONS,
@@ -19,8 +29,6 @@ from gateway.console.pages.access_acls_form import (
     kind_named,
     words,
 )
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
 from gateway.security.acls.codes import Operation, PatternType, Permission
 from gateway.security.acls.entry import AclEntry, AclFilter
 

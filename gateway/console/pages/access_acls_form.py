@@ -8,7 +8,7 @@ from typing import Final
 
 from gateway.admin.acls.command import Actions, Resource, WrongOptions
 from gateway.admin.request import ControlError
-from gateway.console.visit import Visit
+from gateway.console.page import Visit
 from gateway.security.acls.access import CLUSTER_NAME
 from gateway.security.acls.codes import Operation, PatternType, Permission, ResourceType
 from gateway.security.acls.entry import WILDCARD, AclEntry

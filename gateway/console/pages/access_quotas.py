@@ -10,11 +10,19 @@ from gateway.admin.quotas.command import QuotaRow
 from gateway.admin.quotas.remote import change, find
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Confirmation, Redirect, View
-from gateway.console.page import Change, Look, Page, Section
+from gateway.console.page import (
+    Answer,
+    Change,
+    Confirmation,
+    Look,
+    Page,
+    Redirect,
+    Section,
+    View,
+    Visit,
+    page_of,
+)
 from gateway.console.pages.links import link
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
 
 Entity = dict[str, str | None]
 

@@ -9,12 +9,20 @@ from gateway.admin.request import ControlError
 from gateway.admin.users.command import credential_for
 from gateway.admin.users.messages import AddUserRequest, ListUsersRequest, RemoveUserRequest, UserRow
 from gateway.admin.users.remote import add_user, list_users, remove_user
-from gateway.console.answers import Answer, Confirmation, Redirect, View
-from gateway.console.page import Change, Look, Page, Section
+from gateway.console.page import (
+    Answer,
+    Change,
+    Confirmation,
+    Look,
+    Page,
+    Redirect,
+    Section,
+    View,
+    Visit,
+    page_of,
+)
 from gateway.console.pages.links import link
 from gateway.console.pages.typed_names import typed_for
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
 from gateway.security.sasl.scram_credential import MAX_ITERATIONS, MIN_ITERATIONS, ScramHash
 
 _MECHANISMS: Final = {hashing.mechanism: hashing for hashing in ScramHash}

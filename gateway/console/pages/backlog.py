@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
-from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.topic_settings import topic_settings
-from gateway.console.page import Feed, Look, Page, Section
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 
 BYTES: Final = "backlog.quota.bytes"
 AGE: Final = "backlog.quota.ms"

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.cache import Cache
 from gateway.console.metrics.client_series import FigureReader, PushingClient, clients_of, is_counter
-from gateway.console.page import Feed, Look, Page, Section
+from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
 from gateway.console.pages.links import link
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
 
 KEPT_S: Final = 3.0
 _clients: Final[Cache[dict[str, PushingClient]]] = Cache(KEPT_S)

@@ -13,13 +13,11 @@ from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from gateway.admin.status.remote import cluster_status
-from gateway.console.answers import Answer, View
 from gateway.console.asking.cache import Cache
 from gateway.console.asking.leaders import leaders_of
-from gateway.console.page import Change, Look, Page, Section
+from gateway.console.page import Answer, Change, Look, Page, Section, View, Visit
 from gateway.console.pages.cluster_moves import drain, move
 from gateway.console.pages.cluster_settings import change, settings
-from gateway.console.visit import Visit
 
 KEPT_S: Final = 3.0
 MOST_CHANGES: Final = 30

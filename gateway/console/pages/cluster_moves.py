@@ -8,9 +8,8 @@ from gateway.admin.gateways import remote
 from gateway.admin.gateways.messages import DrainRequest, MoveRequest
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Confirmation, Redirect
 from gateway.console.asking.leaders import leaders_of
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Confirmation, Redirect, Visit
 
 LONGEST_MS: Final = 15_000
 """Time for which the console waits for the end of a move or a drain; afterwards it goes on without the console."""

@@ -9,10 +9,8 @@ from gateway.admin.configs.command import ConfigRow
 from gateway.admin.configs.remote import Resource
 from gateway.admin.remote.cluster import ALL_BROKERS, Cluster
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Confirmation, Redirect, View
+from gateway.console.page import Answer, Confirmation, Redirect, View, Visit, page_of
 from gateway.console.pages.links import link
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
 
 _SOURCES: Final = {
     "DYNAMIC_BROKER_CONFIG": "set for this broker",

@@ -5,13 +5,10 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.topic_settings import topic_settings
 from gateway.console.metrics import rates
 from gateway.console.metrics.exposition import samples
-from gateway.console.page import Feed, Look, Page, Section
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
 
 HEADER: Final = "delivery.delay.header"
 LONGEST: Final = "delivery.delay.max.ms"

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, View
 from gateway.console.asking.group_list import (
     KINDS,
     UNKNOWN,
@@ -17,12 +16,22 @@ from gateway.console.asking.group_list import (
     group_figures,
     group_lines,
 )
-from gateway.console.page import Change, Feed, Look, Page, Section
+from gateway.console.page import (
+    Answer,
+    Change,
+    Feed,
+    Look,
+    Page,
+    Paging,
+    Section,
+    View,
+    Visit,
+    ordered,
+    page_of,
+)
 from gateway.console.pages.groups_delete import delete
 from gateway.console.pages.groups_reset import reset, reset_form
 from gateway.console.pages.groups_view import lag, view
-from gateway.console.paging import Paging, ordered, page_of
-from gateway.console.visit import Visit
 
 MOST_COMPARED: Final = 10_000
 """Groups whose lags are compared at a time; for more, the list asks for a filter."""

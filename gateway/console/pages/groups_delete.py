@@ -6,12 +6,11 @@ from gateway.admin.groups.messages import DeleteGroupsRequest
 from gateway.admin.groups.remote import delete_groups
 from gateway.admin.printing import shown
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Confirmation, Redirect
 from gateway.console.asking.group_list import group_lists
+from gateway.console.page import Answer, Confirmation, Redirect, Visit
 from gateway.console.pages.groups_view import group_of
 from gateway.console.pages.links import link
 from gateway.console.pages.typed_names import typed_for
-from gateway.console.visit import Visit
 
 
 def delete(visit: Visit) -> Answer:

@@ -19,11 +19,10 @@ from gateway.admin.printing import shown
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.times import timestamp_ms
-from gateway.console.answers import Answer, Confirmation, Redirect, View
 from gateway.console.asking.group_list import group_lists
+from gateway.console.page import Answer, Confirmation, Redirect, View, Visit
 from gateway.console.pages.groups_view import group_of
 from gateway.console.pages.links import link
-from gateway.console.visit import Visit
 
 MOST_SHOWN: Final = 200
 """Partitions in the preview; the totals count all."""

@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.console.answers import Answer, View
 from gateway.console.metrics.exposition import Sample, samples
-from gateway.console.page import Look, Page, Section
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Look, Page, Section, View, Visit
 
 USED: Final = "seqgate_limit_used"
 MOST: Final = "seqgate_limit_max"

@@ -9,9 +9,7 @@ from gateway.admin.printing import shown
 from gateway.admin.request import ControlError
 from gateway.admin.status.messages import Status, StatusRequest
 from gateway.admin.sweep.messages import ListTasksRequest, TaskPage
-from gateway.console.answers import Answer, Data, View
-from gateway.console.page import Feed, Look, Page, Section
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 
 LEVELS: Final = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 MOST_LINES: Final = 1_000

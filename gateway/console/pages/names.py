@@ -8,11 +8,9 @@ from typing import Any, Final
 
 from gateway.admin.names.messages import NamesRequest, Position
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.topic_settings import topic_settings
 from gateway.console.metrics import rates
-from gateway.console.page import Feed, Look, Page, Section
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 
 ROWS: Final = 50
 SETTING: Final = "message.deduplication.enable"

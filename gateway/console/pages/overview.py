@@ -8,12 +8,10 @@ from typing import Final
 from gateway.admin.request import ControlError
 from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from gateway.admin.status.remote import cluster_status
-from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.cache import Cache
 from gateway.console.metrics import rates
-from gateway.console.page import Feed, Look, Page, Section
+from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 from gateway.console.pages.problems import Problem, problems_of_cluster, problems_of_gateway
-from gateway.console.visit import Visit
 
 KEPT_S: Final = 3.0
 SERIES: Final = (

@@ -12,9 +12,8 @@ from gateway.admin.pids.messages import (
     Overlaps,
 )
 from gateway.admin.request import MAX_PAGE_ROWS, ControlError
-from gateway.console.answers import Answer, View
 from gateway.console.asking.cache import Cache
-from gateway.console.page import Look, Page, Section
+from gateway.console.page import Answer, Look, Page, Section, View, Visit, page_of
 from gateway.console.pages.producer_ids_map import (
     LARGEST_ID,
     Window,
@@ -25,8 +24,6 @@ from gateway.console.pages.producer_ids_map import (
     whole,
     within,
 )
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
 
 KEPT_S: Final = 3.0
 MOST_PAGES: Final = 10

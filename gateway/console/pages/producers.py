@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from gateway.console.answers import Answer, View
-from gateway.console.page import Feed, Look, Page, Section
+from gateway.console.page import Answer, Feed, Look, Page, Section, View, Visit
 from gateway.console.pages import verdicts
 from gateway.console.pages.producers_asking import place_of, producers
 from gateway.console.pages.producers_feed import ROWS, cursor_of, strips
 from gateway.console.pages.producers_one import one
 from gateway.console.pages.producers_strip import key_of
-from gateway.console.visit import Visit
 
 
 def all_producers(visit: Visit) -> Answer:

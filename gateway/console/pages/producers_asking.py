@@ -11,7 +11,7 @@ from gateway.admin.producers.remote import list_producers
 from gateway.admin.request import ControlError
 from gateway.console.asking.cache import Cache
 from gateway.console.asking.topic_list import topic_lines
-from gateway.console.visit import Visit
+from gateway.console.page import Visit
 
 Cursor = tuple[str, int, int]
 """Topic, partition and producer id of the row before the first one of a page."""

@@ -8,8 +8,8 @@ from typing import Any, Final
 from gateway.admin.producers.messages import ProducerRow
 from gateway.admin.request import ControlError
 from gateway.admin.verdicts.messages import VerdictRow
-from gateway.console.answers import Answer, Data
 from gateway.console.metrics.history import History
+from gateway.console.page import Answer, Data, Visit
 from gateway.console.pages import verdicts
 from gateway.console.pages.producers_asking import Cursor, place_of, producers
 from gateway.console.pages.producers_strip import (
@@ -20,7 +20,6 @@ from gateway.console.pages.producers_strip import (
     sample_of,
     series_names,
 )
-from gateway.console.visit import Visit
 
 ROWS: Final = 50
 """Producers of a page."""

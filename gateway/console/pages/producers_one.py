@@ -5,12 +5,11 @@ from __future__ import annotations
 from gateway.admin.pids.messages import FindOwnerRequest, Owner
 from gateway.admin.producers.messages import ProducerRow
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, View
 from gateway.console.asking.transaction_list import TransactionLine, lines_of_producer
+from gateway.console.page import Answer, View, Visit
 from gateway.console.pages import verdicts
 from gateway.console.pages.producers_asking import producers
 from gateway.console.pages.producers_strip import key_of
-from gateway.console.visit import Visit
 
 
 def one(visit: Visit) -> Answer:

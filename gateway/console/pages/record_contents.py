@@ -7,15 +7,13 @@ from typing import Final, NamedTuple
 
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Download, View
 from gateway.console.asking.record_filter import RecordFilter
 from gateway.console.asking.record_search import Kept, Search, Span
 from gateway.console.asking.topic_details import TopicPlaces, offsets, topic_places
 from gateway.console.contents.schemas import Schema
 from gateway.console.contents.showing import HEX, Shown, show
+from gateway.console.page import Answer, Download, View, Visit, records_path
 from gateway.console.pages.record_views import FORM_FIELDS, forms_of, kept_fields
-from gateway.console.paths import records_path
-from gateway.console.visit import Visit
 
 SHOWN_BYTES: Final = 512 << 10
 """Bytes of a content that the page shows; the rest comes as a download."""

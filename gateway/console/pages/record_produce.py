@@ -9,9 +9,7 @@ from typing import Final
 from gateway.admin.records.producing import produce as send
 from gateway.admin.records.texts import ProducedRecord
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Confirmation, Redirect, View
-from gateway.console.paths import records_path
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Confirmation, Redirect, View, Visit, records_path
 
 NULL: Final = "null"
 TEXT: Final = "text"

@@ -5,13 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Redirect, View
 from gateway.console.contents.errors import ContentError
 from gateway.console.contents.schemas import AVRO, PROTOBUF
 from gateway.console.contents.showing import SCHEMA
+from gateway.console.page import Answer, Redirect, View, Visit, address, records_path
 from gateway.console.pages.record_views import FILTER_FIELDS, FORM_FIELDS, kept_fields
-from gateway.console.paths import address, records_path
-from gateway.console.visit import Visit
 
 _KEPT: Final = ("partition", "from", "offset", "time", "at", "rows", *FILTER_FIELDS, *FORM_FIELDS)
 

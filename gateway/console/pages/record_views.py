@@ -11,7 +11,7 @@ from gateway.console.asking.record_search import Kept
 from gateway.console.contents.errors import ContentError
 from gateway.console.contents.schemas import Schema
 from gateway.console.contents.showing import AUTO, FORMS, SCHEMA, line
-from gateway.console.visit import Visit
+from gateway.console.page import Visit
 
 FORM_FIELDS: Final = ("key_form", "value_form", "key_schema", "value_schema")
 FILTER_FIELDS: Final = ("filter", "in", "regex", "committed", "markers")

@@ -7,7 +7,6 @@ from typing import Final
 
 from gateway.admin.request import ControlError
 from gateway.admin.times import time_or_age_ms
-from gateway.console.answers import Answer, Redirect, View
 from gateway.console.asking.record_pages import (
     From,
     RecordPage,
@@ -18,7 +17,18 @@ from gateway.console.asking.record_pages import (
 )
 from gateway.console.asking.topic_details import topic_places
 from gateway.console.asking.topic_list import topic_lines
-from gateway.console.page import Change, Feed, Look, Page, Section
+from gateway.console.page import (
+    Answer,
+    Change,
+    Feed,
+    Look,
+    Page,
+    Redirect,
+    Section,
+    View,
+    Visit,
+    records_path,
+)
 from gateway.console.pages import record_contents, record_produce, record_schemas, record_tail
 from gateway.console.pages.record_views import (
     FILTER_FIELDS,
@@ -28,8 +38,6 @@ from gateway.console.pages.record_views import (
     kept_fields,
     row_of,
 )
-from gateway.console.paths import records_path
-from gateway.console.visit import Visit
 
 ROWS: Final = 50
 MOST_ROWS: Final = 500

@@ -6,12 +6,9 @@ from typing import Final
 
 from gateway.admin.request import ControlError
 from gateway.admin.topics import remote as topics
-from gateway.console.answers import Answer, Confirmation, Redirect, View
 from gateway.console.asking.topic_details import partition_figures, topic_places
 from gateway.console.asking.topic_list import topic_lists
-from gateway.console.paging import page_of
-from gateway.console.paths import topic_path
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Confirmation, Redirect, View, Visit, page_of, topic_path
 
 ROWS: Final = 100
 MOST_PARTITIONS: Final = 100_000

@@ -9,10 +9,8 @@ from gateway.admin.configs import remote as configs
 from gateway.admin.configs.command import ConfigRow
 from gateway.admin.request import ControlError
 from gateway.config.table import BY_TOPIC_NAME
-from gateway.console.answers import Answer, Confirmation, Redirect, View
 from gateway.console.asking.topic_details import topic_places
-from gateway.console.paths import topic_settings_path
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Confirmation, Redirect, View, Visit, topic_settings_path
 
 _SET_ON_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
 _SOURCES: Final = {

@@ -5,12 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gateway.console.answers import Answer, View
 from gateway.console.asking.topic_list import TopicLine, topic_lines
-from gateway.console.page import Change, Look, Page, Section
+from gateway.console.page import Answer, Change, Look, Page, Section, View, Visit, ordered, page_of
 from gateway.console.pages import topic_changes, topic_partitions, topic_settings
-from gateway.console.paging import ordered, page_of
-from gateway.console.visit import Visit
 
 _ORDERS: Final[Mapping[str, Callable[[TopicLine], Any]]] = {
     "name": lambda line: line.name,

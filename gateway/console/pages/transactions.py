@@ -7,14 +7,11 @@ from typing import Final
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.messages import FindHangingRequest
 from gateway.admin.transactions.remote import find_hanging
-from gateway.console.answers import Answer, Data, View
 from gateway.console.asking.transaction_list import STATES, Wanted, described, listed
 from gateway.console.metrics import rates
-from gateway.console.page import Change, Feed, Look, Page, Section
+from gateway.console.page import Answer, Change, Data, Feed, Look, Page, Section, View, Visit, page_of
 from gateway.console.pages.transactions_abort import abort, abort_hanging
 from gateway.console.pages.transactions_one import one
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
 
 OPEN: Final = "Ongoing"
 _SECOND_MS: Final = 1_000

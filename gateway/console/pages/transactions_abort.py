@@ -14,9 +14,8 @@ from gateway.admin.transactions.messages import (
 )
 from gateway.admin.transactions.remote import abort_hanging as abort_in_partition
 from gateway.admin.transactions.remote import abort_transaction
-from gateway.console.answers import Answer, Confirmation, Redirect
 from gateway.console.asking.transaction_list import listings
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, Confirmation, Redirect, Visit
 
 MOST_PARTITIONS: Final = 20
 """Partitions that the question names; it counts the others."""

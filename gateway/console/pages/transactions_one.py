@@ -5,9 +5,7 @@ from __future__ import annotations
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.messages import DescribeTransactionRequest, PendingOffset
 from gateway.admin.transactions.remote import describe_transaction
-from gateway.console.answers import Answer, View
-from gateway.console.paging import page_of
-from gateway.console.visit import Visit
+from gateway.console.page import Answer, View, Visit, page_of
 
 
 def one(visit: Visit) -> Answer:

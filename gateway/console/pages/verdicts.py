@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from gateway.admin.request import ControlError
 from gateway.admin.verdicts.messages import ListVerdictsRequest, VerdictRow
-from gateway.console.answers import Answer, Data
+from gateway.console.page import Answer, Data, Visit
 from gateway.console.pages.verdict_reasons import reason_of
-from gateway.console.visit import Visit
 
 ROWS: Final = 100
 """Verdicts of a table."""

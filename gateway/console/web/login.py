@@ -11,9 +11,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from gateway.admin.request import ControlError
-from gateway.console.answers import View
+from gateway.console.page import View, Visit
 from gateway.console.security.sessions import new_id
-from gateway.console.visit import Visit
 from gateway.console.web.cookies import set_session_id
 from gateway.console.web.headers import NOT_STORED
 from gateway.console.web.places import Desk

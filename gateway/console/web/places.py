@@ -13,12 +13,25 @@ from starlette.responses import HTMLResponse, RedirectResponse, Response, Stream
 from starlette.routing import Route
 
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer, Confirmation, Data, Download, Redirect, View
 from gateway.console.console import Console
-from gateway.console.page import Change, Feed, Function, Look, Page, Place
-from gateway.console.paths import address
+from gateway.console.page import (
+    CONFIRMED,
+    Answer,
+    Change,
+    Confirmation,
+    Data,
+    Download,
+    Feed,
+    Function,
+    Look,
+    Page,
+    Place,
+    Redirect,
+    View,
+    Visit,
+    address,
+)
 from gateway.console.security.tokens import FIELD
-from gateway.console.visit import CONFIRMED, Visit
 from gateway.console.web.cookies import set_session_id
 from gateway.console.web.headers import NOT_STORED
 from gateway.console.web.rendering import Renderer

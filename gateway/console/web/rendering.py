@@ -8,9 +8,7 @@ from typing import Any, Final
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from gateway.console.page import Page, Section
-from gateway.console.paths import address
-from gateway.console.visit import Visit
+from gateway.console.page import Page, Section, Visit, address
 from gateway.console.web.formats import FILTERS
 
 HOME: Final = Path(__file__).resolve().parents[1]

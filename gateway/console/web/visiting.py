@@ -14,8 +14,8 @@ from starlette.requests import Request
 from gateway.admin.remote.client_security import ClientSecurity
 from gateway.admin.request import ControlError
 from gateway.console.console import Console
+from gateway.console.page import Upload, Visit
 from gateway.console.security.tokens import FIELD
-from gateway.console.visit import Upload, Visit
 from gateway.console.web.cookies import fresh_session_id, session_id_of
 
 MOST_FORM_BYTES: Final = 8 << 20

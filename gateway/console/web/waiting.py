@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from gateway.admin.request import ControlError
-from gateway.console.answers import Answer
+from gateway.console.page import Answer
 
 THREADS: Final = 16
 MOST_WAITING: Final = 64
