@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from gateway.admin.remote.client_security import OPEN, ClientSecurity
-from gateway.console.asking.connections import Connections
-from gateway.console.asking.way_in import WayIn
+from gateway.console.asking.connections import Connections, WayIn
 from gateway.console.contents.schemas import Schemas
 from gateway.console.metrics.listener import MetricsListener
 from gateway.console.metrics.sampler import Sampler

@@ -12,7 +12,7 @@ from urllib.parse import quote, urlencode
 from gateway.admin.remote.client_security import ClientSecurity
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError, Request
-from gateway.console.asking.rights import may_describe_cluster
+from gateway.console.asking.connections import may_describe_cluster
 from gateway.console.console import Console
 
 # The answers that the functions of a page return. `web` turns an answer into HTTP.

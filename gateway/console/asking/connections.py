@@ -5,15 +5,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 from kafka.errors import KafkaError
+from kio.schema.describe_cluster.v0.request import DescribeClusterRequest
+from kio.schema.describe_cluster.v0.response import DescribeClusterResponse
+from kio.schema.sasl_handshake.v1.request import SaslHandshakeRequest
+from kio.schema.sasl_handshake.v1.response import SaslHandshakeResponse
 
 from gateway.admin.remote.client_security import ClientSecurity
-from gateway.admin.remote.cluster import Cluster, connected
+from gateway.admin.remote.cluster import Cluster, ask_broker, connected, metadata
+from gateway.admin.remote.connection import BrokerAddress, check_connection, exchange, open_connection
 from gateway.admin.request import ControlError
 
 MOST_IDLE: Final = 32
@@ -126,3 +131,183 @@ def _answers(lent: _Open) -> bool:
     except KafkaError:
         return False
     return True
+
+
+# Keeps answers of the cluster for a few seconds, for each login.
+
+MOST_ANSWERS: Final = 64
+"""Answers that are kept; the one that was used longest ago is dropped when another comes."""
+
+TIMES_LONGER: Final = 10
+"""An answer counts for so many times the time that asking took: a quick answer is soon asked for again."""
+
+A = TypeVar("A")
+
+
+@dataclass(slots=True)
+class _Answer(Generic[A]):
+    """An answer, the time until which it counts, and the lock of the thread that asks."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    value: A | None = None
+    until: float = float("-inf")
+
+
+class Cache(Generic[A]):
+    """Answers of one kind. Of several threads that need the same answer one asks, and the others wait. Thread-safe."""
+
+    def __init__(self, kept_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+        """Keep each answer for at most `kept_s` seconds of the clock."""
+        self._kept_s = kept_s
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._answers: OrderedDict[tuple[ClientSecurity, Any], _Answer[A]] = OrderedDict()
+
+    def get(self, security: ClientSecurity, key: Any, ask: Callable[[], A]) -> A:
+        """Return a known answer, or ask."""
+        with self._lock:
+            answer = self._answers.setdefault((security, key), _Answer())
+            self._answers.move_to_end((security, key))
+            while len(self._answers) > MOST_ANSWERS:
+                self._answers.popitem(last=False)
+        with answer.lock:
+            if answer.value is None or self._clock() >= answer.until:
+                began = self._clock()
+                answer.value = ask()
+                came = self._clock()
+                answer.until = came + min(self._kept_s, (came - began) * TIMES_LONGER)
+            return answer.value
+
+    def forget(self) -> None:
+        """Drop all answers, after a change."""
+        with self._lock:
+            self._answers.clear()
+
+
+# Who leads each partition, with the epoch of the leader. Raises ControlError.
+
+LEADERS_TIMEOUT_S: Final = 10.0
+
+Place = tuple[str, int]
+
+
+class Leader(NamedTuple):
+    """The node that leads a partition, -1 for nobody, and the epoch that began with it."""
+
+    node_id: int
+    epoch: int
+
+
+def leaders_of(cluster: Cluster) -> dict[Place, Leader]:
+    """Return the leader of each partition that this login may see."""
+    return {
+        (str(topic.name), int(row.partition_index)): Leader(int(row.leader_id), int(row.leader_epoch))
+        for topic in metadata(cluster.reached, LEADERS_TIMEOUT_S).topics
+        for row in topic.partitions
+    }
+
+
+# Asks the cluster for the rights of the logged-in user. Raises ControlError or an error of kafka-python.
+
+RIGHTS_TIMEOUT_S: Final = 5.0
+_DESCRIBE: Final = 1 << 8
+"""The bit of the operation DESCRIBE in Kafka's sets of operations."""
+
+
+def may_describe_cluster(cluster: Cluster) -> bool:
+    """Return whether the person has the right DESCRIBE on the cluster."""
+    asked = DescribeClusterRequest(include_cluster_authorized_operations=True)
+    answer = ask_broker(cluster.reached, asked, DescribeClusterResponse, timeout_s=RIGHTS_TIMEOUT_S)
+    return bool(answer.cluster_authorized_operations & _DESCRIBE)
+
+
+# Finds out whether the cluster's listener needs a login, and by which mechanisms. Raises ControlError.
+
+MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256", "PLAIN")
+"""The mechanisms by which people log in, the safest first."""
+KEPT_S: Final = 60.0
+"""Time for which an answer of the cluster counts."""
+WAY_IN_TIMEOUT_S: Final = 5.0
+_NO_MECHANISM: Final = "?"
+
+
+class WayIn:
+    """Knows how visitors get to the cluster. Thread-safe."""
+
+    def __init__(self, addresses: Sequence[tuple[str, int]], security: ClientSecurity) -> None:
+        """Prepare for the listener at these addresses; `security` is that of the console itself."""
+        self._addresses = tuple(addresses)
+        self._security = security
+        self._lock = threading.Lock()
+        self._known: tuple[str, ...] | None = None
+        self._until = 0.0
+
+    def mechanisms(self) -> tuple[str, ...]:
+        """Return the mechanisms by which visitors can log in; empty when the listener needs no login."""
+        with self._lock:
+            if self._known is None or time.monotonic() >= self._until:
+                self._known = self._found()
+                self._until = time.monotonic() + KEPT_S
+            return self._known
+
+    def _found(self) -> tuple[str, ...]:
+        if self._security.mechanism:
+            return (self._security.mechanism,)
+        reasons = []
+        for host, port in self._addresses:
+            address = BrokerAddress(host, port, self._security)
+            try:
+                return _offered(address)
+            except OSError as error:
+                reasons.append(f"{address.shown} ({error.strerror or error})")
+        raise ControlError(
+            f"nothing answers at {', '.join(reasons)}; start a gateway there, or name another address with --bootstrap"
+        )
+
+    def log_in(self, username: str, password: str) -> ClientSecurity:
+        """Return how a visitor connects, after the cluster has accepted the login. Raises ControlError."""
+        refusal = ControlError("the listener of the cluster needs no login")
+        for mechanism in self.mechanisms():
+            security = ClientSecurity(self._protocol(), self._security.context, mechanism, username, password)
+            try:
+                self._check(security)
+            except ControlError as error:
+                refusal = error
+            else:
+                return security
+        raise refusal
+
+    def _protocol(self) -> str:
+        return "SASL_SSL" if self._security.context is not None else "SASL_PLAINTEXT"
+
+    def _check(self, security: ClientSecurity) -> None:
+        reasons = []
+        for host, port in self._addresses:
+            address = BrokerAddress(host, port, security)
+            try:
+                check_connection(address, WAY_IN_TIMEOUT_S)
+            except OSError as error:
+                reasons.append(f"{address.shown} ({error.strerror or error})")
+            else:
+                return
+        raise ControlError(f"nothing answers at {', '.join(reasons)}")
+
+
+def _offered(address: BrokerAddress) -> tuple[str, ...]:
+    """Return the mechanisms that a listener names when a client asks for one that does not exist.
+
+    A listener without logins refuses the request or hangs up.
+    """
+    try:
+        with open_connection(address, WAY_IN_TIMEOUT_S) as connection:
+            asked = SaslHandshakeRequest(mechanism=_NO_MECHANISM)
+            answer = exchange(connection, asked, SaslHandshakeResponse)
+    except ConnectionResetError:
+        return ()
+    offered = tuple(name for name in MECHANISMS if name in answer.mechanisms)
+    if answer.mechanisms and not offered:
+        raise ControlError(
+            f"{address.shown} lets clients log in with {', '.join(answer.mechanisms)} only; the console needs one of "
+            f"{', '.join(MECHANISMS)}"
+        )
+    return offered

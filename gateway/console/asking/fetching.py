@@ -17,7 +17,7 @@ from kio.static.primitive import i8, i32, i32Timedelta, i64
 
 from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.remote.errors import refusal
-from gateway.console.asking.topic_details import TopicPlaces
+from gateway.console.asking.topics import TopicPlaces
 from log import CorruptRecord, LogError
 from log.format.end_marker import read_end_marker
 from log.format.record_batch import MAGIC, BatchHeader, crc_matches, whole_batches

@@ -13,7 +13,7 @@ from kafka.errors import BrokerResponseError, TransactionalIdNotFoundError
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.transactions.remote import describe_all
-from gateway.console.asking.cache import Cache
+from gateway.console.asking.connections import Cache
 
 KEPT_S: Final = 2.0
 STATES: Final = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")

@@ -8,7 +8,7 @@ from collections import deque
 from collections.abc import Container, Mapping
 from typing import Final, NamedTuple
 
-from gateway.console.asking.leaders import Leader, Place
+from gateway.console.asking.connections import Leader, Place
 
 KEPT: Final = 20_000
 """Changes that are kept; the oldest are dropped first."""

@@ -8,9 +8,7 @@ from typing import Final
 
 from gateway.admin.remote.client_security import ClientSecurity
 from gateway.admin.request import ControlError
-from gateway.console.asking.connections import Connections
-from gateway.console.asking.leaders import leaders_of
-from gateway.console.asking.way_in import WayIn
+from gateway.console.asking.connections import Connections, WayIn, leaders_of
 from gateway.console.metrics.end_offsets import end_offsets, new_records
 from gateway.console.metrics.exposition import samples
 from gateway.console.metrics.history import History

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from gateway.admin.backlog.messages import BacklogPage, BacklogRequest
-from gateway.console.asking.topic_settings import topic_settings
+from gateway.console.asking.topics import topic_settings
 from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 
 BYTES: Final = "backlog.quota.bytes"

@@ -13,8 +13,7 @@ from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from gateway.admin.status.remote import cluster_status
-from gateway.console.asking.cache import Cache
-from gateway.console.asking.leaders import leaders_of
+from gateway.console.asking.connections import Cache, leaders_of
 from gateway.console.page import Answer, Change, Look, Page, Section, View, Visit
 from gateway.console.pages.cluster_moves import drain, move
 from gateway.console.pages.cluster_settings import change, settings

@@ -8,7 +8,7 @@ from gateway.admin.gateways import remote
 from gateway.admin.gateways.messages import DrainRequest, MoveRequest
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.console.asking.leaders import leaders_of
+from gateway.console.asking.connections import leaders_of
 from gateway.console.page import Answer, Confirmation, Redirect, Visit
 
 LONGEST_MS: Final = 15_000

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.console.asking.group_list import (
+from gateway.console.asking.groups import (
     KINDS,
     UNKNOWN,
     GroupFigures,

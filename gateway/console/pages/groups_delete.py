@@ -6,7 +6,7 @@ from gateway.admin.groups.messages import DeleteGroupsRequest
 from gateway.admin.groups.remote import delete_groups
 from gateway.admin.printing import shown
 from gateway.admin.request import ControlError
-from gateway.console.asking.group_list import group_lists
+from gateway.console.asking.groups import group_lists
 from gateway.console.page import Answer, Confirmation, Redirect, Visit
 from gateway.console.pages.groups_view import group_of
 from gateway.console.pages.links import link

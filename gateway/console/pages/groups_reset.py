@@ -19,7 +19,7 @@ from gateway.admin.printing import shown
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.times import timestamp_ms
-from gateway.console.asking.group_list import group_lists
+from gateway.console.asking.groups import group_lists
 from gateway.console.page import Answer, Confirmation, Redirect, View, Visit
 from gateway.console.pages.groups_view import group_of
 from gateway.console.pages.links import link

@@ -16,8 +16,7 @@ from gateway.admin.groups.messages import (
 from gateway.admin.groups.remote import EMPTY_STATES, SHARE, STREAMS, describe_group
 from gateway.admin.request import MAX_PAGE_ROWS, ControlError
 from gateway.admin.transactions.messages import PendingOffset
-from gateway.console.asking.group_lag import TOTAL, lag_by_topic, series_of
-from gateway.console.asking.group_list import SIMPLE
+from gateway.console.asking.groups import SIMPLE, TOTAL, lag_by_topic, series_of
 from gateway.console.page import Answer, Data, View, Visit, page_of
 from gateway.console.pages.links import link
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from gateway.admin.names.messages import NamesRequest, Position
 from gateway.admin.request import ControlError
-from gateway.console.asking.topic_settings import topic_settings
+from gateway.console.asking.topics import topic_settings
 from gateway.console.metrics import rates
 from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 

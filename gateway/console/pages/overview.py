@@ -8,7 +8,7 @@ from typing import Final
 from gateway.admin.request import ControlError
 from gateway.admin.status.messages import ClusterStatus, Status, StatusRequest
 from gateway.admin.status.remote import cluster_status
-from gateway.console.asking.cache import Cache
+from gateway.console.asking.connections import Cache
 from gateway.console.metrics import rates
 from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit
 from gateway.console.pages.problems import Problem, problems_of_cluster, problems_of_gateway

@@ -12,7 +12,7 @@ from gateway.admin.pids.messages import (
     Overlaps,
 )
 from gateway.admin.request import MAX_PAGE_ROWS, ControlError
-from gateway.console.asking.cache import Cache
+from gateway.console.asking.connections import Cache
 from gateway.console.page import Answer, Look, Page, Section, View, Visit, page_of
 from gateway.console.pages.producer_ids_map import (
     LARGEST_ID,

@@ -9,8 +9,8 @@ from typing import Final
 from gateway.admin.producers.messages import ListProducersRequest, ProducerCounters, ProducerRow
 from gateway.admin.producers.remote import list_producers
 from gateway.admin.request import ControlError
-from gateway.console.asking.cache import Cache
-from gateway.console.asking.topic_list import topic_lines
+from gateway.console.asking.connections import Cache
+from gateway.console.asking.topics import topic_lines
 from gateway.console.page import Visit
 
 Cursor = tuple[str, int, int]

@@ -7,9 +7,8 @@ from typing import Final, NamedTuple
 
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
-from gateway.console.asking.record_filter import RecordFilter
-from gateway.console.asking.record_search import Kept, Search, Span
-from gateway.console.asking.topic_details import TopicPlaces, offsets, topic_places
+from gateway.console.asking.records import Kept, RecordFilter, Search, Span
+from gateway.console.asking.topics import TopicPlaces, offsets, topic_places
 from gateway.console.contents.schemas import Schema
 from gateway.console.contents.showing import HEX, Shown, show
 from gateway.console.page import Answer, Download, View, Visit, records_path

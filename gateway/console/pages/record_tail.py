@@ -5,10 +5,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.console.asking.fetching import Limits, Stretch, fetch
-from gateway.console.asking.record_filter import RecordFilter
-from gateway.console.asking.record_pages import MOST_PARTITIONS, read_positions, written_positions
-from gateway.console.asking.record_search import LONGEST_KEPT, Kept
-from gateway.console.asking.topic_details import TopicPlaces, offsets, topic_places
+from gateway.console.asking.records import (
+    LONGEST_KEPT,
+    MOST_PARTITIONS,
+    Kept,
+    RecordFilter,
+    read_positions,
+    written_positions,
+)
+from gateway.console.asking.topics import TopicPlaces, offsets, topic_places
 from gateway.console.page import Answer, Data, Visit
 from gateway.console.pages.record_views import Forms, as_json, filter_of, forms_of, row_of
 

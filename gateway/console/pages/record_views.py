@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from gateway.admin.request import ControlError
-from gateway.console.asking.record_filter import ANYWHERE, RecordFilter, record_filter
-from gateway.console.asking.record_search import Kept
+from gateway.console.asking.records import ANYWHERE, Kept, RecordFilter, record_filter
 from gateway.console.contents.errors import ContentError
 from gateway.console.contents.schemas import Schema
 from gateway.console.contents.showing import AUTO, FORMS, SCHEMA, line

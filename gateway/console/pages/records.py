@@ -7,7 +7,7 @@ from typing import Final
 
 from gateway.admin.request import ControlError
 from gateway.admin.times import time_or_age_ms
-from gateway.console.asking.record_pages import (
+from gateway.console.asking.records import (
     From,
     RecordPage,
     Wish,
@@ -15,8 +15,7 @@ from gateway.console.asking.record_pages import (
     record_page,
     written_positions,
 )
-from gateway.console.asking.topic_details import topic_places
-from gateway.console.asking.topic_list import topic_lines
+from gateway.console.asking.topics import topic_lines, topic_places
 from gateway.console.page import (
     Answer,
     Change,

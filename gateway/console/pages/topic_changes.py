@@ -8,8 +8,7 @@ from typing import Final, NamedTuple
 from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.admin.topics import remote as topics
-from gateway.console.asking.topic_details import partition_figures, topic_places
-from gateway.console.asking.topic_list import topic_lists
+from gateway.console.asking.topics import partition_figures, topic_lists, topic_places
 from gateway.console.page import Answer, Confirmation, Redirect, View, Visit, topic_path
 
 CREATE: Final = "/create-topic"

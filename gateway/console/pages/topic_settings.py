@@ -9,7 +9,7 @@ from gateway.admin.configs import remote as configs
 from gateway.admin.configs.command import ConfigRow
 from gateway.admin.request import ControlError
 from gateway.config.table import BY_TOPIC_NAME
-from gateway.console.asking.topic_details import topic_places
+from gateway.console.asking.topics import topic_places
 from gateway.console.page import Answer, Confirmation, Redirect, View, Visit, topic_settings_path
 
 _SET_ON_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"

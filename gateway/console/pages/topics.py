@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from gateway.console.asking.topic_list import TopicLine, topic_lines
+from gateway.console.asking.topics import TopicLine, topic_lines
 from gateway.console.page import Answer, Change, Look, Page, Section, View, Visit, ordered, page_of
 from gateway.console.pages import topic_changes, topic_partitions, topic_settings
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from gateway.admin.request import ControlError
 from gateway.config.exposure import is_loopback
-from gateway.console.asking.way_in import WayIn
+from gateway.console.asking.connections import WayIn
 from gateway.console.console import ConsoleOptions
 
 ALLOW: str = "--insecure"

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.console.asking import cache
+from gateway.console.asking import connections
 from tests.support.console_client import ConsoleClient, console_client
 from tests.support.gateway_process import GatewayProcess, free_port
 
@@ -16,7 +16,7 @@ NEVER_MS = str(2**31 - 1)
 @pytest.fixture(autouse=True)
 def fresh_answers(monkeypatch: pytest.MonkeyPatch) -> None:
     """Consoles ask for each page anew: a page shows what a test has just changed without the console."""
-    monkeypatch.setattr(cache, "TIMES_LONGER", 0)
+    monkeypatch.setattr(connections, "TIMES_LONGER", 0)
 
 
 @pytest.fixture(scope="module")

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from gateway.admin.remote.client_security import ClientSecurity
-from gateway.console.asking import cache
-from gateway.console.asking.cache import MOST_ANSWERS, Cache
+from gateway.console.asking import connections
+from gateway.console.asking.connections import MOST_ANSWERS, Cache
 
 KEPT_S = 5.0
 ANYBODY = ClientSecurity()
@@ -83,6 +83,6 @@ def test_the_answer_that_was_used_longest_ago_makes_room() -> None:
 
 
 def test_pages_of_the_other_tests_are_asked_for_anew(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cache, "TIMES_LONGER", 0)
+    monkeypatch.setattr(connections, "TIMES_LONGER", 0)
     ask = cached(Cluster())
     assert [ask(), ask()] == [1, 2]

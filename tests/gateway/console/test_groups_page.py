@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gateway.console.asking import group_list
+from gateway.console.asking import groups
 from tests.conftest import AS_THE_PEER
 from tests.support.console_client import ConsoleClient, console_client, text_of, title_of
 from tests.support.gateway_process import GatewayProcess, free_port
@@ -45,8 +45,8 @@ def console(gateway: GatewayProcess) -> Iterator[ConsoleClient]:
 
 def fresh(console: ConsoleClient) -> None:
     """Let the console forget the list of groups that it has kept for some seconds."""
-    group_list.group_lists.forget()
-    group_list.figures.forget()
+    groups.group_lists.forget()
+    groups.figures.forget()
 
 
 def test_groups_of_all_kinds_are_listed(console: ConsoleClient, gateway: GatewayProcess) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gateway.console.asking.leaders import Leader
+from gateway.console.asking.connections import Leader
 from gateway.console.metrics.leader_changes import LeaderChanges, Summary
 
 PLACES = [("orders", index) for index in range(5)]

@@ -11,7 +11,7 @@ import pytest
 from kafka import KafkaProducer
 
 from gateway.admin.request import ControlError
-from gateway.console.asking.record_pages import read_positions, written_positions
+from gateway.console.asking.records import read_positions, written_positions
 from tests.gateway.console.test_contents import ORDER, avro_bytes, descriptors
 from tests.support.console_client import ConsoleClient, text_of
 from tests.support.gateway_process import GatewayProcess

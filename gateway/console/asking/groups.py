@@ -1,14 +1,16 @@
 """Asks the coordinators of many groups at once about members and offsets.
 
-A group that this login may not describe, or whose coordinator does not answer, is left out. Raises ControlError when the
-first broker does not answer.
+A group that this login may not describe, or whose coordinator does not answer, is left out. Raises
+ControlError when the first broker does not answer.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
+from kafka.admin import OffsetSpec
 from kio.schema.consumer_group_describe.v1.request import ConsumerGroupDescribeRequest
 from kio.schema.consumer_group_describe.v1.response import ConsumerGroupDescribeResponse
 from kio.schema.describe_groups.v5.request import DescribeGroupsRequest
@@ -20,18 +22,30 @@ from kio.schema.describe_share_group_offsets.v1.request import (
 from kio.schema.describe_share_group_offsets.v1.response import DescribeShareGroupOffsetsResponse
 from kio.schema.find_coordinator.v4.request import FindCoordinatorRequest
 from kio.schema.find_coordinator.v4.response import FindCoordinatorResponse
+from kio.schema.metadata.v9.request import MetadataRequest, MetadataRequestTopic
+from kio.schema.metadata.v9.response import MetadataResponse
 from kio.schema.offset_fetch.v8.request import OffsetFetchRequest, OffsetFetchRequestGroup
 from kio.schema.offset_fetch.v8.response import OffsetFetchResponse
 from kio.schema.share_group_describe.v1.request import ShareGroupDescribeRequest
 from kio.schema.share_group_describe.v1.response import ShareGroupDescribeResponse
 from kio.schema.streams_group_describe.v0.request import StreamsGroupDescribeRequest
 from kio.schema.streams_group_describe.v0.response import StreamsGroupDescribeResponse
-from kio.schema.types import GroupId
+from kio.schema.types import GroupId, TopicName
 from kio.static.primitive import i8
 
-from gateway.admin.groups.remote import CLASSIC, CONSUMER, SHARE, STREAMS
+from gateway.admin.groups.remote import (
+    CLASSIC,
+    CONSUMER,
+    SHARE,
+    STREAMS,
+    committed_offsets,
+    group_type,
+    listed,
+    offsets_of,
+)
 from gateway.admin.remote.cluster import Cluster, ask_broker
 from gateway.admin.request import ControlError
+from gateway.console.asking.connections import Cache
 
 TIMEOUT_S: Final = 10.0
 _GROUP: Final = i8(0)
@@ -151,3 +165,135 @@ def _coordinators(cluster: Cluster, groups: Sequence[str]) -> dict[Address, list
         if not row.error_code.value:
             found.setdefault((row.host, int(row.port)), []).append(str(row.key))
     return found
+
+
+# How far a group is behind the ends of its partitions. Raises ControlError or an error of kafka-python.
+
+TOTAL: Final = "lag"
+"""The name of the series of all topics together; a topic may have the same name, so topics' series begin with `topic:`."""
+
+
+def series_of(topic: str) -> str:
+    """Return the name of the series of a topic's lag."""
+    return f"topic:{topic}"
+
+
+def ends_of(cluster: Cluster, places: Iterable[Place]) -> dict[Place, int]:
+    """Return the high watermark of each partition that has a leader."""
+    wanted = set(places)
+    if not wanted:
+        return {}
+    asked = MetadataRequest(
+        topics=tuple(
+            MetadataRequestTopic(name=TopicName(topic)) for topic in sorted({topic for topic, _ in wanted})
+        ),
+        allow_auto_topic_creation=False,
+        include_cluster_authorized_operations=False,
+        include_topic_authorized_operations=False,
+    )
+    led = {
+        (str(topic.name), int(row.partition_index))
+        for topic in ask_broker(cluster.reached, asked, MetadataResponse, timeout_s=TIMEOUT_S).topics
+        for row in topic.partitions
+        if not row.error_code.value and row.leader_id >= 0
+    }
+    return offsets_of(cluster, sorted(wanted & led), OffsetSpec.LATEST)
+
+
+def lag_by_topic(cluster: Cluster, group: str, *, is_share: bool) -> dict[str, float | None]:
+    """Return the lag of a group, and of each of its topics, by the names of their series."""
+    if is_share:
+        lags = {place: lag or 0 for place, lag in share_lags(cluster, [group]).get(group, {}).items()}
+    else:
+        committed = committed_offsets(cluster, [group]).get(group, {})
+        ends = ends_of(cluster, committed)
+        lags = {place: max(0, ends[place] - row.offset) for place, row in committed.items() if place in ends}
+    found: dict[str, float | None] = {TOTAL: float(sum(lags.values()))}
+    for (topic, _), lag in lags.items():
+        found[series_of(topic)] = (found.get(series_of(topic)) or 0.0) + lag
+    return found
+
+
+# The groups of a cluster for lists, with the figures of some of them. Raises ControlError or an error of
+# kafka-python.
+
+KEPT_S: Final = 5.0
+SIMPLE: Final = "simple"
+"""The kind of a group that only stores offsets: its consumers choose their partitions themselves."""
+KINDS: Final = (CLASSIC, CONSUMER, SHARE, STREAMS, SIMPLE)
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLine:
+    """A group in a list."""
+
+    group: str
+    kind: str
+    state: str
+    protocol: str
+
+
+@dataclass(frozen=True, slots=True)
+class GroupFigures:
+    """The figures of a group in the list of groups; None for a figure that the cluster does not tell."""
+
+    members: int | None
+    partitions: int | None
+    lag: int | None
+    topics: frozenset[str] = frozenset()
+
+
+UNKNOWN: Final = GroupFigures(None, None, None)
+
+group_lists: Final[Cache[list[GroupLine]]] = Cache(KEPT_S)
+figures: Final[Cache[Mapping[str, GroupFigures]]] = Cache(KEPT_S)
+
+
+def group_lines(cluster: Cluster) -> list[GroupLine]:
+    """Return all groups, by their ids; a list that is a few seconds old counts."""
+    return group_lists.get(cluster.reached.security, cluster.addresses, lambda: _asked(cluster))
+
+
+def _asked(cluster: Cluster) -> list[GroupLine]:
+    return [_line(group, row) for group, row in sorted(listed(cluster).items())]
+
+
+def _line(group: str, row: Mapping[str, Any]) -> GroupLine:
+    state = str(row.get("group_state") or "Unknown")
+    return GroupLine(group, kind_of(row), state, str(row.get("protocol_type") or ""))
+
+
+def kind_of(row: Mapping[str, Any]) -> str:
+    """Return the kind of a group that ListGroups reports."""
+    kind = group_type(row)
+    return SIMPLE if kind == CLASSIC and not row.get("protocol_type") else kind
+
+
+def group_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, GroupFigures]:
+    """Return the figures of groups, by group id; figures that are a few seconds old count."""
+    key = (cluster.addresses, tuple(line.group for line in lines))
+    return figures.get(cluster.reached.security, key, lambda: _asked_figures(cluster, lines))
+
+
+def _asked_figures(cluster: Cluster, lines: Sequence[GroupLine]) -> Mapping[str, GroupFigures]:
+    by_kind = {kind: _of(lines, kind) for kind in (CONSUMER, SHARE, STREAMS)}
+    members = member_counts(cluster, {CLASSIC: _of(lines, CLASSIC, SIMPLE), **by_kind})
+    committed = committed_in(cluster, [line.group for line in lines if line.kind != SHARE])
+    ends = ends_of(cluster, {place for offsets in committed.values() for place in offsets})
+    found = {group: _figures_of(members.get(group), offsets, ends) for group, offsets in committed.items()}
+    for group, lags in share_lags(cluster, _of(lines, SHARE)).items():
+        topics = frozenset(topic for topic, _ in lags)
+        total = sum(lag or 0 for lag in lags.values())
+        found[group] = GroupFigures(members.get(group), len(lags), total, topics)
+    return found
+
+
+def _of(lines: Iterable[GroupLine], *kinds: str) -> list[str]:
+    return [line.group for line in lines if line.kind in kinds]
+
+
+def _figures_of(
+    members: int | None, committed: Mapping[Place, int], ends: Mapping[Place, int]
+) -> GroupFigures:
+    lag = sum(max(0, ends[place] - offset) for place, offset in committed.items() if place in ends)
+    return GroupFigures(members, len(committed), lag, frozenset(topic for topic, _ in committed))

@@ -1,4 +1,6 @@
-"""One topic of a cluster: its partitions with leaders, offsets and sizes. Raises ControlError or an error of kafka-python."""
+"""One topic of a cluster: its partitions with leaders, offsets and sizes. Raises ControlError or an error of
+kafka-python.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from kafka.admin import OffsetSpec
+from kafka.admin import ConfigResource, ConfigResourceType, OffsetSpec
 from kafka.errors import KafkaError
 from kio.schema.describe_log_dirs.v4.request import DescribableLogDirTopic, DescribeLogDirsRequest
 from kio.schema.describe_log_dirs.v4.response import DescribeLogDirsResponse
@@ -17,10 +19,10 @@ from kio.schema.metadata.v12.response import MetadataResponse
 from kio.schema.types import TopicName
 from kio.static.primitive import i32
 
-from gateway.admin.remote.cluster import Cluster, ask_broker, topic_partition
+from gateway.admin.remote.cluster import Cluster, ask_broker, metadata, topic_partition
 from gateway.admin.remote.errors import no_topic, refusal
 from gateway.admin.request import ControlError
-from gateway.console.asking.topic_list import TIMEOUT_S, topic_lines
+from gateway.console.asking.connections import Cache
 
 _UNKNOWN_TOPIC: Final = 3
 _INVALID_TOPIC: Final = 17
@@ -162,3 +164,128 @@ def _sizes_at(cluster: Cluster, topic: TopicPlaces, leader: int, partitions: Seq
         for row in found.partitions
         if found.name == topic.name and not row.is_future_key
     }
+
+
+# The topics of a cluster with their sizes, for lists. Raises ControlError or an error of kafka-python.
+
+TIMEOUT_S: Final = 10.0
+KEPT_S: Final = 5.0
+MOST_BROKERS: Final = 20
+"""Brokers that are asked for sizes; partitions that others lead have no size."""
+
+Place = tuple[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicLine:
+    """A topic in a list. `size_bytes` is that of the leaders' copies; None where no leader tells it."""
+
+    name: str
+    partitions: int
+    replication_factor: int
+    is_internal: bool
+    size_bytes: int | None
+    offline: int
+    under_replicated: int
+
+    @property
+    def trouble(self) -> str:
+        """The problems of the topic in words; empty for a sound topic."""
+        if self.offline:
+            return f"{self.offline} offline"
+        return f"{self.under_replicated} under-replicated" if self.under_replicated else ""
+
+
+topic_lists: Final[Cache[list[TopicLine]]] = Cache(KEPT_S)
+
+
+def topic_lines(cluster: Cluster) -> list[TopicLine]:
+    """Return all topics, by name; a list that is a few seconds old counts."""
+    return topic_lists.get(cluster.reached.security, cluster.addresses, lambda: _asked(cluster))
+
+
+def _asked(cluster: Cluster) -> list[TopicLine]:
+    found = metadata(cluster.reached, TIMEOUT_S)
+    sizes: dict[Place, dict[int, int]] = {}
+    for broker in found.brokers[:MOST_BROKERS]:
+        for place, size in sizes_at(cluster, broker.host, int(broker.port)).items():
+            sizes.setdefault(place, {})[int(broker.node_id)] = size
+    lines = [_line(topic, sizes) for topic in found.topics if topic.name is not None]
+    return sorted(lines, key=lambda line: line.name)
+
+
+def sizes_at(cluster: Cluster, host: str, port: int) -> dict[Place, int]:
+    """Return the bytes of each partition that a broker holds; nothing when the broker does not answer or refuses."""
+    try:
+        answer = ask_broker(
+            cluster.reached.other(host, port),
+            DescribeLogDirsRequest(topics=None),
+            DescribeLogDirsResponse,
+            timeout_s=TIMEOUT_S,
+        )
+    except ControlError:
+        return {}
+    return {
+        (str(topic.name), int(row.partition_index)): int(row.partition_size)
+        for directory in answer.results
+        for topic in directory.topics
+        for row in topic.partitions
+        if not row.is_future_key
+    }
+
+
+def _line(topic: Any, sizes: Mapping[Place, Mapping[int, int]]) -> TopicLine:
+    known = [
+        size
+        for row in topic.partitions
+        if (size := sizes.get((topic.name, int(row.partition_index)), {}).get(int(row.leader_id))) is not None
+    ]
+    return TopicLine(
+        name=str(topic.name),
+        partitions=len(topic.partitions),
+        replication_factor=max((len(row.replica_nodes) for row in topic.partitions), default=0),
+        is_internal=topic.is_internal,
+        size_bytes=sum(known) if known else None,
+        offline=sum(row.leader_id < 0 for row in topic.partitions),
+        under_replicated=sum(
+            row.leader_id >= 0 and len(row.isr_nodes) < len(row.replica_nodes) for row in topic.partitions
+        ),
+    )
+
+
+# A few settings of all topics, for pages that list the topics with one of them. Raises ControlError or an
+# error of kafka-python.
+
+TOPICS_AT_ONCE: Final = 500
+"""Topics in one request; the rest go with the next one."""
+
+Settings = Mapping[str, str]
+
+_known: Final[Cache[dict[str, Settings]]] = Cache(KEPT_S)
+
+
+def topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings]:
+    """Return these settings of each topic that is not internal, as far as the cluster knows them.
+
+    Apache Kafka does not know the settings of Seqgate; its topics have none of them.
+    """
+    key = (cluster.addresses, tuple(names))
+    return _known.get(cluster.reached.security, key, lambda: _asked_topic_settings(cluster, names))
+
+
+def _asked_topic_settings(cluster: Cluster, names: Sequence[str]) -> dict[str, Settings]:
+    topics = [line.name for line in topic_lines(cluster) if not line.is_internal]
+    found: dict[str, Settings] = {}
+    for first in range(0, len(topics), TOPICS_AT_ONCE):
+        wanted = [
+            ConfigResource(ConfigResourceType.TOPIC, topic, dict.fromkeys(names))
+            for topic in topics[first : first + TOPICS_AT_ONCE]
+        ]
+        answer: dict[str, Any] = cluster.admin.describe_configs(wanted, config_filter="all")
+        for topic, configs in answer.get("topic", {}).items():
+            found[topic] = {
+                name: str(entry["value"])
+                for name, entry in configs.items()
+                if name in names and entry["value"] is not None
+            }
+    return found
