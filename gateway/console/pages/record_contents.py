@@ -9,8 +9,7 @@ from gateway.admin.remote.cluster import Cluster
 from gateway.admin.request import ControlError
 from gateway.console.asking.records import Kept, RecordFilter, Search, Span
 from gateway.console.asking.topics import TopicPlaces, offsets, topic_places
-from gateway.console.contents.schemas import Schema
-from gateway.console.contents.showing import HEX, Shown, show
+from gateway.console.contents.schemas import HEX, Schema, Shown, show
 from gateway.console.page import Answer, Download, View, Visit, records_path
 from gateway.console.pages.record_views import FORM_FIELDS, forms_of, kept_fields
 

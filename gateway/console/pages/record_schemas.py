@@ -5,9 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.admin.request import ControlError
-from gateway.console.contents.errors import ContentError
-from gateway.console.contents.schemas import AVRO, PROTOBUF
-from gateway.console.contents.showing import SCHEMA
+from gateway.console.contents.schemas import AVRO, PROTOBUF, SCHEMA, ContentError
 from gateway.console.page import Answer, Redirect, View, Visit, address, records_path
 from gateway.console.pages.record_views import FILTER_FIELDS, FORM_FIELDS, kept_fields
 

@@ -7,9 +7,7 @@ from typing import Any, Final, NamedTuple
 
 from gateway.admin.request import ControlError
 from gateway.console.asking.records import ANYWHERE, Kept, RecordFilter, record_filter
-from gateway.console.contents.errors import ContentError
-from gateway.console.contents.schemas import Schema
-from gateway.console.contents.showing import AUTO, FORMS, SCHEMA, line
+from gateway.console.contents.schemas import AUTO, FORMS, SCHEMA, ContentError, Schema, line
 from gateway.console.page import Visit
 
 FORM_FIELDS: Final = ("key_form", "value_form", "key_schema", "value_schema")

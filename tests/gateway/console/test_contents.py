@@ -9,9 +9,21 @@ import pytest
 from avro.io import BinaryEncoder, DatumWriter
 from google.protobuf import descriptor_pb2, timestamp_pb2
 
-from gateway.console.contents.errors import ContentError
-from gateway.console.contents.schemas import AVRO, MOST_BYTES, PROTOBUF, Schema, Schemas
-from gateway.console.contents.showing import AUTO, HEX, JSON, SCHEMA, TEXT, line, show
+from gateway.console.contents.schemas import (
+    AUTO,
+    AVRO,
+    HEX,
+    JSON,
+    MOST_BYTES,
+    PROTOBUF,
+    SCHEMA,
+    TEXT,
+    ContentError,
+    Schema,
+    Schemas,
+    line,
+    show,
+)
 
 ORDER = {
     "type": "record",
