@@ -8,7 +8,7 @@ from gateway.admin.remote.client_security import OPEN, ClientSecurity
 from gateway.console.asking.connections import Connections, WayIn
 from gateway.console.contents.schemas import Schemas
 from gateway.console.metrics.listener import MetricsListener
-from gateway.console.metrics.sampler import Sampler
+from gateway.console.metrics.rates import Sampler
 from gateway.console.security.login_limit import LoginLimit
 from gateway.console.security.notices import Notices
 from gateway.console.security.sessions import Sessions

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import threading
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Final, NamedTuple
 
-from gateway.console.metrics.exposition import Sample, buckets, quantile, totals
+from kafka.admin import OffsetSpec
+from prometheus_client.parser import text_string_to_metric_families
+
+from gateway.admin.remote.client_security import ClientSecurity
+from gateway.admin.remote.cluster import Cluster, led_partitions
+from gateway.admin.request import ControlError
+from gateway.console.asking.connections import Connections, Leader, Place, WayIn, leaders_of
+from gateway.console.metrics.listener import MetricsListener, Sample, buckets, quantile, samples, totals
 
 DURATION: Final = "seqgate_request_duration_seconds"
 LATENESS: Final = "seqgate_event_loop_delay_seconds"
@@ -84,3 +94,392 @@ def _p99_ms(before: Mapping[float, float], after: Mapping[float, float]) -> floa
 
 def _growth(before: float, after: float) -> float:
     return after if after < before else after - before
+
+
+# The series that clients push about themselves (KIP-714), as the gateway's metrics show them.
+
+PREFIXES: Final = ("kafka_client_", "client_")
+"""The beginnings of the names that the gateway gives to pushed metrics."""
+INSTANCE: Final = "client_instance_id"
+OF_THE_CLIENT: Final = (
+    "client_id",
+    INSTANCE,
+    "client_software_name",
+    "client_software_version",
+    "group_id",
+    "transactional_id",
+    "client_rack",
+)
+"""The labels that are the same in all series of a client."""
+_TOTAL: Final = "_total"
+_BUCKET: Final = "_bucket"
+
+
+@dataclass(slots=True)
+class PushingClient:
+    """A client that pushes metrics: its labels and its series."""
+
+    labels: dict[str, str] = field(default_factory=dict)
+    series: list[Sample] = field(default_factory=list)
+
+    @property
+    def instance_id(self) -> str:
+        """The id that the gateway gave this instance of the client."""
+        return self.labels.get(INSTANCE, "")
+
+    def own_labels(self, sample: Sample) -> dict[str, str]:
+        """Return the labels of a series that other series of the client may have with other values."""
+        return {name: value for name, value in sample.labels.items() if name not in OF_THE_CLIENT}
+
+
+def clients_of(text: str) -> dict[str, PushingClient]:
+    """Return the clients in a gateway's metrics, by their instance ids. Buckets of histograms are left out."""
+    found: dict[str, PushingClient] = {}
+    for sample in _pushed(text):
+        client = found.setdefault(sample.labels[INSTANCE], PushingClient())
+        client.labels |= {name: sample.labels[name] for name in OF_THE_CLIENT if name in sample.labels}
+        client.series.append(sample)
+    return found
+
+
+def _pushed(text: str) -> Iterator[Sample]:
+    lines = [line for line in text.splitlines() if line.startswith(PREFIXES)]
+    for family in text_string_to_metric_families("\n".join(lines) + "\n"):
+        for sample in family.samples:
+            if INSTANCE in sample.labels and not sample.name.endswith(_BUCKET):
+                yield Sample(sample.name, sample.labels, float(sample.value))
+
+
+def total_of(series: Iterable[Sample], name: str) -> float | None:
+    """Return the sum of a metric over its labels; None where the client does not push it."""
+    values = [sample.value for sample in series if sample.name == name]
+    return sum(values) if values else None
+
+
+def is_counter(name: str) -> bool:
+    """Return whether a metric only grows, so that people want its growth."""
+    return name.endswith(_TOTAL)
+
+
+class FigureReader:
+    """Reads one metric of one client again and again: the growth per second of a counter, otherwise the value."""
+
+    def __init__(self, read: Callable[[], str], instance_id: str, name: str) -> None:
+        """Prepare to read `name` from the metrics that `read` returns."""
+        self._read = read
+        self._instance_id = instance_id
+        self._name = name
+        self._before: tuple[float, float] | None = None
+
+    def __call__(self) -> Mapping[str, float | None]:
+        """Return the figure under the name of the metric."""
+        client = clients_of(self._read()).get(self._instance_id)
+        value = None if client is None else total_of(client.series, self._name)
+        if value is None or not is_counter(self._name):
+            return {self._name: value}
+        before, self._before = self._before, (time.monotonic(), value)
+        if before is None:
+            return {self._name: None}
+        passed = max(self._before[0] - before[0], 1e-3)
+        return {self._name: max(0.0, value - before[1]) / passed}
+
+
+# Records per second from the end offsets of all partitions, for a cluster without a metrics listener.
+
+MOST_PARTITIONS: Final = 5_000
+"""Partitions whose end offsets are asked for; the records of further ones are not counted."""
+
+
+def end_offsets(cluster: Cluster) -> dict[tuple[str, int], int]:
+    """Return the log end offset of each partition. Raises ControlError or an error of kafka-python."""
+    places = led_partitions(cluster, None, None)[:MOST_PARTITIONS]
+    if not places:
+        return {}
+    found = cluster.admin.list_partition_offsets(dict.fromkeys(places, OffsetSpec.LATEST))
+    return {(place.topic, place.partition): int(found[place].offset) for place in found}
+
+
+def new_records(before: dict[tuple[str, int], int], after: dict[tuple[str, int], int]) -> int:
+    """Return the offsets that partitions have gained; a partition that is new counts with its next reading."""
+    return sum(max(0, end - before[place]) for place, end in after.items() if place in before)
+
+
+# The newest figures, one ring for each series.
+
+POINTS: Final = 1_800
+"""Points that are kept: one hour at two seconds each."""
+MOST_SERIES: Final = 400
+"""Series that are kept; further ones are left out."""
+
+
+class History:
+    """Points in time with a value for each series. A series that begins late has None before. Thread-safe."""
+
+    def __init__(self, points: int = POINTS) -> None:
+        """Begin without points."""
+        self._lock = threading.Lock()
+        self._points = points
+        self._times: deque[int] = deque(maxlen=points)
+        self._series: dict[str, deque[float | None]] = {}
+
+    def add(self, time_ms: int, values: Mapping[str, float | None]) -> None:
+        """Add a point in time. A series without a value for a whole ring is dropped."""
+        with self._lock:
+            before = len(self._times)
+            self._times.append(time_ms)
+            for name in values:
+                if name not in self._series and len(self._series) < MOST_SERIES:
+                    empty: list[float | None] = [None] * before
+                    self._series[name] = deque(empty, maxlen=self._points)
+            for name, series in list(self._series.items()):
+                series.append(values.get(name))
+                if values.get(name) is None and all(value is None for value in series):
+                    del self._series[name]
+
+    def since(self, time_ms: int, names: Sequence[str]) -> tuple[list[int], dict[str, list[float | None]]]:
+        """Return the times after `time_ms`, and the values of these series at them."""
+        with self._lock:
+            skipped = sum(1 for time in self._times if time <= time_ms)
+            times = list(self._times)[skipped:]
+            empty: list[float | None] = [None] * len(times)
+            return times, {
+                name: list(self._series[name])[skipped:] if name in self._series else list(empty)
+                for name in names
+            }
+
+    def last(self, name: str) -> float | None:
+        """Return the newest value of a series."""
+        with self._lock:
+            series = self._series.get(name)
+            return series[-1] if series else None
+
+
+# The changes of leaders that the console has seen since its start: failovers and moves.
+
+KEPT: Final = 20_000
+"""Changes that are kept; the oldest are dropped first."""
+MOST_KNOWN: Final = 500_000
+"""Partitions whose leaders are remembered; beyond, those that the last look did not show are forgotten."""
+NAMED: Final = 3
+"""Partitions that a summary names; it counts the others."""
+
+
+class LeaderChange(NamedTuple):
+    """A partition that got another leader, or the same one again in a new epoch."""
+
+    time_ms: int
+    place: Place
+    before: Leader
+    after: Leader
+
+
+class Summary(NamedTuple):
+    """The partitions that went from one leader to another between two looks. `examples` are some of them."""
+
+    time_ms: int
+    before: int
+    after: int
+    partitions: int
+    examples: tuple[Place, ...]
+
+
+class LeaderChanges:
+    """Compares the leaders of each look with those of the look before. A look may show a part of the partitions. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin without a look."""
+        self.since_ms = time.time_ns() // 1_000_000
+        self._lock = threading.Lock()
+        self._known: dict[Place, Leader] = {}
+        self._changes: deque[LeaderChange] = deque(maxlen=KEPT)
+
+    def see(self, time_ms: int, leaders: Mapping[Place, Leader]) -> None:
+        """Note what has changed. A lower epoch is a topic of the same name that was created again, and no change of leader."""
+        with self._lock:
+            for place, after in leaders.items():
+                before = self._known.get(place)
+                if before is not None and before != after and after.epoch >= before.epoch:
+                    self._changes.append(LeaderChange(time_ms, place, before, after))
+                self._known[place] = after
+            if len(self._known) > MOST_KNOWN:
+                self._known = dict(leaders)
+
+    def summaries(self, visible: Container[Place], most: int) -> list[Summary]:
+        """Return the newest changes of the partitions that somebody may see, the newest first."""
+        with self._lock:
+            changes = [change for change in reversed(self._changes) if change.place in visible]
+        found: dict[tuple[int, int, int], list[Place]] = {}
+        for change in changes:
+            key = (change.time_ms, change.before.node_id, change.after.node_id)
+            if key not in found and len(found) == most:
+                break
+            found.setdefault(key, []).append(change.place)
+        return [Summary(*key, len(places), tuple(sorted(places)[:NAMED])) for key, places in found.items()]
+
+
+# Figures that are sampled only while somebody looks, such as the lag of one group.
+
+KEPT_S: Final = 15 * 60.0
+"""Time after the last look in which a figure is still sampled, so that a reload of the page has its history."""
+MOST_WATCHES: Final = 30
+"""Figures that are watched at a time; the one that nobody has looked at for longest ends when another begins."""
+
+Read = Callable[[], Mapping[str, float | None]]
+
+
+@dataclass(slots=True)
+class _Watch:
+    """A function that reads figures, and their history."""
+
+    read: Read
+    history: History = field(default_factory=History)
+    seen: float = field(default_factory=time.monotonic)
+
+
+class Watches:
+    """The figures that pages watch, by a key of the page and the person. Thread-safe."""
+
+    def __init__(self) -> None:
+        """Begin without watches."""
+        self._lock = threading.Lock()
+        self._watches: OrderedDict[str, _Watch] = OrderedDict()
+
+    def history(self, key: str, read: Read, *, keeps_reader: bool = False) -> History:
+        """Return the history of the figures that `read` returns; begin to sample them.
+
+        `keeps_reader`: the function of the first look goes on, because it remembers what it has read.
+        """
+        with self._lock:
+            watch = self._watches.setdefault(key, _Watch(read))
+            if not keeps_reader:
+                watch.read = read
+            watch.seen = time.monotonic()
+            self._watches.move_to_end(key)
+            while len(self._watches) > MOST_WATCHES:
+                self._watches.popitem(last=False)
+            return watch.history
+
+    def due(self) -> list[tuple[Read, History]]:
+        """Return what to sample; forget what nobody has looked at for long."""
+        before = time.monotonic() - KEPT_S
+        with self._lock:
+            for key in [key for key, watch in self._watches.items() if watch.seen < before]:
+                del self._watches[key]
+            return [(watch.read, watch.history) for watch in self._watches.values()]
+
+
+# The thread that reads the figures for the charts, again and again.
+
+EVERY_S: Final = 2.0
+LEADERS_EVERY: Final = 5
+"""Rounds between two looks at the leaders of all partitions."""
+IDLE_EVERY: Final = 20
+"""A round costs at most one part in so many of the time: after a slow round the pause is longer."""
+FIRST_ROUNDS: Final = 2
+"""Rounds after which no longer pause follows: they open connections, and a chart begins with the second."""
+
+
+class Sampler:
+    """Reads figures every two seconds while the console runs.
+
+    The figures come from the metrics listener, and without one from the end offsets, as the login of --command-config.
+    Where the cluster needs a login that the console lacks, there are none.
+    """
+
+    def __init__(
+        self,
+        listener: MetricsListener | None,
+        connections: Connections,
+        way_in: WayIn,
+        security: ClientSecurity,
+    ) -> None:
+        """Prepare; `start` begins to read."""
+        self.history = History()
+        self.watches = Watches()
+        self.leader_changes = LeaderChanges()
+        self.error: str | None = None
+        """Why the last round has no figures; None when it has."""
+        self._listener = listener
+        self._connections = connections
+        self._way_in = way_in
+        self._security = security
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._before: Reading | None = None
+        self._ends: tuple[float, dict[tuple[str, int], int]] | None = None
+        self._rounds = 0
+
+    def start(self) -> None:
+        """Begin to read."""
+        self._thread = threading.Thread(target=self._run, name="console-sampler", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End after the round that runs."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10.0)
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            begin = time.monotonic()
+            self.sample()
+            self._stopping.wait(pause_s(time.monotonic() - begin, self._rounds))
+
+    def sample(self) -> None:
+        """Read all figures once."""
+        now_ms = time.time_ns() // 1_000_000
+        try:
+            found = self._figures()
+            self.error = None
+        except ControlError as error:
+            self.error = str(error)
+            found = {}
+        self.history.add(now_ms, found)
+        if self._rounds % LEADERS_EVERY == 0:
+            self._see_leaders(now_ms)
+        self._rounds += 1
+        for read, history in self.watches.due():
+            try:
+                values = dict(read())
+            except ControlError:
+                values = {}
+            history.add(now_ms, values)
+
+    def _figures(self) -> dict[str, float | None]:
+        if self._listener is None:
+            return self._figures_from_offsets()
+        reading = Reading.of(time.monotonic(), samples(self._listener.metrics()))
+        before, self._before = self._before, reading
+        return {} if before is None else figures(before, reading)
+
+    def _see_leaders(self, now_ms: int) -> None:
+        """Look at the leaders where the console may ask; elsewhere only the people who are logged in look, on the page of the cluster."""
+        try:
+            if not self._needs_login():
+                with self._connections.lend(self._security) as cluster:
+                    self.leader_changes.see(now_ms, leaders_of(cluster))
+        except ControlError:
+            pass  # the page of the cluster shows why it does not answer
+
+    def _needs_login(self) -> bool:
+        return not self._security.mechanism and bool(self._way_in.mechanisms())
+
+    def _figures_from_offsets(self) -> dict[str, float | None]:
+        if self._needs_login():
+            raise ControlError(
+                "the charts need --metrics, or a login of the console's own by --command-config, because the cluster needs a login"
+            )
+        with self._connections.lend(self._security) as cluster:
+            ends = end_offsets(cluster)
+        now = time.monotonic()
+        before, self._ends = self._ends, (now, ends)
+        if before is None:
+            return {}
+        return {RECORDS: new_records(before[1], ends) / max(now - before[0], 1e-3)}
+
+
+def pause_s(taken_s: float, rounds: int) -> float:
+    """Return how long to pause after a round that took `taken_s`; `rounds` counts the rounds so far."""
+    share_s = taken_s * IDLE_EVERY if rounds > FIRST_ROUNDS else 0.0
+    return max(EVERY_S - taken_s, share_s, 0.1)

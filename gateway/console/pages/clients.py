@@ -6,7 +6,7 @@ from typing import Final
 
 from gateway.admin.request import ControlError
 from gateway.console.asking.connections import Cache
-from gateway.console.metrics.client_series import FigureReader, PushingClient, clients_of, is_counter
+from gateway.console.metrics.rates import FigureReader, PushingClient, clients_of, is_counter
 from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
 from gateway.console.pages.links import link
 

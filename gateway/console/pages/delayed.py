@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 from gateway.admin.request import ControlError
 from gateway.console.asking.topics import topic_settings
 from gateway.console.metrics import rates
-from gateway.console.metrics.exposition import samples
+from gateway.console.metrics.listener import samples
 from gateway.console.page import Answer, Data, Feed, Look, Page, Section, View, Visit, page_of
 
 HEADER: Final = "delivery.delay.header"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from gateway.console.metrics.exposition import Sample, samples
+from gateway.console.metrics.listener import Sample, samples
 from gateway.console.page import Answer, Look, Page, Section, View, Visit
 
 USED: Final = "seqgate_limit_used"

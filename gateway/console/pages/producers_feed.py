@@ -8,7 +8,7 @@ from typing import Any, Final
 from gateway.admin.producers.messages import ProducerRow
 from gateway.admin.request import ControlError
 from gateway.admin.verdicts.messages import VerdictRow
-from gateway.console.metrics.history import History
+from gateway.console.metrics.rates import History
 from gateway.console.page import Answer, Data, Visit
 from gateway.console.pages import verdicts
 from gateway.console.pages.producers_asking import Cursor, place_of, producers

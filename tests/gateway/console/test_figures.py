@@ -5,20 +5,21 @@ from __future__ import annotations
 import pytest
 
 from gateway.admin.request import ControlError
-from gateway.console.metrics.end_offsets import new_records
-from gateway.console.metrics.exposition import buckets, quantile, samples
-from gateway.console.metrics.history import MOST_SERIES, History
-from gateway.console.metrics.listener import MetricsListener
+from gateway.console.metrics.listener import MetricsListener, buckets, quantile, samples
 from gateway.console.metrics.rates import (
     BYTES_IN,
     DUPLICATES,
+    MOST_SERIES,
+    MOST_WATCHES,
     PRODUCE_P99,
     RECORDS,
     REFUSALS,
+    History,
     Reading,
+    Watches,
     figures,
+    new_records,
 )
-from gateway.console.metrics.watches import MOST_WATCHES, Watches
 from tests.support.metrics_stub import metrics_stub
 
 TEXT = """\

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gateway.console.asking.connections import Leader
-from gateway.console.metrics.leader_changes import LeaderChanges, Summary
+from gateway.console.metrics.rates import LeaderChanges, Summary
 
 PLACES = [("orders", index) for index in range(5)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gateway.console.metrics.exposition import WANTED
+from gateway.console.metrics.listener import WANTED
 from gateway.metrics.metric import Kind
 from gateway.metrics.table import METRICS
 
